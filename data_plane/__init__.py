@@ -1,0 +1,1 @@
+"""The data plane: replicated log brokers. Serves, elects and recovers without the control plane."""

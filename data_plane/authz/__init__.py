@@ -1,0 +1,1 @@
+"""Core: API keys and who may do what."""

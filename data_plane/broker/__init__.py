@@ -1,0 +1,1 @@
+"""Shell: the broker process: asyncio, gRPC, real disk and clock."""

@@ -1,0 +1,1 @@
+"""The internal contract: replication, admin and stored records. Never shown to tenants."""

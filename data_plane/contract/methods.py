@@ -1,0 +1,15 @@
+"""Paths of the service's own gRPC methods, and the credential they demand."""
+
+REPLICATE = "/penstock.internal.v1.Replication/Replicate"
+"""Bidirectional stream of frames, follower to leader: REPLICA_OPEN, _HELD, _CLOSE out, _ANSWER and _PUSH back."""
+CONTROL = "/penstock.internal.v1.Control/Control"
+"""Bidirectional stream of BEAT frames, controller to broker."""
+PUT_TENANT = "/penstock.internal.v1.Admin/PutTenant"
+CREATE_TOPIC = "/penstock.internal.v1.Admin/CreateTopic"
+DELETE_TOPIC = "/penstock.internal.v1.Admin/DeleteTopic"
+PUT_KEY = "/penstock.internal.v1.Admin/PutKey"
+REVOKE_KEY = "/penstock.internal.v1.Admin/RevokeKey"
+DESCRIBE_CLUSTER = "/penstock.internal.v1.Admin/DescribeCluster"
+
+CLUSTER_SECRET = "x-penstock-cluster-secret"
+"""gRPC metadata key that every internal call carries."""

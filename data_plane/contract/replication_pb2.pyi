@@ -1,0 +1,125 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReplicaOpenHead(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "partitions")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    partitions: _containers.RepeatedCompositeFieldContainer[ReplicaOpen]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReplicaOpen, _Mapping]]] = ...) -> None: ...
+
+class ReplicaOpen(_message.Message):
+    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    handle: int
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    log_end_offset: int
+    durable_end_offset: int
+    last_epoch: int
+    replica_generation: int
+    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ...) -> None: ...
+
+class ReplicaAnswerHead(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[ReplicaAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[ReplicaAnswer, _Mapping]]] = ...) -> None: ...
+
+class ReplicaAnswer(_message.Message):
+    __slots__ = ("handle", "leader_epoch", "error", "message", "diverging", "divergence_epoch", "divergence_end_offset", "start_over", "log_start_offset")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DIVERGING_FIELD_NUMBER: _ClassVar[int]
+    DIVERGENCE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIVERGENCE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    START_OVER_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    handle: int
+    leader_epoch: int
+    error: int
+    message: str
+    diverging: bool
+    divergence_epoch: int
+    divergence_end_offset: int
+    start_over: bool
+    log_start_offset: int
+    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., diverging: _Optional[bool] = ..., divergence_epoch: _Optional[int] = ..., divergence_end_offset: _Optional[int] = ..., start_over: _Optional[bool] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
+
+class ReplicaPushHead(_message.Message):
+    __slots__ = ("pushes",)
+    PUSHES_FIELD_NUMBER: _ClassVar[int]
+    pushes: _containers.RepeatedCompositeFieldContainer[ReplicaPush]
+    def __init__(self, pushes: _Optional[_Iterable[_Union[ReplicaPush, _Mapping]]] = ...) -> None: ...
+
+class ReplicaPush(_message.Message):
+    __slots__ = ("handle", "leader_epoch", "base_offset", "stamps", "batches_bytes", "high_watermark", "log_start_offset")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STAMPS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    handle: int
+    leader_epoch: int
+    base_offset: int
+    stamps: int
+    batches_bytes: int
+    high_watermark: int
+    log_start_offset: int
+    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., stamps: _Optional[int] = ..., batches_bytes: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
+
+class ReplicaHeldHead(_message.Message):
+    __slots__ = ("held",)
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    held: _containers.RepeatedCompositeFieldContainer[ReplicaHeld]
+    def __init__(self, held: _Optional[_Iterable[_Union[ReplicaHeld, _Mapping]]] = ...) -> None: ...
+
+class ReplicaHeld(_message.Message):
+    __slots__ = ("handle", "leader_epoch", "durable_end_offset", "written_end_offset")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    handle: int
+    leader_epoch: int
+    durable_end_offset: int
+    written_end_offset: int
+    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., written_end_offset: _Optional[int] = ...) -> None: ...
+
+class ReplicaCloseHead(_message.Message):
+    __slots__ = ("handles",)
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BeatHead(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    sequence: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...

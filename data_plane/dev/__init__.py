@@ -1,0 +1,1 @@
+"""Shell: a whole service on one machine, started by one command."""

@@ -1,0 +1,1 @@
+"""Disk port: files as brokers use them; adapters live in broker and testkit."""

@@ -1,0 +1,173 @@
+"""The image: a broker's own copy of the metadata, changed only by whole revisions of the watch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from data_plane.metadata import model
+from data_plane.metadata.port import Event, KeyValue, WatchBatch
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker with its registration. `epoch` 0 = fenced: no live registration."""
+
+    record: model.BrokerRecord
+    record_revision: int
+    epoch: int
+    incarnation: str
+
+    @property
+    def active(self) -> bool:
+        return self.epoch != 0 and not self.record.draining
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Up to PARTITIONS_PER_CELL partitions of one topic, as one key holds them."""
+
+    key: str
+    revision: int
+    partitions: dict[int, model.PartitionRecord]
+
+
+class ClusterImage:
+    """Everything the store holds, indexed for brokers. `revision` is the last one applied.
+
+    Not thread-safe: one owner applies, everybody else reads between awaits.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.cluster_id = ""
+        self.brokers: dict[BrokerId, Broker] = {}
+        self.topics: dict[TopicId, model.TopicRecord] = {}
+        self.topic_revisions: dict[TopicId, int] = {}
+        self.names: dict[tuple[TenantId, str], TopicId] = {}
+        self.cells: dict[TopicId, dict[int, Cell]] = {}
+        self.tombstones: dict[TopicId, int] = {}
+        self.tenants: dict[TenantId, model.TenantRecord] = {}
+        self.keys: dict[str, model.KeyRecord] = {}
+        self.key_revisions: dict[str, int] = {}
+        self.controller: model.ControllerRecord | None = None
+        self.controller_epoch = 0
+        self._live: dict[int, tuple[int, model.LiveRecord]] = {}
+
+    def load(self, items: Iterable[KeyValue], revision: int) -> None:
+        """Replace everything by a listing at `revision`."""
+        self.__init__()  # type: ignore[misc]
+        for item in items:
+            self._set(item.key, item.value, item.mod_revision)
+        self.revision = revision
+
+    def apply(self, batch: WatchBatch) -> None:
+        """Apply one revision; an older one (already applied) changes nothing."""
+        if batch.revision <= self.revision:
+            return
+        for event in batch.events:
+            self._apply_event(event)
+        self.revision = batch.revision
+
+    def _apply_event(self, event: Event) -> None:
+        if event.value is None:
+            self._unset(event.key)
+        else:
+            self._set(event.key, event.value, event.mod_revision)
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def partition(self, where: TopicPartition) -> model.PartitionRecord | None:
+        cell = self.cells.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_CELL)
+        return None if cell is None else cell.partitions.get(where.partition)
+
+    def cell_of(self, where: TopicPartition) -> Cell | None:
+        return self.cells.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_CELL)
+
+    def partitions_of(self, topic_id: TopicId) -> list[model.PartitionRecord]:
+        """All partitions of a topic, in order."""
+        cells = self.cells.get(topic_id, {})
+        return [cells[number].partitions[p] for number in sorted(cells) for p in sorted(cells[number].partitions)]
+
+    def epoch_of(self, broker: int) -> int:
+        """Epoch of the broker's live registration, 0 = fenced or unknown."""
+        live = self._live.get(broker)
+        return 0 if live is None else live[0]
+
+    def live_of(self, broker: int) -> model.LiveRecord | None:
+        live = self._live.get(broker)
+        return None if live is None else live[1]
+
+    @property
+    def controller_id(self) -> BrokerId:
+        return NO_BROKER if self.controller is None else self.controller.broker_id
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def _set(self, key: str, value: bytes, revision: int) -> None:
+        kind, _, rest = key[1:].partition("/")
+        if kind == "partitions":
+            topic_hex, _, number = rest.partition("/")
+            cells = self.cells.setdefault(TopicId(bytes.fromhex(topic_hex)), {})
+            cells[int(number)] = Cell(key, revision, model.decode_cell(value))
+        elif kind == "live":
+            self._live[int(rest)] = (revision, model.LiveRecord.decode(value))
+            self._refresh_broker(int(rest))
+        elif kind == "brokers":
+            record = model.BrokerRecord.decode(value)
+            self.brokers[record.broker_id] = Broker(record, revision, 0, "")
+            self._refresh_broker(record.broker_id)
+        elif kind == "topics":
+            topic = model.TopicRecord.decode(value)
+            self.topics[topic.topic_id] = topic
+            self.topic_revisions[topic.topic_id] = revision
+        elif kind == "names":
+            tenant, _, name = rest.partition("/")
+            self.names[TenantId(tenant), name] = TopicId(bytes.fromhex(value.decode()))
+        elif kind == "keys":
+            self.keys[rest] = model.KeyRecord.decode(value)
+            self.key_revisions[rest] = revision
+        elif kind == "tenants":
+            self.tenants[TenantId(rest)] = model.TenantRecord.decode(value)
+        elif kind == "tombstones":
+            self.tombstones[TopicId(bytes.fromhex(rest))] = revision
+        elif kind == "controller":
+            self.controller, self.controller_epoch = model.ControllerRecord.decode(value), revision
+        elif kind == "cluster":
+            self.cluster_id = model.ClusterRecord.decode(value).cluster_id
+
+    def _unset(self, key: str) -> None:
+        kind, _, rest = key[1:].partition("/")
+        if kind == "partitions":
+            topic_hex, _, number = rest.partition("/")
+            topic_id = TopicId(bytes.fromhex(topic_hex))
+            self.cells.get(topic_id, {}).pop(int(number), None)
+            if not self.cells.get(topic_id):
+                self.cells.pop(topic_id, None)
+        elif kind == "live":
+            self._live.pop(int(rest), None)
+            self._refresh_broker(int(rest))
+        elif kind == "brokers":
+            self.brokers.pop(BrokerId(int(rest)), None)
+        elif kind == "topics":
+            self.topics.pop(TopicId(bytes.fromhex(rest)), None)
+            self.topic_revisions.pop(TopicId(bytes.fromhex(rest)), None)
+        elif kind == "names":
+            tenant, _, name = rest.partition("/")
+            self.names.pop((TenantId(tenant), name), None)
+        elif kind == "keys":
+            self.keys.pop(rest, None)
+            self.key_revisions.pop(rest, None)
+        elif kind == "tenants":
+            self.tenants.pop(TenantId(rest), None)
+        elif kind == "tombstones":
+            self.tombstones.pop(TopicId(bytes.fromhex(rest)), None)
+        elif kind == "controller":
+            self.controller, self.controller_epoch = None, 0
+
+    def _refresh_broker(self, number: int) -> None:
+        broker = self.brokers.get(BrokerId(number))
+        if broker is None:
+            return
+        live = self._live.get(number)
+        epoch, incarnation = (0, "") if live is None else (live[0], live[1].incarnation)
+        self.brokers[BrokerId(number)] = Broker(broker.record, broker.record_revision, epoch, incarnation)

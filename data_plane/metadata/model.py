@@ -1,0 +1,206 @@
+"""What the metadata store holds: one frozen value a key, its JSON form and its key.
+
+    /cluster                         ClusterRecord
+    /live/<broker>                   LiveRecord, bound to the broker's session; its mod_revision IS the broker epoch
+    /brokers/<broker>                BrokerRecord
+    /controller                      ControllerRecord, bound to a session; its mod_revision is the controller epoch
+    /tenants/<tenant>                TenantRecord
+    /names/<tenant>/<topic name>     topic id
+    /topics/<topic id>               TopicRecord
+    /partitions/<topic id>/<cell>    up to PARTITIONS_PER_CELL PartitionRecords
+    /tombstones/<topic id>           deleted topic: its replicas may be removed (RL53)
+    /keys/<key id>                   KeyRecord
+    /next/principal, /next/producer_id   counters taken by compare-and-set
+
+Broker epochs, controller epochs and fencing all compare the mod_revision of the key that gives the authority.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
+from penstock.contract.topic_settings import TopicSettings
+
+PARTITIONS_PER_CELL = 100
+
+CLUSTER_KEY = "/cluster"
+CONTROLLER_KEY = "/controller"
+NEXT_PRINCIPAL_KEY = "/next/principal"
+NEXT_PRODUCER_ID_KEY = "/next/producer_id"
+
+
+def live_key(broker: int) -> str:
+    return f"/live/{broker:06d}"
+
+
+def broker_key(broker: int) -> str:
+    return f"/brokers/{broker:06d}"
+
+
+def tenant_key(tenant: str) -> str:
+    return f"/tenants/{tenant}"
+
+
+def name_key(tenant: str, name: str) -> str:
+    return f"/names/{tenant}/{name}"
+
+
+def topic_key(topic_id: bytes) -> str:
+    return f"/topics/{topic_id.hex()}"
+
+
+def cell_key(topic_id: bytes, partition: int) -> str:
+    return f"/partitions/{topic_id.hex()}/{partition // PARTITIONS_PER_CELL:06d}"
+
+
+def tombstone_key(topic_id: bytes) -> str:
+    return f"/tombstones/{topic_id.hex()}"
+
+
+def credential_key(key_id: str) -> str:
+    return f"/keys/{key_id}"
+
+
+class _Json:
+    """Values that are plain JSON objects of their fields."""
+
+    __slots__ = ()
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True).encode()  # type: ignore[call-overload]
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        return cls(**json.loads(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord(_Json):
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRecord(_Json):
+    """A registration (RL2). Registering again with the same incarnation is a retry, not a new one."""
+
+    incarnation: str
+    directory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecord(_Json):
+    """What is known of a broker whether or not it lives."""
+
+    broker_id: BrokerId
+    directory_id: str
+    """Random id of its log directory: an emptied disk is another directory (RL54)."""
+    client_address: str
+    internal_address: str
+    zone: str
+    draining: bool = False
+    """Shutting down (RL50): not joinable, not electable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRecord(_Json):
+    broker_id: BrokerId
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRecord(_Json):
+    tenant: TenantId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    topic_id: TopicId
+    tenant: TenantId
+    name: str
+    partitions: int
+    settings: TopicSettings
+    generation: int = 1
+    """Version of the desired state that this reflects; a lower one is ignored."""
+    accepted_floor_ms: int = 0
+    """No batch is stamped earlier than this (ARCHITECTURE rule 5)."""
+
+    def encode(self) -> bytes:
+        values = {
+            "topic_id": self.topic_id.hex(), "tenant": self.tenant, "name": self.name, "partitions": self.partitions,
+            "settings": self.settings.to_dict(), "generation": self.generation,
+            "accepted_floor_ms": self.accepted_floor_ms,
+        }  # fmt: skip
+        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        values: dict[str, Any] = json.loads(value)
+        values["topic_id"] = TopicId(bytes.fromhex(values["topic_id"]))
+        values["settings"] = TopicSettings.from_dict(values["settings"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """State of one partition. Broker tuples are in order of preference; every write raises `partition_epoch` (RL5)."""
+
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    replica_generations: tuple[int, ...]
+    """Beside `replicas`: a replica removed and added again is a new replica (RL39)."""
+    leader: BrokerId = NO_BROKER
+    leader_epoch: int = 0
+    in_sync: tuple[BrokerId, ...] = ()
+    eligible: tuple[BrokerId, ...] = ()
+    """Eligible leader replicas outside the in-sync set (RL43)."""
+    last_known: tuple[BrokerId, ...] = ()
+    """Last known eligible replicas, lost by an unclean restart (RL44)."""
+    partition_epoch: int = 1
+    log_generation: int = 1
+
+    def to_json(self) -> list[Any]:
+        return [
+            self.partition, list(self.replicas), list(self.replica_generations), self.leader, self.leader_epoch,
+            list(self.in_sync), list(self.eligible), list(self.last_known), self.partition_epoch, self.log_generation,
+        ]  # fmt: skip
+
+    @classmethod
+    def from_json(cls, row: list[Any]) -> Self:
+        partition, replicas, generations, leader, epoch, in_sync, eligible, last_known, partition_epoch, generation = row
+        return cls(
+            partition=partition, replicas=tuple(replicas), replica_generations=tuple(generations), leader=leader,
+            leader_epoch=epoch, in_sync=tuple(in_sync), eligible=tuple(eligible), last_known=tuple(last_known),
+            partition_epoch=partition_epoch, log_generation=generation,
+        )  # fmt: skip
+
+    def changed(self, **changes: Any) -> Self:
+        """A successor with the next partition epoch."""
+        return replace(self, partition_epoch=self.partition_epoch + 1, **changes)
+
+
+def encode_cell(records: dict[int, PartitionRecord]) -> bytes:
+    """One cell's value: its partitions in order."""
+    return json.dumps([records[number].to_json() for number in sorted(records)], separators=(",", ":")).encode()
+
+
+def decode_cell(value: bytes) -> dict[int, PartitionRecord]:
+    rows = (PartitionRecord.from_json(row) for row in json.loads(value))
+    return {record.partition: record for record in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord(_Json):
+    """A credential as brokers check it. The secret itself is stored nowhere."""
+
+    key_id: str
+    tenant: TenantId
+    name: str
+    principal: int
+    pepper_version: int
+    secret_hmac: str
+    """Hex of HMAC-SHA-256(pepper, secret)."""
+    scram: dict[str, Any]
+    """`sha256` and `sha512`: salt, iterations, stored_key, server_key (hex)."""
+    expires_at_ms: int = 0
+    revoked: bool = False

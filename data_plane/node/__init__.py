@@ -1,0 +1,1 @@
+"""The node: composes the cores of one broker in asyncio over ports."""

@@ -1,0 +1,89 @@
+"""Ports of the node besides disk and metadata: clock, randomness and transport."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, ms since 1970 UTC. May jump; never decides anything alone (RL8)."""
+
+    def monotonic_ms(self) -> float:
+        """Never goes back; only differences mean anything."""
+
+
+class Rng(Protocol):
+    def random_bytes(self, count: int) -> bytes: ...
+
+    def uniform(self, low: float, high: float) -> float: ...
+
+    def chance(self, name: str) -> bool:
+        """Always False in production. In simulation: now and then True, to take a rare branch `name` on purpose."""
+
+
+class ConnectionLost(Exception):
+    """The peer is gone, was never there, or broke the protocol."""
+
+
+class CallFailed(Exception):
+    """A unary call was answered with an error: `code` is an ErrorCode."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class Connection(Protocol):
+    """Two ordered directions of whole frames."""
+
+    @property
+    def peer(self) -> str: ...
+
+    async def send(self, frame: bytes) -> None:
+        """Wait for flow control, then hand over. Raises `ConnectionLost`. One sender at a time."""
+
+    async def receive(self) -> bytes:
+        """The next frame. Raises `ConnectionLost` at the end. One receiver at a time."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the shell knows of who calls: never more than the peer itself sent."""
+
+    peer: str
+    authorization: str
+    """Value of the `authorization` metadata, or empty."""
+    cluster_secret: str
+    """Value of the cluster secret metadata, or empty."""
+    internal: bool
+    """True on the internal listener."""
+    request_id: str = ""
+
+
+StreamHandler = Callable[[Caller, Connection], Awaitable[None]]
+CallHandler = Callable[[Caller, bytes], Awaitable[bytes]]
+WatchHandler = Callable[[Caller, bytes, Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a node offers, by method path. Handlers raise `CallFailed` for refusals and `FrameError` for bad frames."""
+
+    streams: dict[str, StreamHandler]
+    calls: dict[str, CallHandler]
+    watches: dict[str, WatchHandler]
+
+
+class Transport(Protocol):
+    """Outgoing connections to other brokers' internal listeners; carries the cluster secret by itself."""
+
+    async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
+        """Open a bidirectional stream. Raises `ConnectionLost`."""
+
+    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """One unary call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""
+
+

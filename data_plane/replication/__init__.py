@@ -1,0 +1,1 @@
+"""Core: the leader's and the follower's view of one partition."""

@@ -1,0 +1,1 @@
+"""Shell: seeded simulation of whole clusters."""

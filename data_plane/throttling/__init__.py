@@ -1,0 +1,1 @@
+"""Core: how fast a principal may go."""

@@ -1,0 +1,385 @@
+"""The error table: every refusal a user can meet, its code, whether a retry helps and what to believe (RL17, RL60)."""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import ClassVar
+
+
+class Belief(Enum):
+    """What the caller may believe of a request that was answered with an error."""
+
+    NOT_APPLIED = "not applied"
+    UNKNOWN = "unknown"
+
+
+class ErrorKind(Enum):
+    """What the SDK does with an error."""
+
+    RETRIABLE = "retriable"
+    FENCED = "fenced"
+    FATAL = "fatal"
+    UNKNOWN_OUTCOME = "unknown outcome"
+
+
+class ErrorCode(IntEnum):
+    """Numbers on the wire. Never reused."""
+
+    OK = 0
+    INTERNAL = 1
+    INVALID_REQUEST = 2
+    UNAUTHENTICATED = 3
+    NOT_FOUND = 4
+    FORBIDDEN = 5
+    ALREADY_EXISTS = 6
+    LIMIT_EXCEEDED = 7
+    THROTTLED = 8
+    CORRUPT_BATCH = 10
+    MESSAGE_TOO_LARGE = 11
+    UNSUPPORTED_COMPRESSION = 12
+    TIMESTAMP_OUT_OF_RANGE = 13
+    NOT_LEADER = 20
+    FENCED_LEADER_EPOCH = 21
+    UNKNOWN_LEADER_EPOCH = 22
+    NOT_ENOUGH_REPLICAS = 23
+    LEADER_NOT_READY = 24
+    NO_LEADER = 25
+    BROKER_UNAVAILABLE = 26
+    OFFSET_OUT_OF_RANGE = 30
+    LOG_TRUNCATED = 31
+    CORRUPT_LOG = 32
+    OUT_OF_ORDER_SEQUENCE = 40
+    PRODUCER_FENCED = 41
+    UNKNOWN_PRODUCER = 42
+    DISK_FULL = 50
+    SHUTTING_DOWN = 51
+    OUTCOME_UNKNOWN = 60
+    DELIVERY_TIMEOUT = 61
+    BUFFER_FULL = 62
+    CLOSED = 63
+    CONFIGURATION = 64
+    TIMEOUT = 65
+    USED_AFTER_FORK = 66
+
+
+class PenstockError(Exception):
+    """Root of everything the SDK raises on purpose.
+
+    `message` names the object, the fact and the demand; `remedy` says what to do next.
+    """
+
+    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    kind: ClassVar[ErrorKind] = ErrorKind.FATAL
+    belief: ClassVar[Belief] = Belief.NOT_APPLIED
+    remedy: ClassVar[str] = ""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    @property
+    def retriable(self) -> bool:
+        return self.kind is ErrorKind.RETRIABLE
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """One row of the error table."""
+
+    code: ErrorCode
+    kind: ErrorKind
+    belief: Belief
+    summary: str
+    remedy: str
+
+
+class InternalError(PenstockError):
+    """The broker broke a promise of its own."""
+
+    code = ErrorCode.INTERNAL
+    kind = ErrorKind.UNKNOWN_OUTCOME
+    belief = Belief.UNKNOWN
+    remedy = "Report it with the request id; the outcome may be either."
+
+
+class InvalidRequest(PenstockError):
+    """The request itself is wrong."""
+
+    code = ErrorCode.INVALID_REQUEST
+    kind = ErrorKind.FATAL
+    remedy = "Correct the named field."
+
+
+class Unauthenticated(PenstockError):
+    """No valid API key came with the request."""
+
+    code = ErrorCode.UNAUTHENTICATED
+    kind = ErrorKind.FATAL
+    remedy = "Check the key (PENSTOCK_API_KEY or the profile) and whether it was revoked."
+
+
+class NotFound(PenstockError):
+    """No such object in this tenant."""
+
+    code = ErrorCode.NOT_FOUND
+    kind = ErrorKind.FATAL
+    remedy = "Check the name; create the object first."
+
+
+class Forbidden(PenstockError):
+    """The key may not do this."""
+
+    code = ErrorCode.FORBIDDEN
+    kind = ErrorKind.FATAL
+    remedy = "Use a key with the right named."
+
+
+class AlreadyExists(PenstockError):
+    """The name is taken in this tenant."""
+
+    code = ErrorCode.ALREADY_EXISTS
+    kind = ErrorKind.FATAL
+    remedy = "Choose another name or delete the object first."
+
+
+class LimitExceeded(PenstockError):
+    """A named limit would be passed."""
+
+    code = ErrorCode.LIMIT_EXCEEDED
+    kind = ErrorKind.FATAL
+    remedy = "Lower the value or ask for a higher limit."
+
+
+class Throttled(PenstockError):
+    """Too much at once."""
+
+    code = ErrorCode.THROTTLED
+    kind = ErrorKind.RETRIABLE
+    remedy = "Wait for the time named and retry."
+
+
+class CorruptBatch(PenstockError):
+    """The batch is malformed or its checksum is wrong."""
+
+    code = ErrorCode.CORRUPT_BATCH
+    kind = ErrorKind.FATAL
+    remedy = "Send it again from the source; check the client's encoder."
+
+
+class MessageTooLarge(PenstockError):
+    """A message or batch is over its limit."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+    kind = ErrorKind.FATAL
+    remedy = "Send less at once or raise the topic's max_message_bytes or max_batch_bytes."
+
+
+class UnsupportedCompression(PenstockError):
+    """The batch names a codec that is not offered."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION
+    kind = ErrorKind.FATAL
+    remedy = "Use none, gzip, snappy, lz4 or zstd."
+
+
+class TimestampOutOfRange(PenstockError):
+    """A message is stamped too far in the future."""
+
+    code = ErrorCode.TIMESTAMP_OUT_OF_RANGE
+    kind = ErrorKind.FATAL
+    remedy = "Check the sender's clock."
+
+
+class NotLeader(PenstockError):
+    """The broker does not lead this partition."""
+
+    code = ErrorCode.NOT_LEADER
+    kind = ErrorKind.RETRIABLE
+    remedy = "Refresh the metadata and ask the leader."
+
+
+class FencedLeaderEpoch(PenstockError):
+    """The request carries an older leader epoch."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+    kind = ErrorKind.RETRIABLE
+    remedy = "Refresh the metadata."
+
+
+class UnknownLeaderEpoch(PenstockError):
+    """The request carries a leader epoch the broker has not seen yet."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+    kind = ErrorKind.RETRIABLE
+    remedy = "Retry shortly."
+
+
+class NotEnoughReplicas(PenstockError):
+    """Fewer replicas are in sync than the topic demands."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+    kind = ErrorKind.RETRIABLE
+    remedy = "Wait until a replica is back."
+
+
+class LeaderNotReady(PenstockError):
+    """A new leader has not yet confirmed its log with the in-sync set."""
+
+    code = ErrorCode.LEADER_NOT_READY
+    kind = ErrorKind.RETRIABLE
+    remedy = "Retry shortly."
+
+
+class NoLeader(PenstockError):
+    """The partition has no leader now."""
+
+    code = ErrorCode.NO_LEADER
+    kind = ErrorKind.RETRIABLE
+    remedy = "Retry; see broker status."
+
+
+class BrokerUnavailable(PenstockError):
+    """No broker could be reached."""
+
+    code = ErrorCode.BROKER_UNAVAILABLE
+    kind = ErrorKind.RETRIABLE
+    remedy = "Check the bootstrap addresses and whether the brokers run (penstock dev status)."
+
+
+class OffsetOutOfRange(PenstockError):
+    """The position is before the log's start or beyond its end."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    kind = ErrorKind.FATAL
+    remedy = "Seek to beginning, end, a time, or set auto_offset_reset."
+
+
+class LogTruncated(PenstockError):
+    """The log was cut below this position after an election that lost data."""
+
+    code = ErrorCode.LOG_TRUNCATED
+    kind = ErrorKind.FATAL
+    remedy = "Seek to the divergence offset named."
+
+
+class CorruptLog(PenstockError):
+    """Stored data failed its checksum and is not served."""
+
+    code = ErrorCode.CORRUPT_LOG
+    kind = ErrorKind.FATAL
+    remedy = "An operator must repair the replica; other ranges stay readable."
+
+
+class OutOfOrderSequence(PenstockError):
+    """A batch of this producer is missing before this one."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE
+    kind = ErrorKind.FATAL
+    remedy = "Close the producer and open another."
+
+
+class ProducerFenced(PenstockError):
+    """A newer instance of this producer exists."""
+
+    code = ErrorCode.PRODUCER_FENCED
+    kind = ErrorKind.FENCED
+    remedy = "Stop this instance."
+
+
+class UnknownProducer(PenstockError):
+    """The broker no longer knows this producer's sequence."""
+
+    code = ErrorCode.UNKNOWN_PRODUCER
+    kind = ErrorKind.RETRIABLE
+    remedy = "The SDK starts a new producer epoch by itself."
+
+
+class DiskFull(PenstockError):
+    """The broker's disk has no room for writes; reads go on."""
+
+    code = ErrorCode.DISK_FULL
+    kind = ErrorKind.RETRIABLE
+    remedy = "Free space or add a broker; the SDK retries until the delivery timeout."
+
+
+class ShuttingDown(PenstockError):
+    """The broker is draining."""
+
+    code = ErrorCode.SHUTTING_DOWN
+    kind = ErrorKind.RETRIABLE
+    remedy = "Retry: leaders move."
+
+
+class OutcomeUnknown(PenstockError):
+    """The request may or may not have been applied."""
+
+    code = ErrorCode.OUTCOME_UNKNOWN
+    kind = ErrorKind.UNKNOWN_OUTCOME
+    belief = Belief.UNKNOWN
+    remedy = "Retry with the same producer (idempotent) or read the topic to decide."
+
+
+class DeliveryTimeout(PenstockError):
+    """The delivery timeout passed after the batch had been sent at least once."""
+
+    code = ErrorCode.DELIVERY_TIMEOUT
+    kind = ErrorKind.UNKNOWN_OUTCOME
+    belief = Belief.UNKNOWN
+    remedy = "Read the topic to decide, or raise delivery_timeout_ms."
+
+
+class BufferFull(PenstockError):
+    """The producer's buffer is full."""
+
+    code = ErrorCode.BUFFER_FULL
+    kind = ErrorKind.FATAL
+    remedy = "Send slower, raise buffer_bytes, or use on_full='block'."
+
+
+class Closed(PenstockError):
+    """The object was closed."""
+
+    code = ErrorCode.CLOSED
+    kind = ErrorKind.FATAL
+    remedy = "Open a new one."
+
+
+class ConfigurationError(PenstockError):
+    """A setting is missing or wrong."""
+
+    code = ErrorCode.CONFIGURATION
+    kind = ErrorKind.FATAL
+    remedy = "Correct the named setting."
+
+
+class TimedOut(PenstockError):
+    """No answer within the timeout."""
+
+    code = ErrorCode.TIMEOUT
+    kind = ErrorKind.RETRIABLE
+    remedy = "Retry or raise the timeout."
+
+
+class UsedAfterFork(PenstockError):
+    """A client made before os.fork() was used in the child."""
+
+    code = ErrorCode.USED_AFTER_FORK
+    kind = ErrorKind.FATAL
+    remedy = "Make the client after the fork."
+
+
+_TABLE: dict[ErrorCode, type[PenstockError]] = {cls.code: cls for cls in PenstockError.__subclasses__()}
+
+
+def error_class(code: int) -> type[PenstockError]:
+    """The exception class of a wire code; an unknown code is an `InternalError` (outcome unknown)."""
+    try:
+        return _TABLE[ErrorCode(code)]
+    except (ValueError, KeyError):
+        return InternalError
+
+
+def error_table() -> tuple[ErrorRow, ...]:
+    """All rows by code, for the reference and for tests."""
+    return tuple(
+        ErrorRow(code, cls.kind, cls.belief, (cls.__doc__ or ""), cls.remedy) for code, cls in sorted(_TABLE.items())
+    )

@@ -1,0 +1,34 @@
+"""Identities shared by every plane: distinct types, so that one cannot be taken for another."""
+
+from dataclasses import dataclass
+from typing import NewType
+
+TenantId = NewType("TenantId", str)
+"""Public id of a tenant, for instance `tn_4f0c…`; the system tenant is `SYSTEM_TENANT`."""
+
+TopicId = NewType("TopicId", bytes)
+"""16 random bytes, given once at creation and never used again (RL1)."""
+
+BrokerId = NewType("BrokerId", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+"""Metadata revision of a broker's registration; grows over the whole cluster (RL3)."""
+
+LeaderEpoch = NewType("LeaderEpoch", int)
+PrincipalNumber = NewType("PrincipalNumber", int)
+"""uint32, given once per cluster and never used again; 0 is the service itself."""
+
+SYSTEM_TENANT = TenantId("system")
+INTERNAL_PRINCIPAL = PrincipalNumber(0)
+NO_PRODUCER_ID = -1
+NO_BROKER = BrokerId(-1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic, by topic id: the key of everything that is stored or replicated."""
+
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id.hex()}-{self.partition}"

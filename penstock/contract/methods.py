@@ -1,0 +1,16 @@
+"""Paths of the gRPC methods, clients' and the service's own."""
+
+PRODUCE = "/penstock.v1.Log/Produce"
+"""Bidirectional stream of frames: PRODUCE to the broker, PRODUCE_ANSWER back."""
+CONSUME = "/penstock.v1.Log/Consume"
+"""Bidirectional stream of frames: CONSUME_OPEN, _CREDIT, _CLOSE to the broker, CONSUME_PUSH back."""
+METADATA = "/penstock.v1.Log/Metadata"
+WATCH_METADATA = "/penstock.v1.Log/WatchMetadata"
+LIST_OFFSETS = "/penstock.v1.Log/ListOffsets"
+INIT_PRODUCER = "/penstock.v1.Log/InitProducer"
+
+AUTHORIZATION = "authorization"
+"""gRPC metadata key; the value is `Bearer <api key>`."""
+REQUEST_ID = "x-request-id"
+ERROR_CODE = "penstock-error-code"
+"""gRPC trailing metadata of a failed call: the number of an `ErrorCode`; the status details carry the message."""

@@ -1,0 +1,111 @@
+"""Settings of a topic: names, defaults, bounds, one place for both planes, the SDK and the CLI."""
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, Self
+
+from penstock.contract import limits
+from penstock.contract.errors import InvalidRequest
+
+
+class Durability(IntEnum):
+    """What an acknowledgement with `acks=all` means. A send may ask for less, never below the topic's floor."""
+
+    FSYNC = 0
+    """On stable storage of every in-sync replica."""
+    REPLICATED = 1
+    """In memory of every in-sync replica; flushed every `flush_ms`."""
+
+
+class TimestampType(IntEnum):
+    CREATE = 0
+    APPEND = 1
+
+
+class RetentionBasis(IntEnum):
+    """Which time retention goes by."""
+
+    ACCEPTANCE = 0
+    EVENT = 1
+
+
+UNLIMITED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """Validated settings of one topic. Sizes in bytes, times in ms, -1 = unlimited.
+
+    Raises `InvalidRequest` naming the setting when a value is out of its bounds.
+    """
+
+    replication: int = 3
+    min_insync_replicas: int = 2
+    durability: Durability = Durability.FSYNC
+    flush_ms: int = 1_000
+    retention_ms: int = limits.RETENTION_MS_DEFAULT
+    retention_bytes: int = UNLIMITED
+    """Per partition."""
+    retention_basis: RetentionBasis = RetentionBasis.ACCEPTANCE
+    segment_bytes: int = limits.SEGMENT_BYTES_DEFAULT
+    segment_ms: int = 24 * 3600 * 1000
+    index_interval_bytes: int = limits.INDEX_INTERVAL_BYTES_DEFAULT
+    max_message_bytes: int = limits.MESSAGE_BYTES_MAX_DEFAULT
+    max_batch_bytes: int = limits.BATCH_BYTES_MAX_DEFAULT
+    timestamp_type: TimestampType = TimestampType.CREATE
+
+    def __post_init__(self) -> None:
+        _bounded("replication", self.replication, 1, limits.REPLICATION_FACTOR_MAX)
+        _bounded("min_insync_replicas", self.min_insync_replicas, 1, self.replication)
+        _bounded("flush_ms", self.flush_ms, 1, 60_000)
+        if self.retention_ms != UNLIMITED:
+            _bounded("retention_ms", self.retention_ms, limits.RETENTION_MS_MIN, 2**53)
+        if self.retention_bytes != UNLIMITED:
+            _bounded("retention_bytes", self.retention_bytes, 1, 2**53)
+        _bounded("segment_bytes", self.segment_bytes, limits.SEGMENT_BYTES_MIN, limits.SEGMENT_BYTES_LIMIT)
+        _bounded("segment_ms", self.segment_ms, 1_000, 2**53)
+        _bounded("index_interval_bytes", self.index_interval_bytes, 64, limits.MIB)
+        _bounded("max_message_bytes", self.max_message_bytes, 1, limits.MESSAGE_BYTES_MAX_LIMIT)
+        _bounded("max_batch_bytes", self.max_batch_bytes, 1, limits.BATCH_BYTES_MAX_LIMIT)
+        if self.replication == 1 and self.durability is not Durability.FSYNC:
+            raise InvalidRequest("durability: a topic with one replica always syncs; use fsync or replication 2 or more")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read a plain mapping (JSON); unknown names and wrong types are refused by name."""
+        known = {field.name for field in fields(cls)}
+        for name in sorted(values):
+            if name not in known:
+                raise InvalidRequest(f"{name}: no such topic setting; known: {', '.join(sorted(known))}")
+            if isinstance(values[name], bool) or not isinstance(values[name], (int, str)):
+                raise InvalidRequest(f"{name}: {values[name]!r} is not a number or a name")
+        enums = {"durability": Durability, "timestamp_type": TimestampType, "retention_basis": RetentionBasis}
+        read: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in enums:
+                read[name] = _named(name, enums[name], value)
+            elif isinstance(value, str):
+                raise InvalidRequest(f"{name}: {value!r} is not a whole number")
+            else:
+                read[name] = value
+        return cls(**read)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain mapping, enums by lower-case name; `from_dict` reads it back."""
+        return {
+            field.name: value.name.lower() if isinstance(value := getattr(self, field.name), IntEnum) else value
+            for field in fields(self)
+        }
+
+
+def _bounded(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidRequest(f"{name}: {value} is not within {low} to {high}")
+
+
+def _named(name: str, enum: type[IntEnum], value: int | str) -> IntEnum:
+    try:
+        return enum[value.upper()] if isinstance(value, str) else enum(value)
+    except (KeyError, ValueError):
+        choices = ", ".join(member.name.lower() for member in enum)
+        raise InvalidRequest(f"{name}: {value!r} is not one of {choices}") from None

@@ -1,0 +1,89 @@
+"""The stamp: the fixed-width entry that a leader writes beside each batch, stored identically on every replica.
+
+Layout, big-endian, 64 bytes:
+
+    base_offset q | offset_span i | record_count i | size i | leader_epoch i | accepted_ms q | principal I
+    | producer_id q | producer_epoch h | flags H | position I | base_sequence i | header_crc I
+
+`size` is the whole batch as stored (its length field + 12); `position` is where the batch begins in its segment,
+so the stamps of a segment are its complete offset index; `header_crc` is CRC-32C over the first 60 bytes, seeded
+with topic id and partition (RL118), so a stamp of another partition or a stale block fails.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntFlag
+
+import crc32c
+
+from penstock.contract.ids import TopicPartition
+
+_BODY = struct.Struct(">qiiiiqIqhHIi")
+_CRC = struct.Struct(">I")
+STAMP_BYTES = _BODY.size + _CRC.size
+_PARTITION = struct.Struct(">I")
+
+
+class StampFlag(IntFlag):
+    NONE = 0
+    TRANSACTIONAL = 1
+    CONTROL_COMMIT = 2
+    CONTROL_ABORT = 4
+    FIRST_OF_SEGMENT = 8
+    CLEANED = 16
+
+
+class StampCorrupt(Exception):
+    """The stamp's checksum does not hold for this partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """One batch as the log accounts for it. Offsets and counts in records, `size`/`position` in bytes, time in ms UTC."""
+
+    base_offset: int
+    offset_span: int
+    record_count: int
+    size: int
+    leader_epoch: int
+    accepted_ms: int
+    principal: int
+    producer_id: int
+    producer_epoch: int
+    flags: int
+    position: int
+    base_sequence: int
+
+    @property
+    def end_offset(self) -> int:
+        """First offset after the batch."""
+        return self.base_offset + self.offset_span
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the batch's last record (wraps after 2**31 - 1); -1 without a sequence."""
+        return -1 if self.base_sequence < 0 else (self.base_sequence + self.offset_span - 1) & 0x7FFFFFFF
+
+
+def stamp_seed(partition: TopicPartition) -> int:
+    """Seed of the header CRC for one partition."""
+    return int(crc32c.crc32c(partition.topic_id + _PARTITION.pack(partition.partition)))
+
+
+def pack_stamp(stamp: Stamp, seed: int) -> bytes:
+    """64 bytes of one stamp."""
+    body = _BODY.pack(
+        stamp.base_offset, stamp.offset_span, stamp.record_count, stamp.size, stamp.leader_epoch, stamp.accepted_ms,
+        stamp.principal, stamp.producer_id, stamp.producer_epoch, stamp.flags, stamp.position, stamp.base_sequence,
+    )  # fmt: skip
+    return body + _CRC.pack(crc32c.crc32c(body, seed))
+
+
+def unpack_stamp(data: bytes | memoryview, seed: int, at: int = 0) -> Stamp:
+    """Read the stamp at byte `at`; raises `StampCorrupt` when it is short or its checksum fails."""
+    if at + STAMP_BYTES > len(data):
+        raise StampCorrupt(f"{len(data) - at} bytes left, {STAMP_BYTES} required")
+    body = bytes(data[at : at + _BODY.size])
+    if crc32c.crc32c(body, seed) != _CRC.unpack_from(data, at + _BODY.size)[0]:
+        raise StampCorrupt(f"checksum of the stamp at byte {at} does not hold")
+    return Stamp(*_BODY.unpack(body))
