@@ -1,0 +1,66 @@
+# The one list of commands, used by people and CI alike. `make help` prints it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3.11
+TARGET ?= test
+export FULL SEARCH
+
+BIN := .venv/bin
+PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto)
+FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
+READY := .venv/.packages-ready .venv/.lock-ready .venv/.project-ready
+
+.PHONY: help setup dev check test sim planted bench fresh proto .lint
+
+help:  ## List the commands
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: $(READY)  ## Install Debian packages (as root) and the locked Python packages into .venv
+
+dev: $(READY)  ## Start a cluster of three brokers on this machine
+	$(BIN)/penstock dev up
+
+check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
+	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
+
+test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms
+	$(BIN)/pytest
+
+sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=200 runs that many
+	$(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20))
+
+planted: $(READY)  ## Show that every planted bug is found; SEARCH=1 searches anew
+	$(BIN)/python tests/simulation/planted.py
+
+bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one figure, ALL=1 for the rest
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+
+fresh:  ## Run TARGET (test) in a newly built Debian root, from the committed tree (as root)
+	packaging/fresh.sh $(TARGET)
+
+proto: $(READY)  ## Make the committed protobuf stubs anew
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)
+
+.lint:
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.venv/.packages-ready: packaging/debian-packages.txt packaging/setup-debian.sh
+	packaging/setup-debian.sh $<
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	touch $@
+
+.venv/.lock-ready: requirements.lock | .venv/.packages-ready
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	touch $@
+
+.venv/.project-ready: pyproject.toml | .venv/.lock-ready
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	touch $@

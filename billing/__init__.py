@@ -1,0 +1,1 @@
+"""Django app: price books, invoices, credits, budgets and payments."""

@@ -1,0 +1,1 @@
+"""Django app: plans, limits, overrides and the enforcement settings of budgets."""

@@ -1,0 +1,1 @@
+"""Django app: tenants, people, roles, service accounts and API keys."""
