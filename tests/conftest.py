@@ -1,0 +1,25 @@
+"""Rules that hold for all tests: a skip is a failure unless the test says which optional peer it needs."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def full() -> bool:
+    """True when the long forms are asked for: `make test FULL=1`."""
+    return bool(os.environ.get("FULL"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip into a failure, except in tests marked `optional_peer`."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("optional_peer") is None:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} skipped ({reason}): only tests marked optional_peer may skip"
+    return report
