@@ -1,0 +1,548 @@
+"""The leader's view of one partition: what followers hold, what is committed, and who may join the in-sync set.
+
+A `LeaderState` lives for exactly one leader epoch: made when this broker becomes leader, dropped when it sees a record
+with another leader or epoch, so nothing a follower said in an earlier epoch is left (RL38). Inside it a follower is
+
+    unknown --follower_opened--> following --follower_gone--> away --follower_opened--> following
+
+and the in-sync set is
+
+    settled --propose--> outstanding --proposal_applied | proposal_refused | record_seen--> settled
+                                     --proposal_unknown--> unresolved (proposed again, unchanged) --same--> settled
+
+While a proposal is outstanding or unresolved its members count as in sync too: the *maximal* set (RL15, RL36).
+All times are monotonic milliseconds of one clock. Ends are exclusive offsets.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from data_plane.metadata.model import PartitionRecord
+from data_plane.replication.eligibility import in_order, with_in_sync
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import BrokerId
+from penstock.contract.invariant import invariant
+
+UNKNOWN_END = -1
+"""End of a follower that has not yet opened in this leader epoch."""
+NO_EPOCH = -1
+"""Last epoch of an empty log."""
+
+EpochLookup = Callable[[int], tuple[int, int]]
+"""Epoch asked for -> (largest own epoch not above it, that epoch's end offset), as RL28 defines it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a replica's log stands. `last_epoch` is that of its last batch, NO_EPOCH for an empty log."""
+
+    log_end_offset: int
+    durable_end_offset: int
+    last_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Push from `offset` on."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverging:
+    """The follower's log leaves the leader's: truncate by (epoch, end offset) and open again (RL25, RL26)."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """The follower ends before the leader's log begins: wipe and open again at `log_start_offset` (RL32)."""
+
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The open is not taken up. Nothing of it is remembered."""
+
+    code: ErrorCode
+    message: str
+
+
+OpenAnswer = Accepted | Diverging | StartOver | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """What the leader's image says of a broker. `epoch` 0 = fenced; `active` = unfenced and not shutting down."""
+
+    epoch: int
+    active: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One compare-and-set of the partition's record (RL35).
+
+    The caller compares the cell at the revision in which the partition's epoch was `base_partition_epoch`, and for each
+    of `members` (the leader is one) that its registration has exactly that broker epoch, then puts `record`.
+    """
+
+    in_sync: tuple[BrokerId, ...]
+    members: tuple[tuple[BrokerId, int], ...]
+    base_partition_epoch: int
+    record: PartitionRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerLag:
+    """One follower as metrics show it. `lag` is in offsets, -1 while its position is unknown."""
+
+    broker: BrokerId
+    in_sync: bool
+    following: bool
+    end_offset: int
+    lag: int
+    caught_up_ms_ago: int
+
+
+# -- decisions ------------------------------------------------------------------------------------------------
+
+
+def counted_end(*, strict: bool, written_end: int, durable_end: int) -> int:
+    """The end that counts towards the watermark: what is durable, or for relaxed topics what is written (RL14)."""
+    return durable_end if strict else written_end
+
+
+def maximal_in_sync(committed: tuple[BrokerId, ...], proposed: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """The committed in-sync set and everyone in an unresolved proposal (RL15)."""
+    return committed + tuple(broker for broker in proposed if broker not in committed)
+
+
+def committed_offset(*, high_watermark: int, in_sync_count: int, min_insync: int, ends: Sequence[int]) -> int:
+    """The next high watermark: the smallest counted end of the maximal set, if enough are in sync (RL13).
+
+    `in_sync_count` counts the committed set, `ends` belong to the maximal one. It never goes back.
+    """
+    if in_sync_count < min_insync:
+        return high_watermark
+    return max(high_watermark, min(ends))
+
+
+def leader_ready(*, high_watermark: int, leader_epoch_start_offset: int) -> bool:
+    """May the leader say where the log ends? Only once its watermark has reached its own epoch (RL21)."""
+    return high_watermark >= leader_epoch_start_offset
+
+
+def same_registration(*, seen_epoch: int, registered_epoch: int) -> bool:
+    """Is the broker epoch a follower spoke with the one it is registered with now (RL34)?"""
+    return seen_epoch == registered_epoch
+
+
+def reached_epoch_start(*, end: int, leader_epoch_start_offset: int) -> bool:
+    """Does the follower hold all that the leader held when it became leader (RL34)?"""
+    return end >= leader_epoch_start_offset
+
+
+def may_join(
+    *,
+    end: int,
+    high_watermark: int,
+    leader_epoch_start_offset: int,
+    following: bool,
+    seen_epoch: int,
+    registered_epoch: int,
+    active: bool,
+) -> bool:
+    """May a follower enter the in-sync set (RL34)? `following` = it opened in this leader epoch and is connected."""
+    return (
+        following
+        and active
+        and same_registration(seen_epoch=seen_epoch, registered_epoch=registered_epoch)
+        and end >= high_watermark
+        and reached_epoch_start(end=end, leader_epoch_start_offset=leader_epoch_start_offset)
+    )
+
+
+def lags_too_long(
+    *, end: int, leader_end: int, last_caught_up_ms: float, now_ms: float, lag_ms_max: int
+) -> bool:
+    """Must an in-sync follower leave? By time since it last held all the leader had, never by a count (RL37)."""
+    return end < leader_end and now_ms - last_caught_up_ms > lag_ms_max
+
+
+def divergence(position: Position, *, epoch_lookup: EpochLookup, log_end: int) -> Diverging | None:
+    """Where the follower's log leaves the leader's, by the leader-epoch file alone (RL25)."""
+    if position.last_epoch == NO_EPOCH:
+        return Diverging(NO_EPOCH, log_end) if position.log_end_offset > log_end else None
+    epoch, end = epoch_lookup(position.last_epoch)
+    if epoch < position.last_epoch or end < position.log_end_offset:
+        return Diverging(epoch, end)
+    return None
+
+
+def checked_epoch(what: str, *, got: int, current: int) -> Refused | None:
+    """Only an equal epoch is processed; a lower one is fenced, a higher one not known yet (RL7)."""
+    if got < current:
+        return Refused(ErrorCode.FENCED_LEADER_EPOCH, f"{what} {got} is fenced, {current} is current")
+    if got > current:
+        return Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{what} {got} is not known yet, {current} is current")
+    return None
+
+
+# -- state ----------------------------------------------------------------------------------------------------
+
+
+class _Follower:
+    """Progress of one follower in this leader epoch."""
+
+    __slots__ = (
+        "broker_epoch", "durable_end", "following", "last_caught_up_ms", "mark_end", "mark_ms", "written_end",
+    )  # fmt: skip
+
+    def __init__(self, now_ms: float) -> None:
+        self.following = False
+        self.broker_epoch = 0
+        self.written_end = UNKNOWN_END
+        self.durable_end = UNKNOWN_END
+        self.last_caught_up_ms = now_ms
+        # The leader's end at some moment; reaching it proves that the follower was caught up at that moment.
+        self.mark_end = UNKNOWN_END
+        self.mark_ms = now_ms
+
+    def progressed(self, end: int, leader_end: int, now_ms: float) -> None:
+        """Note when the follower last held all that the leader had."""
+        if end >= leader_end:
+            self.last_caught_up_ms = now_ms
+        elif end >= self.mark_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.mark_ms)
+        else:
+            return
+        self.mark_end, self.mark_ms = leader_end, now_ms
+
+
+class LeaderState:
+    """One partition led by `me` in `leader_epoch`. Not thread-safe; its owner is the partition's only writer.
+
+    `record` is the committed record that names `me` leader with this epoch. `leader_epoch_start_offset` is the log end at
+    the moment of becoming leader. `strict` counts durable ends, otherwise written ones. `high_watermark` is the
+    replica's own, possibly stale, one.
+    """
+
+    def __init__(
+        self,
+        me: BrokerId,
+        record: PartitionRecord,
+        *,
+        leader_epoch: int,
+        leader_epoch_start_offset: int,
+        log_end: int,
+        durable_end: int,
+        high_watermark: int,
+        min_insync: int,
+        strict: bool,
+        now_ms: float,
+        lag_ms_max: int = 10_000,
+    ) -> None:
+        invariant(
+            record.leader == me, f"partition {record.partition}: broker {me} leads only what names it leader"
+        )
+        invariant(
+            record.leader_epoch == leader_epoch, f"partition {record.partition}: record and epoch agree"
+        )
+        invariant(me in record.in_sync, f"partition {record.partition}: a leader is in sync with itself")
+        invariant(high_watermark <= log_end, f"partition {record.partition}: watermark is within the log")
+        self.me = me
+        self.record = record
+        self.leader_epoch = leader_epoch
+        self.leader_epoch_start_offset = leader_epoch_start_offset
+        self.log_end = log_end
+        self.durable_end = durable_end
+        self.min_insync = min_insync
+        self.strict = strict
+        self.lag_ms_max = lag_ms_max
+        self.deposed = False
+        """A record with another leader or leader epoch was seen: nothing more is committed or proposed."""
+        self._high_watermark = high_watermark
+        self._followers = {broker: _Follower(now_ms) for broker in record.replicas if broker != me}
+        self._pending: Proposal | None = None
+        self._unresolved = False
+        self._advance()
+
+    # -- what happened ----------------------------------------------------------------------------------------
+
+    def local_advanced(self, written_end: int, durable_end: int, now_ms: float) -> None:
+        """The leader's own log grew or became more durable. Neither end ever goes back."""
+        invariant(
+            self.log_end <= written_end, f"partition {self.record.partition}: a leader's log only grows"
+        )
+        invariant(
+            self.durable_end <= durable_end <= written_end,
+            f"partition {self.record.partition}: durable <= written",
+        )
+        before = self._leader_end
+        self.log_end, self.durable_end = written_end, durable_end
+        if self._leader_end > before:
+            for follower in self._followers.values():
+                if self._end_of(follower) >= before:  # it held everything until this moment
+                    follower.last_caught_up_ms = now_ms
+                    follower.mark_end, follower.mark_ms = self._leader_end, now_ms
+        self._advance()
+
+    def follower_opened(
+        self,
+        broker: BrokerId,
+        broker_epoch: int,
+        generation: int,
+        position: Position,
+        now_ms: float,
+        *,
+        leader_epoch: int,
+        registered_epoch: int,
+        epoch_lookup: EpochLookup,
+        log_start: int,
+    ) -> OpenAnswer:
+        """A follower asks for pushes from its position. `registered_epoch` is what the image says, 0 = fenced.
+
+        Only an `Accepted` open changes anything.
+        """
+        refused = checked_epoch("leader epoch", got=leader_epoch, current=self.leader_epoch)
+        if refused is not None:
+            return refused
+        if broker not in self._followers:
+            return Refused(
+                ErrorCode.NOT_FOUND, f"broker {broker} is no follower of partition {self.record.partition}"
+            )
+        if not same_registration(seen_epoch=broker_epoch, registered_epoch=registered_epoch):
+            refused = checked_epoch(f"broker {broker} epoch", got=broker_epoch, current=registered_epoch)
+            if refused is not None:
+                return refused
+        current_generation = self.record.replica_generations[self.record.replicas.index(broker)]
+        refused = checked_epoch(
+            f"broker {broker} replica generation", got=generation, current=current_generation
+        )
+        if refused is not None:
+            return refused
+        diverging = divergence(position, epoch_lookup=epoch_lookup, log_end=self.log_end)
+        if position.log_end_offset < log_start:
+            return StartOver(log_start)
+        if diverging is not None:
+            return StartOver(log_start) if diverging.epoch == NO_EPOCH else diverging
+        follower = self._followers[broker]
+        follower.following = True
+        follower.broker_epoch = broker_epoch
+        follower.written_end = position.log_end_offset
+        follower.durable_end = min(position.durable_end_offset, position.log_end_offset)
+        follower.progressed(self._end_of(follower), self._leader_end, now_ms)
+        self._advance()
+        return Accepted(position.log_end_offset)
+
+    def follower_held(
+        self,
+        broker: BrokerId,
+        broker_epoch: int,
+        written_end: int,
+        durable_end: int,
+        now_ms: float,
+        *,
+        leader_epoch: int,
+    ) -> bool:
+        """A follower says what it holds. False: not of this epoch, registration or open, or beyond the leader; ignored."""
+        follower = self._followers.get(broker)
+        if follower is None or not follower.following or leader_epoch != self.leader_epoch:
+            return False
+        if not same_registration(seen_epoch=broker_epoch, registered_epoch=follower.broker_epoch):
+            return False
+        if not durable_end <= written_end <= self.log_end:
+            return False
+        follower.written_end = max(follower.written_end, written_end)
+        follower.durable_end = max(follower.durable_end, durable_end)
+        follower.progressed(self._end_of(follower), self._leader_end, now_ms)
+        self._advance()
+        return True
+
+    def follower_gone(self, broker: BrokerId) -> None:
+        """Its stream ended. What it held still counts while it is in sync; it cannot join before it opens again."""
+        follower = self._followers.get(broker)
+        if follower is not None:
+            follower.following = False
+
+    # -- what follows from it ---------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything before it is committed. Never goes back."""
+        return self._high_watermark
+
+    @property
+    def ready(self) -> bool:
+        """May latest offsets be answered (RL21)?"""
+        return leader_ready(
+            high_watermark=self._high_watermark, leader_epoch_start_offset=self.leader_epoch_start_offset
+        )
+
+    @property
+    def in_sync_count(self) -> int:
+        """Size of the committed in-sync set."""
+        return len(self.record.in_sync)
+
+    @property
+    def enough_in_sync(self) -> bool:
+        """May a batch with acks=all be taken (RL16)?"""
+        return self.in_sync_count >= self.min_insync
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """Everyone who is or may be in sync (RL15)."""
+        return maximal_in_sync(self.record.in_sync, () if self._pending is None else self._pending.in_sync)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing can change without a new event: all replicas in sync and even, no proposal. No timer is needed."""
+        return (
+            self._pending is None
+            and len(self.record.in_sync) == len(self.record.replicas)
+            and all(self._end_of(follower) == self._leader_end for follower in self._followers.values())
+        )
+
+    def counted_end_of(self, broker: BrokerId) -> int:
+        """The end of a replica that counts towards the watermark; UNKNOWN_END before it opened."""
+        return self._leader_end if broker == self.me else self._end_of(self._followers[broker])
+
+    def describe(self, now_ms: float) -> tuple[FollowerLag, ...]:
+        """Followers in order of preference, for metrics."""
+        return tuple(self._lag_of(broker, follower, now_ms) for broker, follower in self._followers.items())
+
+    # -- changing the in-sync set -----------------------------------------------------------------------------
+
+    def propose(self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]) -> Proposal | None:
+        """The change of the in-sync set that is due now, or None.
+
+        It counts from this moment (RL15), before anybody sends it. One at a time; one whose outcome is unknown is
+        returned again, unchanged, until it is resolved (RL36).
+        """
+        if self.deposed:
+            return None
+        if self._pending is not None:
+            return self._pending if self._unresolved else None
+        mine = brokers(self.me)
+        if mine.epoch == 0:
+            return None
+        wanted = self._wanted_in_sync(now_ms, brokers)
+        if wanted == in_order(self.record, lambda b: b in self.record.in_sync):
+            return None
+        # A fenced member would fail the comparison of its registration; it leaves with whatever else changes.
+        wanted = tuple(broker for broker in wanted if brokers(broker).epoch != 0)
+        self._pending = Proposal(
+            in_sync=wanted,
+            members=tuple((broker, brokers(broker).epoch) for broker in wanted),
+            base_partition_epoch=self.record.partition_epoch,
+            record=with_in_sync(self.record, wanted, self.min_insync),
+        )
+        self._unresolved = False
+        return self._pending
+
+    def proposal_applied(self, record: PartitionRecord) -> None:
+        """The store took the proposal; `record` is what it holds."""
+        self._settle(record)
+
+    def proposal_refused(self, record: PartitionRecord) -> None:
+        """The store answered that a comparison failed; `record` is what it holds now. Authoritative.
+
+        Every comparison is of a revision that never comes back, so no earlier try can be applied any more.
+        """
+        self._settle(record)
+
+    def proposal_unknown(self) -> None:
+        """No answer came: it may have been applied, now or later. The maximal set stays (RL36)."""
+        self._unresolved = self._pending is not None
+
+    def record_seen(self, record: PartitionRecord) -> bool:
+        """The watch showed this record. An older one changes nothing (RL5). True while this state still leads."""
+        if record.partition_epoch > self.record.partition_epoch:
+            self._settle(record)
+        return not self.deposed
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    @property
+    def _leader_end(self) -> int:
+        return counted_end(strict=self.strict, written_end=self.log_end, durable_end=self.durable_end)
+
+    def _end_of(self, follower: _Follower) -> int:
+        return counted_end(
+            strict=self.strict, written_end=follower.written_end, durable_end=follower.durable_end
+        )
+
+    def _advance(self) -> None:
+        if self.deposed:
+            return
+        before = self._high_watermark
+        self._high_watermark = committed_offset(
+            high_watermark=before,
+            in_sync_count=self.in_sync_count,
+            min_insync=self.min_insync,
+            ends=[self.counted_end_of(broker) for broker in self.maximal],
+        )
+        invariant(
+            self._high_watermark >= before,
+            f"partition {self.record.partition}: the watermark never goes back",
+        )
+
+    def _settle(self, record: PartitionRecord) -> None:
+        if record.partition_epoch < self.record.partition_epoch:
+            return
+        self._pending, self._unresolved = None, False
+        if record.leader != self.me or record.leader_epoch != self.leader_epoch:
+            self.deposed = True
+            return
+        self.record = record
+        self._advance()
+
+    def _wanted_in_sync(
+        self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]
+    ) -> tuple[BrokerId, ...]:
+        def stays(broker: BrokerId) -> bool:
+            if broker == self.me:
+                return True
+            follower, view = self._followers[broker], brokers(broker)
+            if broker in self.record.in_sync:
+                return not lags_too_long(
+                    end=self._end_of(follower),
+                    leader_end=self._leader_end,
+                    last_caught_up_ms=follower.last_caught_up_ms,
+                    now_ms=now_ms,
+                    lag_ms_max=self.lag_ms_max,
+                )
+            return may_join(
+                end=self._end_of(follower),
+                high_watermark=self._high_watermark,
+                leader_epoch_start_offset=self.leader_epoch_start_offset,
+                following=follower.following,
+                seen_epoch=follower.broker_epoch,
+                registered_epoch=view.epoch,
+                active=view.active,
+            )
+
+        return in_order(self.record, stays)
+
+    def _lag_of(self, broker: BrokerId, follower: _Follower, now_ms: float) -> FollowerLag:
+        end = self._end_of(follower)
+        return FollowerLag(
+            broker=broker,
+            in_sync=broker in self.record.in_sync,
+            following=follower.following,
+            end_offset=end,
+            lag=-1 if end == UNKNOWN_END else max(0, self._leader_end - end),
+            caught_up_ms_ago=0
+            if end >= self._leader_end
+            else max(0, int(now_ms - follower.last_caught_up_ms)),
+        )
+
+
+def slowest(lags: Iterable[FollowerLag]) -> FollowerLag | None:
+    """The in-sync follower that holds the watermark back, if any does."""
+    behind = [lag for lag in lags if lag.in_sync and lag.lag != 0]
+    return min(behind, key=lambda lag: (lag.end_offset, lag.broker), default=None)
