@@ -1,0 +1,264 @@
+"""Elections: what a partition's record becomes when brokers come, go or drain, as compare-and-set writes.
+
+Every function is pure and returns the successor of a record, or None when nothing has to change. A record is
+
+    led --leader leaves--> leaderless --an in-sync or eligible replica is alive--> led
+
+The controller only shrinks the in-sync set; the one replica it may put back is an eligible one, elected into an empty
+set (RL40). `alive` means unfenced and not draining.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from data_plane.metadata import model
+from data_plane.metadata.image import Cell, ClusterImage
+from data_plane.metadata.model import PartitionRecord
+from data_plane.metadata.port import Change, Compare, Delete
+from data_plane.replication.eligibility import in_order, with_in_sync
+from penstock.contract.ids import NO_BROKER, BrokerId, TopicId
+from penstock.contract.topic_settings import Durability
+
+Alive = Callable[[BrokerId], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What changed for one partition, for the structured log."""
+
+    topic_id: TopicId
+    before: PartitionRecord
+    after: PartitionRecord
+
+    @property
+    def reason(self) -> str:
+        if self.after.leader == self.before.leader:
+            return "in-sync set shrunk"
+        if self.after.leader == NO_BROKER:
+            return "leader lost, no candidate"
+        if self.before.leader == NO_BROKER:
+            return "leader elected"
+        return "leader replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellWrite:
+    """One cell with all its partitions' changes. Whoever writes it adds the comparison of his own authority.
+
+    `compares` hold the cell at `cell_revision` and the registration of every newly elected leader.
+    """
+
+    key: str
+    cell_revision: int
+    value: bytes
+    compares: tuple[Compare, ...]
+    transitions: tuple[Transition, ...]
+
+
+# -- decisions on one record ----------------------------------------------------------------------------------
+
+
+def candidate(record: PartitionRecord, alive: Alive) -> BrokerId:
+    """Who may lead (RL41): the first in-sync replica that is alive; with no in-sync replica at all, the first
+    eligible one that is alive; else NO_BROKER.
+    """
+    pool = record.in_sync or record.eligible
+    return next((broker for broker in record.replicas if broker in pool and alive(broker)), NO_BROKER)
+
+
+def elect(record: PartitionRecord, *, alive: Alive, min_insync: int) -> PartitionRecord | None:
+    """The record with a leader, if it has none and someone may lead (RL4, RL40, RL41)."""
+    if record.leader != NO_BROKER:
+        return None
+    leader = candidate(record, alive)
+    if leader == NO_BROKER:
+        return None
+    led = replace(record, leader=leader, leader_epoch=record.leader_epoch + 1)
+    return with_in_sync(led, record.in_sync or (leader,), min_insync)
+
+
+def without_broker(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
+    """The record after `broker` was fenced (RL42): out of leadership and of the in-sync set, eligible by RL43.
+
+    The last in-sync member leaves an empty set and stays eligible. A lost leader raises the leader epoch at once, so
+    that whatever it still sends is fenced (RL7).
+    """
+    if broker != record.leader and broker not in record.in_sync:
+        return None
+    left = record
+    if broker == record.leader:
+        left = replace(record, leader=NO_BROKER, leader_epoch=record.leader_epoch + 1)
+    return with_in_sync(left, in_order(record, lambda b: b in record.in_sync and b != broker), min_insync)
+
+
+def strip_unclean(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
+    """The record after `broker` lost data it had acknowledged (RL44): neither leader, in sync nor eligible.
+
+    While fewer than `min_insync` are in sync it is remembered as last known.
+    """
+    if broker != record.leader and broker not in record.in_sync and broker not in record.eligible:
+        return None
+    left = without_broker(record, broker, min_insync=min_insync) or record.changed()
+    if len(left.in_sync) >= min_insync:
+        return left
+    return replace(
+        left,
+        eligible=tuple(b for b in left.eligible if b != broker),
+        last_known=in_order(left, lambda b: b in left.last_known or b == broker),
+    )
+
+
+def moved_from(record: PartitionRecord, broker: BrokerId, *, alive: Alive) -> PartitionRecord | None:
+    """The record led by another in-sync member that is alive, if `broker` leads (RL50). The in-sync set stays as it is,
+    and without such a member so does the leader (RL51).
+    """
+    if record.leader != broker:
+        return None
+    other = next((b for b in record.replicas if b != broker and b in record.in_sync and alive(b)), NO_BROKER)
+    if other == NO_BROKER:
+        return None
+    return record.changed(leader=other, leader_epoch=record.leader_epoch + 1)
+
+
+def successor(
+    record: PartitionRecord, *, registered: Alive, alive: Alive, min_insync: int
+) -> PartitionRecord | None:
+    """What the record must become given who is `registered` (unfenced) and who is `alive`, as one write."""
+    after = record
+    for broker in record.replicas:
+        if not registered(broker):
+            after = without_broker(after, broker, min_insync=min_insync) or after
+    after = elect(after, alive=alive, min_insync=min_insync) or after
+    if after.leader != NO_BROKER and not alive(after.leader):
+        after = moved_from(after, after.leader, alive=alive) or after
+    return None if after is record else as_one_write(record, after)
+
+
+def as_one_write(before: PartitionRecord, after: PartitionRecord) -> PartitionRecord:
+    """`after` with the epochs of a single change: the partition epoch rises by one (RL5), the leader epoch by one if
+    the leader changed or was lost and elected again (RL4).
+    """
+    leader_epoch = before.leader_epoch + (1 if after.leader_epoch != before.leader_epoch else 0)
+    return replace(after, partition_epoch=before.partition_epoch + 1, leader_epoch=leader_epoch)
+
+
+# -- the whole image ------------------------------------------------------------------------------------------
+
+
+def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
+    """At most `limit` cell writes for everything that must change given who is alive now: fenced members still in sync
+    or leading, partitions without a leader that have a candidate, leaders that drain. Empty = nothing to do.
+
+    The caller adds its controller key's revision to each write's compares and applies them in order.
+    """
+    writes: list[CellWrite] = []
+    for topic_id, number in _cells(image):
+        if len(writes) >= limit:
+            break
+        settings = image.topics[topic_id].settings
+        write = rewritten_cell(
+            image,
+            topic_id,
+            image.cells[topic_id][number],
+            lambda record, least=settings.min_insync_replicas: successor(
+                record, registered=lambda b: image.epoch_of(b) != 0, alive=alive_in(image), min_insync=least
+            ),
+        )
+        if write is not None:
+            writes.append(write)
+    return writes
+
+
+def departures(
+    image: ClusterImage, broker: BrokerId, limit: int, *, data_lost: Callable[[TopicId], bool]
+) -> list[CellWrite]:
+    """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with (RL42).
+
+    A broker applies these to itself, until none is left, before it registers: so whatever it may do under its new broker
+    epoch was given to it under that epoch. `data_lost(topic)` says that its replicas of the topic may miss what they
+    acknowledged (RL44, RL45, RL54): these are stripped of eligibility too. Each write compares that it is fenced.
+    """
+    fenced = Compare(model.live_key(broker), 0)
+    writes: list[CellWrite] = []
+    for topic_id, number in _cells(image):
+        if len(writes) >= limit:
+            break
+        least = image.topics[topic_id].settings.min_insync_replicas
+        leave = strip_unclean if data_lost(topic_id) else without_broker
+        write = rewritten_cell(
+            image,
+            topic_id,
+            image.cells[topic_id][number],
+            lambda record, leave=leave, least=least: leave(record, broker, min_insync=least),
+        )
+        if write is not None:
+            writes.append(replace(write, compares=(*write.compares, fenced)))
+    return writes
+
+
+def relaxed(image: ClusterImage, topic_id: TopicId) -> bool:
+    """Does an unclean restart lose data of this topic (RL44)? Strict topics keep theirs (RL45)."""
+    return image.topics[topic_id].settings.durability is not Durability.FSYNC
+
+
+def alive_in(image: ClusterImage) -> Alive:
+    """Unfenced and not draining, by this image."""
+
+    def alive(broker: BrokerId) -> bool:
+        known = image.brokers.get(broker)
+        return known is not None and known.active
+
+    return alive
+
+
+def fence_changes(
+    image: ClusterImage, broker: BrokerId
+) -> tuple[tuple[Compare, ...], tuple[Change, ...]] | None:
+    """Fence a suspected broker: its registration is deleted if it is still the one this image knows. None = it is fenced.
+
+    The caller adds its own authority. What the broker led is taken from it by the next `plan` (RL42).
+    """
+    epoch = image.epoch_of(broker)
+    if epoch == 0:
+        return None
+    key = model.live_key(broker)
+    return (Compare(key, epoch),), (Delete(key),)
+
+
+def rewritten_cell(
+    image: ClusterImage,
+    topic_id: TopicId,
+    cell: Cell,
+    change: Callable[[PartitionRecord], PartitionRecord | None],
+) -> CellWrite | None:
+    """The cell with `change` applied to each of its partitions, or None if it leaves all as they are."""
+    records = dict(cell.partitions)
+    transitions: list[Transition] = []
+    elected: dict[BrokerId, int] = {}
+    for number in sorted(records):
+        before = records[number]
+        after = change(before)
+        if after is None:
+            continue
+        records[number] = after
+        transitions.append(Transition(topic_id=topic_id, before=before, after=after))
+        if after.leader not in (NO_BROKER, before.leader):
+            elected[after.leader] = image.epoch_of(after.leader)
+    if not transitions:
+        return None
+    registrations = tuple(Compare(model.live_key(b), elected[b]) for b in sorted(elected))
+    return CellWrite(
+        key=cell.key,
+        cell_revision=cell.revision,
+        value=model.encode_cell(records),
+        compares=(Compare(cell.key, cell.revision), *registrations),
+        transitions=tuple(transitions),
+    )
+
+
+def _cells(image: ClusterImage) -> Iterator[tuple[TopicId, int]]:
+    """Cells of all topics that exist, in a fixed order."""
+    for topic_id in sorted(image.cells):
+        if topic_id in image.topics:
+            for number in sorted(image.cells[topic_id]):
+                yield topic_id, number

@@ -1,0 +1,125 @@
+"""Registration and the controller key: how a broker gets its authority, and how it is taken from it.
+
+    fenced --departures applied until none is left--> nothing led --registration--> registered (broker epoch)
+    registered --fence_changes by the controller | session ends | draining broker stops--> fenced
+
+The broker epoch is the revision of the registration's key; the controller epoch that of the controller's key.
+"""
+
+from dataclasses import dataclass
+
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
+from penstock.contract.ids import BrokerId
+
+Transaction = tuple[tuple[Compare, ...], tuple[Change, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyRegistered:
+    """This incarnation holds the registration: an earlier try was applied (RL2)."""
+
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceFirst:
+    """Another incarnation holds the registration: apply this, then the departures, then ask again (RL3)."""
+
+    compares: tuple[Compare, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Apply this; the revision it is applied at is the broker epoch. An unknown outcome: read again and ask again."""
+
+    compares: tuple[Compare, ...]
+    changes: tuple[Change, ...]
+
+
+def registration(
+    live: KeyValue | None,
+    known: KeyValue | None,
+    record: model.BrokerRecord,
+    registration_record: model.LiveRecord,
+    session_id: int,
+) -> AlreadyRegistered | FenceFirst | Register:
+    """What a broker must do to be registered as `record` under `registration_record.incarnation` (RL2, RL3).
+
+    `live` and `known` are the keys /live/<broker> and /brokers/<broker> as just read, None if absent. Asking again with
+    the same incarnation after an unknown outcome gives the same registration, never a second one.
+    """
+    key = model.live_key(record.broker_id)
+    if live is not None:
+        held = model.LiveRecord.decode(live.value)
+        if same_incarnation(held.incarnation, registration_record.incarnation):
+            return AlreadyRegistered(live.mod_revision)
+        return FenceFirst((Compare(key, live.mod_revision),), (Delete(key),))
+    about = model.broker_key(record.broker_id)
+    return Register(
+        (Compare(key, 0), Compare(about, 0 if known is None else known.mod_revision)),
+        (Put(key, registration_record.encode(), session_id), Put(about, record.encode())),
+    )
+
+
+def same_incarnation(held: str, mine: str) -> bool:
+    """Is the registration that is held my own, put by an earlier try (RL2)?"""
+    return held == mine
+
+
+def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | None:
+    """Mark a broker as shutting down (RL50), under its own registration. None = it is marked or fenced already."""
+    known = image.brokers.get(broker)
+    if known is None or known.epoch == 0 or known.record.draining:
+        return None
+    record = model.BrokerRecord(
+        broker_id=broker,
+        directory_id=known.record.directory_id,
+        client_address=known.record.client_address,
+        internal_address=known.record.internal_address,
+        zone=known.record.zone,
+        draining=True,
+    )
+    key = model.broker_key(broker)
+    return (
+        (Compare(model.live_key(broker), known.epoch), Compare(key, known.record_revision)),
+        (Put(key, record.encode()),),
+    )
+
+
+def may_stop(image: ClusterImage, broker: BrokerId) -> bool:
+    """Does a draining broker lead nothing any more (RL50)? A partition nobody else may lead stays until time is up."""
+    return not any(
+        record.leader == broker
+        for topic_id in sorted(image.cells)
+        for record in image.partitions_of(topic_id)
+        if topic_id in image.topics
+    )
+
+
+def takeover_changes(
+    image: ClusterImage, me: BrokerId, incarnation: str, session_id: int, *, suspected: bool
+) -> Transaction | None:
+    """Take the controller key, in one transaction: it must still be what this image knows, and I must be registered.
+
+    `suspected` = the holder was silent or its connection was reset: its registration is fenced with it. Without a
+    suspicion the key is taken only if it is free. None = not allowed to now.
+    """
+    mine = image.epoch_of(me)
+    if mine == 0 or image.controller_id == me:
+        return None
+    compares = [Compare(model.live_key(me), mine), Compare(model.CONTROLLER_KEY, image.controller_epoch)]
+    changes: list[Change] = []
+    if image.controller is not None:
+        if not suspected:
+            return None
+        fenced = image.epoch_of(image.controller_id)
+        if fenced != 0:
+            key = model.live_key(image.controller_id)
+            compares.append(Compare(key, fenced))
+            changes.append(Delete(key))
+    record = model.ControllerRecord(broker_id=me, incarnation=incarnation)
+    changes.append(Put(model.CONTROLLER_KEY, record.encode(), session_id))
+    return tuple(compares), tuple(changes)
