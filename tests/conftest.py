@@ -18,7 +18,11 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure, except in tests marked `optional_peer`."""
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("optional_peer") is None:
+    if (
+        report.skipped
+        and not hasattr(report, "wasxfail")
+        and item.get_closest_marker("optional_peer") is None
+    ):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} skipped ({reason}): only tests marked optional_peer may skip"

@@ -1,4 +1,4 @@
-"""Finds what would make two runs of one seed differ: clocks, randomness, files, threads and the order of sets (RL139)."""
+"""Finds what makes two runs of one seed differ: clocks, randomness, files, threads, sets' order (RL139)."""
 
 import ast
 from collections.abc import Iterator
@@ -21,6 +21,9 @@ FORBIDDEN_CALLS = frozenset(
 )
 ORDER_FREE = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})
 """Calls whose result does not depend on the order of what they are given."""
+ORDER_TAKING = frozenset(
+    {"dict.fromkeys", "enumerate", "filter", "iter", "list", "map", "next", "tuple", "zip"}
+)
 SET_TYPES = frozenset({"AbstractSet", "FrozenSet", "MutableSet", "Set", "frozenset", "set"})
 SET_METHODS = frozenset({"difference", "intersection", "symmetric_difference", "union"})
 
@@ -157,11 +160,10 @@ def _set_iterations(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
             over = [node.value]
         elif isinstance(node, ast.Call):
             name = dotted(node.func)
-            if name in {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "next", "dict.fromkeys"}:
+            method = node.func.attr if isinstance(node.func, ast.Attribute) else None
+            if name in ORDER_TAKING or method in {"extend", "join"}:
                 over = [*node.args]
-            elif isinstance(node.func, ast.Attribute) and node.func.attr in {"extend", "join"}:
-                over = [*node.args]
-            elif isinstance(node.func, ast.Attribute) and node.func.attr == "pop" and not node.args:
+            elif isinstance(node.func, ast.Attribute) and method == "pop" and not node.args:
                 over = [node.func.value]
         for expression in over:
             if sets.holds(expression):

@@ -25,7 +25,17 @@ PORTS = ("data_plane.disk", "data_plane.metadata")
 SHELLS = ("data_plane.broker", "data_plane.dev", "data_plane.kafka", "data_plane.testkit")
 OTHERS = ("data_plane.contract", "data_plane.node")
 
-TOP = ("penstock", "data_plane", "control_plane", "tenants", "quotas", "billing", "spark_usage", "web", "benchmarks")
+TOP = (
+    "penstock",
+    "data_plane",
+    "control_plane",
+    "tenants",
+    "quotas",
+    "billing",
+    "spark_usage",
+    "web",
+    "benchmarks",
+)
 
 
 def folder(package: str) -> Path:

@@ -4,7 +4,9 @@ import ast
 
 from . import house
 
-MEANINGLESS = frozenset({"utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "managers"})
+MEANINGLESS = frozenset(
+    {"utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "managers"}
+)
 LINES_MAX = 550
 """A module near 500 lines has two purposes; the rest is room to finish a thought."""
 
@@ -33,7 +35,9 @@ def test_every_module_states_its_purpose_in_its_first_line() -> None:
 
 
 def test_no_module_has_outgrown_its_purpose() -> None:
-    sizes = {name: len((house.ROOT / name).read_text(encoding="utf-8").splitlines()) for name in every_module()}
+    sizes = {
+        name: len((house.ROOT / name).read_text(encoding="utf-8").splitlines()) for name in every_module()
+    }
     found = {name: lines for name, lines in sizes.items() if lines > LINES_MAX}
     assert not found, f"over {LINES_MAX} lines: {found}"
 
@@ -42,7 +46,9 @@ def test_tests_are_packages_below_the_tests_folder_only() -> None:
     tests = house.ROOT / "tests"
     assert not (tests / "__init__.py").exists()
     folders = {path.parent for path in tests.rglob("*.py")} - {tests}
-    missing = [str(path.relative_to(house.ROOT)) for path in sorted(folders) if not (path / "__init__.py").exists()]
+    missing = [
+        str(path.relative_to(house.ROOT)) for path in sorted(folders) if not (path / "__init__.py").exists()
+    ]
     assert not missing
 
 
