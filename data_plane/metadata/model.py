@@ -151,9 +151,6 @@ class PartitionRecord:
     """Beside `replicas`: a replica removed and added again is a new replica (RL39)."""
     leader: BrokerId = NO_BROKER
     leader_epoch: int = 0
-    leader_broker_epoch: int = 0
-    """Registration of the leader that was elected. A leader that registered anew (restart, fencing) must be elected
-    again before it acts: it may hold less of this leader epoch than its followers do."""
     in_sync: tuple[BrokerId, ...] = ()
     eligible: tuple[BrokerId, ...] = ()
     """Eligible leader replicas outside the in-sync set (RL43)."""
@@ -165,16 +162,16 @@ class PartitionRecord:
     def to_json(self) -> list[Any]:
         return [
             self.partition, list(self.replicas), list(self.replica_generations), self.leader, self.leader_epoch,
-            self.leader_broker_epoch, list(self.in_sync), list(self.eligible), list(self.last_known), self.partition_epoch, self.log_generation,
+            list(self.in_sync), list(self.eligible), list(self.last_known), self.partition_epoch, self.log_generation,
         ]  # fmt: skip
 
     @classmethod
     def from_json(cls, row: list[Any]) -> Self:
-        (partition, replicas, generations, leader, epoch, leader_broker_epoch, in_sync, eligible, last_known,
+        (partition, replicas, generations, leader, epoch, in_sync, eligible, last_known,
          partition_epoch, generation) = row  # fmt: skip
         return cls(
             partition=partition, replicas=tuple(replicas), replica_generations=tuple(generations), leader=leader,
-            leader_epoch=epoch, leader_broker_epoch=leader_broker_epoch, in_sync=tuple(in_sync), eligible=tuple(eligible), last_known=tuple(last_known),
+            leader_epoch=epoch, in_sync=tuple(in_sync), eligible=tuple(eligible), last_known=tuple(last_known),
             partition_epoch=partition_epoch, log_generation=generation,
         )  # fmt: skip
 
@@ -185,7 +182,9 @@ class PartitionRecord:
 
 def encode_cell(records: dict[int, PartitionRecord]) -> bytes:
     """One cell's value: its partitions in order."""
-    return json.dumps([records[number].to_json() for number in sorted(records)], separators=(",", ":")).encode()
+    return json.dumps(
+        [records[number].to_json() for number in sorted(records)], separators=(",", ":")
+    ).encode()
 
 
 def decode_cell(value: bytes) -> dict[int, PartitionRecord]:
