@@ -10,6 +10,7 @@ set (RL40). `alive` means unfenced and not draining.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from data_plane.metadata import model
 from data_plane.metadata.image import Cell, ClusterImage
@@ -20,6 +21,8 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TopicId
 from penstock.contract.topic_settings import Durability
 
 Alive = Callable[[BrokerId], bool]
+RecordChange = Callable[[PartitionRecord, int], PartitionRecord | None]
+"""(record, min in sync) -> its successor, or None when it stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,22 +154,13 @@ def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
 
     The caller adds its controller key's revision to each write's compares and applies them in order.
     """
-    writes: list[CellWrite] = []
-    for topic_id, number in _cells(image):
-        if len(writes) >= limit:
-            break
-        settings = image.topics[topic_id].settings
-        write = rewritten_cell(
-            image,
-            topic_id,
-            image.cells[topic_id][number],
-            lambda record, least=settings.min_insync_replicas: successor(
-                record, registered=lambda b: image.epoch_of(b) != 0, alive=alive_in(image), min_insync=least
-            ),
+
+    def change(record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+        return successor(
+            record, registered=registered_in(image), alive=alive_in(image), min_insync=min_insync
         )
-        if write is not None:
-            writes.append(write)
-    return writes
+
+    return list(islice(_changed_cells(image, lambda _: change), limit))
 
 
 def departures(
@@ -178,22 +172,16 @@ def departures(
     epoch was given to it under that epoch. `data_lost(topic)` says that its replicas of the topic may miss what they
     acknowledged (RL44, RL45, RL54): these are stripped of eligibility too. Each write compares that it is fenced.
     """
+
+    def leave(record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+        return without_broker(record, broker, min_insync=min_insync)
+
+    def leave_unclean(record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+        return strip_unclean(record, broker, min_insync=min_insync)
+
     fenced = Compare(model.live_key(broker), 0)
-    writes: list[CellWrite] = []
-    for topic_id, number in _cells(image):
-        if len(writes) >= limit:
-            break
-        least = image.topics[topic_id].settings.min_insync_replicas
-        leave = strip_unclean if data_lost(topic_id) else without_broker
-        write = rewritten_cell(
-            image,
-            topic_id,
-            image.cells[topic_id][number],
-            lambda record, leave=leave, least=least: leave(record, broker, min_insync=least),
-        )
-        if write is not None:
-            writes.append(replace(write, compares=(*write.compares, fenced)))
-    return writes
+    writes = _changed_cells(image, lambda topic_id: leave_unclean if data_lost(topic_id) else leave)
+    return [replace(write, compares=(*write.compares, fenced)) for write in islice(writes, limit)]
 
 
 def relaxed(image: ClusterImage, topic_id: TopicId) -> bool:
@@ -211,6 +199,11 @@ def alive_in(image: ClusterImage) -> Alive:
     return alive
 
 
+def registered_in(image: ClusterImage) -> Alive:
+    """Unfenced, draining or not, by this image."""
+    return lambda broker: image.epoch_of(broker) != 0
+
+
 def fence_changes(
     image: ClusterImage, broker: BrokerId
 ) -> tuple[tuple[Compare, ...], tuple[Change, ...]] | None:
@@ -226,18 +219,16 @@ def fence_changes(
 
 
 def rewritten_cell(
-    image: ClusterImage,
-    topic_id: TopicId,
-    cell: Cell,
-    change: Callable[[PartitionRecord], PartitionRecord | None],
+    image: ClusterImage, topic_id: TopicId, cell: Cell, change: RecordChange
 ) -> CellWrite | None:
     """The cell with `change` applied to each of its partitions, or None if it leaves all as they are."""
+    min_insync = image.topics[topic_id].settings.min_insync_replicas
     records = dict(cell.partitions)
     transitions: list[Transition] = []
     elected: dict[BrokerId, int] = {}
     for number in sorted(records):
         before = records[number]
-        after = change(before)
+        after = change(before, min_insync)
         if after is None:
             continue
         records[number] = after
@@ -256,9 +247,12 @@ def rewritten_cell(
     )
 
 
-def _cells(image: ClusterImage) -> Iterator[tuple[TopicId, int]]:
-    """Cells of all topics that exist, in a fixed order."""
+def _changed_cells(image: ClusterImage, change_of: Callable[[TopicId], RecordChange]) -> Iterator[CellWrite]:
+    """Writes of the cells of topics that exist, in a fixed order, leaving out those that stay as they are."""
     for topic_id in sorted(image.cells):
-        if topic_id in image.topics:
-            for number in sorted(image.cells[topic_id]):
-                yield topic_id, number
+        if topic_id not in image.topics:
+            continue
+        for number in sorted(image.cells[topic_id]):
+            write = rewritten_cell(image, topic_id, image.cells[topic_id][number], change_of(topic_id))
+            if write is not None:
+                yield write

@@ -105,21 +105,21 @@ def takeover_changes(
     """Take the controller key, in one transaction: it must still be what this image knows, and I must be registered.
 
     `suspected` = the holder was silent or its connection was reset: its registration is fenced with it. Without a
-    suspicion the key is taken only if it is free. None = not allowed to now.
+    suspicion the key is taken only if it is free, left over from an earlier incarnation of mine, or held by a fenced
+    broker. None = not allowed to now.
     """
     mine = image.epoch_of(me)
-    if mine == 0 or image.controller_id == me:
+    if mine == 0 or (image.controller is not None and image.controller.incarnation == incarnation):
         return None
     compares = [Compare(model.live_key(me), mine), Compare(model.CONTROLLER_KEY, image.controller_epoch)]
     changes: list[Change] = []
-    if image.controller is not None:
+    holder_epoch = image.epoch_of(image.controller_id)
+    if image.controller_id != me and holder_epoch != 0:
         if not suspected:
             return None
-        fenced = image.epoch_of(image.controller_id)
-        if fenced != 0:
-            key = model.live_key(image.controller_id)
-            compares.append(Compare(key, fenced))
-            changes.append(Delete(key))
+        key = model.live_key(image.controller_id)
+        compares.append(Compare(key, holder_epoch))
+        changes.append(Delete(key))
     record = model.ControllerRecord(broker_id=me, incarnation=incarnation)
     changes.append(Put(model.CONTROLLER_KEY, record.encode(), session_id))
     return tuple(compares), tuple(changes)

@@ -67,5 +67,7 @@ def takeover_delay_ms(image: ClusterImage, me: BrokerId) -> int | None:
     """How long `me` waits before it takes over from a suspected or missing controller: 0 for the lowest id among the
     active brokers besides that controller, then 100 ms more for each. None = `me` is not active.
     """
-    able = [b for b in sorted(image.brokers) if image.brokers[b].active and b != image.controller_id]
+    able = [
+        b for b in sorted(image.brokers) if image.brokers[b].active and (b == me or b != image.controller_id)
+    ]
     return able.index(me) * TAKEOVER_STEP_MS if me in able else None

@@ -1,0 +1,182 @@
+"""Who is calling and what may he do: API keys against a broker's own image, and the hook for access rules.
+
+A caller gets a `Principal` once per call or stream; a stream asks `still_valid` again for every frame. The tenant comes from
+the principal alone, and names are looked up only within it, so another tenant's topic does not exist.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from data_plane.authz.credentials import checked_pepper, secret_matches
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import TopicRecord
+from data_plane.throttling.buckets import TokenBuckets
+from penstock.contract import limits
+from penstock.contract.api_keys import ApiKey, MalformedApiKey, parse_api_key
+from penstock.contract.errors import Forbidden, NotFound, Throttled, Unauthenticated
+from penstock.contract.ids import PrincipalNumber, TenantId, TopicId
+
+
+class Operation(Enum):
+    """What a principal may ask to do to a topic."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    DESCRIBE = "describe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """An authenticated key. `number` goes into every stamp it causes."""
+
+    tenant: TenantId
+    number: PrincipalNumber
+    key_id: str
+    key_revision: int
+    """Revision of the key's record when it was checked."""
+    expires_at_ms: int
+    """Wall clock, 0 = never."""
+
+
+class AccessRules(Protocol):
+    """The hook for access rules: asked for each operation on each topic, after the tenant was matched."""
+
+    def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
+        """Why not, naming the right that is missing; None = allowed. Must not wait for anything."""
+
+
+class OwnTenant:
+    """The default rules: every key may do everything within its tenant."""
+
+    def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
+        return None
+
+
+# -- decisions ------------------------------------------------------------------------------------------------
+
+
+def key_usable(*, revoked: bool, expires_at_ms: int, now_ms: int) -> bool:
+    """Neither revoked nor expired. `now_ms` is the wall clock."""
+    return not revoked and (expires_at_ms == 0 or now_ms < expires_at_ms)
+
+
+def same_tenant(principal: Principal, topic: TopicRecord) -> bool:
+    """Does the topic belong to the principal's tenant?"""
+    return topic.tenant == principal.tenant
+
+
+class Authenticator:
+    """Checks API keys against `image` with `peppers` (version -> bytes, from the broker's files). No positive cache.
+
+    Failures are counted per key id and per address; over FAILED_AUTH_PER_MINUTE_MAX a failure is answered `Throttled`.
+    A right key always passes: ids are public, and nobody may lock a tenant out by failing in its name. An unknown id
+    and a wrong secret get the same work and the same text.
+    """
+
+    def __init__(
+        self, image: ClusterImage, peppers: Mapping[int, bytes], rules: AccessRules | None = None
+    ) -> None:
+        for version in sorted(peppers):
+            checked_pepper(peppers[version])
+        self._image = image
+        self._peppers = peppers
+        self._rules: AccessRules = OwnTenant() if rules is None else rules
+        rate = limits.FAILED_AUTH_PER_MINUTE_MAX
+        self._failures = TokenBuckets(per_minute=rate, burst=rate)
+
+    def authenticate(self, authorization: str, *, peer: str, now_ms: int, monotonic_ms: int) -> Principal:
+        """The principal of a value `Bearer <api key>`. `now_ms` is the wall clock, for expiry; `peer` the caller's
+        address without its port. Raises `Unauthenticated`, `Throttled`.
+        """
+        where = f"address {peer}"
+        try:
+            key = _bearer(authorization)
+        except MalformedApiKey as error:
+            raise self._failed(f"the API key is malformed: {error}", (where,), monotonic_ms) from None
+        record = self._image.keys.get(key.key_id)
+        matches = secret_matches(
+            self._peppers,
+            pepper_version=0 if record is None else record.pepper_version,
+            stored_hmac="" if record is None else record.secret_hmac,
+            secret=key.secret,
+        )
+        blamed = (where, f"key {key.key_id}")
+        if record is None or not matches:
+            raise self._failed("the API key is not valid", blamed, monotonic_ms)
+        # Whoever gets this far holds the secret and may be told more.
+        if record.revoked:
+            raise self._failed(f"the API key {key.key_id} was revoked", blamed, monotonic_ms)
+        if not key_usable(revoked=record.revoked, expires_at_ms=record.expires_at_ms, now_ms=now_ms):
+            raise self._failed(f"the API key {key.key_id} has expired", blamed, monotonic_ms)
+        return Principal(
+            tenant=record.tenant,
+            number=PrincipalNumber(record.principal),
+            key_id=key.key_id,
+            key_revision=self._image.key_revisions[key.key_id],
+            expires_at_ms=record.expires_at_ms,
+        )
+
+    def still_valid(self, principal: Principal, now_ms: int) -> bool:
+        """Is the key still what it was when it was checked: not revoked, changed, deleted or expired? One look-up."""
+        unchanged = self._image.key_revisions.get(principal.key_id) == principal.key_revision
+        return unchanged and key_usable(revoked=False, expires_at_ms=principal.expires_at_ms, now_ms=now_ms)
+
+    def authorize(self, principal: Principal, operation: Operation, topic: TopicRecord) -> None:
+        """Return if the principal may do that to the topic. Raises `NotFound` for another tenant's topic and for one that
+        it may not even describe, else `Forbidden`.
+        """
+        if not same_tenant(principal, topic):
+            raise _missing(topic.name)
+        refusal = self._rules.refusal(principal, operation, topic)
+        if refusal is None:
+            return
+        hidden = operation is Operation.DESCRIBE or self._rules.refusal(principal, Operation.DESCRIBE, topic)
+        raise _missing(topic.name) if hidden else Forbidden(f"topic {topic.name!r}: {refusal}")
+
+    def topic(self, principal: Principal, operation: Operation, name: str) -> TopicRecord:
+        """The principal's own topic of that name, if it may do that to it. Raises `NotFound`, `Forbidden`."""
+        topic_id = self._image.names.get((principal.tenant, name))
+        record = None if topic_id is None else self._image.topics.get(topic_id)
+        if record is None:
+            raise _missing(name)
+        self.authorize(principal, operation, record)
+        return record
+
+    def topic_by_id(self, principal: Principal, operation: Operation, topic_id: TopicId) -> TopicRecord:
+        """The same by topic id: ids are no secret, so knowing one gives nothing. Raises `NotFound`, `Forbidden`."""
+        record = self._image.topics.get(topic_id)
+        if record is None or not same_tenant(principal, record):
+            raise NotFound(f"topic id {topic_id.hex()[:32]} does not exist")
+        self.authorize(principal, operation, record)
+        return record
+
+    def topics(self, principal: Principal) -> list[TopicRecord]:
+        """Every topic that the principal may describe, by name."""
+        names = sorted(name for tenant, name in self._image.names if tenant == principal.tenant)
+        ids = (self._image.names[principal.tenant, name] for name in names)
+        records = (self._image.topics[topic_id] for topic_id in ids if topic_id in self._image.topics)
+        return [r for r in records if self._rules.refusal(principal, Operation.DESCRIBE, r) is None]
+
+    def _failed(
+        self, message: str, blamed: tuple[str, ...], monotonic_ms: int
+    ) -> Unauthenticated | Throttled:
+        """Count a failure; the error to raise."""
+        wait_ms = max(self._failures.wait_ms(key, monotonic_ms) for key in blamed)
+        for key in blamed:
+            self._failures.drain(key, monotonic_ms)
+        if wait_ms > 0:
+            return Throttled(f"too many failed authentications, wait {wait_ms} ms")
+        return Unauthenticated(message)
+
+
+def _bearer(authorization: str) -> ApiKey:
+    scheme, _, text = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise MalformedApiKey("no 'Bearer <api key>' was sent")
+    return parse_api_key(text.strip())
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"topic {name[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist")
