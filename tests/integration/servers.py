@@ -1,0 +1,228 @@
+"""Starts other people's servers for tests: free ports, a folder of their own, stopped by their process id."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+STARTED_WITHIN_S = 60.0
+STOPPED_WITHIN_S = 20.0
+PORT_ATTEMPTS = 5
+"""A free port may be taken by somebody else before the server has it."""
+
+
+class ServerFailed(Exception):
+    """A server is missing, or ended or said nothing before it was ready; the message holds its last lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running server: where it listens on loopback, its folder and its process."""
+
+    port: int
+    folder: Path
+    pid: int
+
+
+class _Output:
+    """Reads a process's output so that it never blocks, and waits for a line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lines: deque[str] = deque(maxlen=200)
+        self._changed = threading.Condition()
+        self._ended = False
+        self._awaited: str | None = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def wait_for(self, text: str) -> None:
+        """Return once a line holds `text`. Raises `ServerFailed` at the deadline or the process's end."""
+        self._awaited = text
+        self._reader.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._awaited is None or self._ended, STARTED_WITHIN_S)
+            if self._awaited is not None:
+                said = "".join(self._lines)
+                raise ServerFailed(f"{self._process.args}: {text!r} did not appear\n{said}")
+
+    def join(self) -> None:
+        """Wait for the end of the output; the process must have ended."""
+        self._reader.join(STOPPED_WITHIN_S)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                with self._changed:
+                    self._lines.append(line)
+                    if self._awaited is not None and self._awaited in line:
+                        self._awaited = None
+                        self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of loopback that nobody listened on a moment ago."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def program(name: str, *folders: str) -> str:
+    """Path of a program on the path or in folders (patterns). Raises `ServerFailed` with the remedy."""
+    found = shutil.which(name)
+    for pattern in folders:
+        for path in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
+            candidate = path / name
+            found = found or (str(candidate) if os.access(candidate, os.X_OK) else None)
+    if found is None:
+        raise ServerFailed(f"{name} is missing; run: make setup")
+    return found
+
+
+def java_home() -> str:
+    """Home of Debian's Java 17, which Spark runs on. Raises `ServerFailed` where it is missing."""
+    for home in sorted(Path("/usr/lib/jvm").glob("java-17-openjdk-*")):
+        if os.access(home / "bin/java", os.X_OK):
+            return str(home)
+    raise ServerFailed("openjdk-17-jre-headless is missing; run: make setup")
+
+
+@contextmanager
+def folder_for(user: str | None) -> Iterator[Path]:
+    """A short-lived folder owned by `user` (None: by us), reachable for that user."""
+    with tempfile.TemporaryDirectory(prefix="penstock-test-") as name:
+        if user is not None:
+            account = pwd.getpwnam(user)
+            os.chown(name, account.pw_uid, account.pw_gid)
+        yield Path(name)
+
+
+@contextmanager
+def running(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    ready: str,
+    user: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    stop_with: signal.Signals = signal.SIGTERM,
+) -> Iterator[int]:
+    """Run a server until the block ends and yield its pid once its output says `ready`."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        user=user,
+        group=None if user is None else pwd.getpwnam(user).pw_gid,
+        extra_groups=None if user is None else (),
+    )
+    output = _Output(process)
+    try:
+        output.wait_for(ready)
+        yield process.pid
+    finally:
+        process.send_signal(stop_with)
+        try:
+            process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        output.join()
+
+
+@contextmanager
+def postgresql() -> Iterator[Server]:
+    """PostgreSQL with a superuser `penstock` trusted from loopback. For root it runs as `postgres`."""
+    binaries = "/usr/lib/postgresql/*/bin"
+    user = "postgres" if os.geteuid() == 0 else None
+    initdb, server = program("initdb", binaries), program("postgres", binaries)
+    with folder_for(user) as folder:
+        subprocess.run(
+            [
+                *(initdb, "--pgdata", "data", "--username", "penstock", "--auth", "trust"),
+                *("--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"),
+            ],
+            cwd=folder,
+            env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
+            user=user,
+            group=None if user is None else pwd.getpwnam(user).pw_gid,
+            extra_groups=None if user is None else (),
+            stdout=subprocess.DEVNULL,
+            check=True,
+            timeout=STARTED_WITHIN_S,
+        )
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            (port,) = free_ports(1)
+            command = [server, "-D", "data", "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"]
+            try:
+                with running(
+                    command,
+                    folder=folder,
+                    ready="ready to accept connections",
+                    user=user,
+                    stop_with=signal.SIGINT,  # "fast": clients are not waited for
+                ) as pid:
+                    yield Server(port=port, folder=folder, pid=pid)
+                    return
+            except ServerFailed as failed:
+                if "in use" not in str(failed) or attempt == PORT_ATTEMPTS:
+                    raise
+
+
+@contextmanager
+def redis() -> Iterator[Server]:
+    """Redis without persistence."""
+    server = program("redis-server")
+    with folder_for(None) as folder:
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            (port,) = free_ports(1)
+            command = [server, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+            command += ["--save", "", "--appendonly", "no"]
+            try:
+                with running(command, folder=folder, ready="Ready to accept connections") as pid:
+                    yield Server(port=port, folder=folder, pid=pid)
+                    return
+            except ServerFailed as failed:
+                if "in use" not in str(failed) or attempt == PORT_ATTEMPTS:
+                    raise
+
+
+@contextmanager
+def etcd() -> Iterator[Server]:
+    """A one-member etcd."""
+    server = program("etcd")
+    with folder_for(None) as folder:
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            port, peer_port = free_ports(2)
+            client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+            command = [server, "--name", "one", "--data-dir", str(folder / "data"), "--logger", "zap"]
+            command += ["--listen-client-urls", client, "--advertise-client-urls", client]
+            command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+            command += ["--initial-cluster", f"one={peer}"]
+            try:
+                with running(command, folder=folder, ready="serving client traffic") as pid:
+                    yield Server(port=port, folder=folder, pid=pid)
+                    return
+            except ServerFailed as failed:
+                if "in use" not in str(failed) or attempt == PORT_ATTEMPTS:
+                    raise
