@@ -3,7 +3,7 @@
 Layout, big-endian, 64 bytes:
 
     base_offset q | offset_span i | record_count i | size i | leader_epoch i | accepted_ms q | principal I
-    | producer_id q | producer_epoch h | flags H | position I | base_sequence i | header_crc I
+    | producer_id q | producer_epoch h | flags H | position I | base_sequence i | 4 zero bytes | header_crc I
 
 `size` is the whole batch as stored (its length field + 12); `position` is where the batch begins in its segment,
 so the stamps of a segment are its complete offset index; `header_crc` is CRC-32C over the first 60 bytes, seeded
@@ -18,7 +18,7 @@ import crc32c
 
 from penstock.contract.ids import TopicPartition
 
-_BODY = struct.Struct(">qiiiiqIqhHIi")
+_BODY = struct.Struct(">qiiiiqIqhHIi4x")
 _CRC = struct.Struct(">I")
 STAMP_BYTES = _BODY.size + _CRC.size
 _PARTITION = struct.Struct(">I")
