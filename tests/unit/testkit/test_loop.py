@@ -132,9 +132,8 @@ def test_a_future_resolved_for_a_paused_process_wakes_it_only_after_resume(loop:
     assert woken and woken[0] > 5
 
 
-def test_a_crash_runs_no_clean_up_neither_then_nor_when_collected_nor_when_the_loop_closes() -> None:
+def _crash_story(log: list[tuple[str, float]]) -> None:
     loop = SimLoop(1)
-    log: list[tuple[str, float]] = []
     process = loop.process("p")
 
     async def drive() -> None:
@@ -148,12 +147,14 @@ def test_a_crash_runs_no_clean_up_neither_then_nor_when_collected_nor_when_the_l
         await asyncio.sleep(10)
 
     loop.run_until_complete(drive())
-    before = list(log)
     loop.close()
-    del loop, process
+
+
+def test_a_crash_runs_no_clean_up_neither_then_nor_when_collected_nor_when_the_loop_closes() -> None:
+    log: list[tuple[str, float]] = []
+    _crash_story(log)
     gc.collect()
-    assert log == before
-    assert not any("cleaned" in name for name, _ in log)
+    assert [name for name, _ in log] in (["q", "q"], ["q", "q", "p"])
 
 
 def test_a_crash_in_the_middle_of_a_step_ends_the_process_at_its_next_await(loop: SimLoop) -> None:
