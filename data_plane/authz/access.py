@@ -1,7 +1,8 @@
 """Who is calling and what may he do: API keys against a broker's own image, and the hook for access rules.
 
-A caller gets a `Principal` once per call or stream; a stream asks `still_valid` again for every frame. The tenant comes from
-the principal alone, and names are looked up only within it, so another tenant's topic does not exist.
+A caller gets a `Principal` once per call or stream; a stream asks `still_valid` again for every frame. The
+tenant comes from the principal alone, and names are looked up only within it, so another tenant's topic
+does not exist.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,11 @@ from data_plane.metadata.model import TopicRecord
 from data_plane.throttling.buckets import TokenBuckets
 from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey, MalformedApiKey, parse_api_key
-from penstock.contract.errors import Forbidden, NotFound, Throttled, Unauthenticated
+from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
 from penstock.contract.ids import PrincipalNumber, TenantId, TopicId
+
+IMAGE_AGE_MS_MAX = 60_000
+"""A broker that lost the watch for longer lets no new caller in."""
 
 
 class Operation(Enum):
@@ -54,12 +58,17 @@ class OwnTenant:
         return None
 
 
-# -- decisions ------------------------------------------------------------------------------------------------
+# -- decisions ------------------------------------------------------------------------------------------
 
 
 def key_usable(*, revoked: bool, expires_at_ms: int, now_ms: int) -> bool:
     """Neither revoked nor expired. `now_ms` is the wall clock."""
     return not revoked and (expires_at_ms == 0 or now_ms < expires_at_ms)
+
+
+def image_fresh(*, image_age_ms: float) -> bool:
+    """May new callers be let in by this image? A broker without the store cannot know what was revoked."""
+    return image_age_ms <= IMAGE_AGE_MS_MAX
 
 
 def same_tenant(principal: Principal, topic: TopicRecord) -> bool:
@@ -68,11 +77,11 @@ def same_tenant(principal: Principal, topic: TopicRecord) -> bool:
 
 
 class Authenticator:
-    """Checks API keys against `image` with `peppers` (version -> bytes, from the broker's files). No positive cache.
+    """Checks API keys against `image` with `peppers` (version -> bytes, from the broker's files).
 
-    Failures are counted per key id and per address; over FAILED_AUTH_PER_MINUTE_MAX a failure is answered `Throttled`.
-    A right key always passes: ids are public, and nobody may lock a tenant out by failing in its name. An unknown id
-    and a wrong secret get the same work and the same text.
+    Failures are counted per key id and per address; over FAILED_AUTH_PER_MINUTE_MAX a failure is answered
+    `Throttled`. A right key always passes: ids are public, and nobody may lock a tenant out by failing in
+    its name. An unknown id and a wrong secret get the same work and the same text.
     """
 
     def __init__(
@@ -86,10 +95,18 @@ class Authenticator:
         rate = limits.FAILED_AUTH_PER_MINUTE_MAX
         self._failures = TokenBuckets(per_minute=rate, burst=rate)
 
-    def authenticate(self, authorization: str, *, peer: str, now_ms: int, monotonic_ms: int) -> Principal:
-        """The principal of a value `Bearer <api key>`. `now_ms` is the wall clock, for expiry; `peer` the caller's
-        address without its port. Raises `Unauthenticated`, `Throttled`.
+    def authenticate(
+        self, authorization: str, *, peer: str, now_ms: int, monotonic_ms: float, image_age_ms: float = 0
+    ) -> Principal:
+        """The principal of a value `Bearer <api key>`. `now_ms` is the wall clock, for expiry; `peer` the
+        caller's address without its port; `image_age_ms` the time since the broker last heard from the
+        metadata store (0 while the watch runs). Raises `Unauthenticated`, `Throttled`, `BrokerUnavailable`
+        (the image is too old to know what was revoked).
         """
+        if not image_fresh(image_age_ms=image_age_ms):
+            raise BrokerUnavailable(
+                f"this broker's keys are {image_age_ms:.0f} ms old, at most {IMAGE_AGE_MS_MAX} allowed"
+            )
         where = f"address {peer}"
         try:
             key = _bearer(authorization)
@@ -119,13 +136,13 @@ class Authenticator:
         )
 
     def still_valid(self, principal: Principal, now_ms: int) -> bool:
-        """Is the key still what it was when it was checked: not revoked, changed, deleted or expired? One look-up."""
+        """Is the key what it was when checked: not revoked, changed, deleted or expired? One look-up."""
         unchanged = self._image.key_revisions.get(principal.key_id) == principal.key_revision
         return unchanged and key_usable(revoked=False, expires_at_ms=principal.expires_at_ms, now_ms=now_ms)
 
     def authorize(self, principal: Principal, operation: Operation, topic: TopicRecord) -> None:
-        """Return if the principal may do that to the topic. Raises `NotFound` for another tenant's topic and for one that
-        it may not even describe, else `Forbidden`.
+        """Return if the principal may do that to the topic. Raises `NotFound` for another tenant's topic
+        and for one that it may not even describe, else `Forbidden`.
         """
         if not same_tenant(principal, topic):
             raise _missing(topic.name)
@@ -145,7 +162,9 @@ class Authenticator:
         return record
 
     def topic_by_id(self, principal: Principal, operation: Operation, topic_id: TopicId) -> TopicRecord:
-        """The same by topic id: ids are no secret, so knowing one gives nothing. Raises `NotFound`, `Forbidden`."""
+        """The same by topic id: ids are no secret, so knowing one gives nothing. Raises `NotFound`,
+        `Forbidden`.
+        """
         record = self._image.topics.get(topic_id)
         if record is None or not same_tenant(principal, record):
             raise NotFound(f"topic id {topic_id.hex()[:32]} does not exist")
@@ -160,7 +179,7 @@ class Authenticator:
         return [r for r in records if self._rules.refusal(principal, Operation.DESCRIBE, r) is None]
 
     def _failed(
-        self, message: str, blamed: tuple[str, ...], monotonic_ms: int
+        self, message: str, blamed: tuple[str, ...], monotonic_ms: float
     ) -> Unauthenticated | Throttled:
         """Count a failure; the error to raise."""
         wait_ms = max(self._failures.wait_ms(key, monotonic_ms) for key in blamed)

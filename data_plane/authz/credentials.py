@@ -1,7 +1,8 @@
-"""What brokers keep of an API key: a peppered HMAC of its secret and SCRAM verifiers, and how a secret is checked.
+"""What brokers keep of an API key, a peppered HMAC and SCRAM verifiers, and how a secret is checked.
 
-A key's secret holds 256 random bits, so the HMAC needs no slow derivation. The pepper comes from a file of the brokers and
-is never in the metadata; its version lets it be rotated. SCRAM's user name is the key id and its password the whole key.
+A key's secret holds 256 random bits, so the HMAC needs no slow derivation. The pepper comes from a file of
+the brokers and is never in the metadata; its version lets it be rotated. SCRAM's user name is the key id
+and its password the whole key.
 """
 
 import hashlib
@@ -82,7 +83,7 @@ def scram_verifier(algorithm: str, password: str, salt: bytes, iterations: int) 
 def secret_matches(
     peppers: Mapping[int, bytes], *, pepper_version: int, stored_hmac: str, secret: str
 ) -> bool:
-    """Is this the secret? Takes the same time whether it is or not, and with an unknown pepper version too."""
+    """Is this the secret? Takes the same time if not, and with an unknown pepper version too."""
     pepper = peppers.get(pepper_version)
     given = secret_hmac(bytes(32) if pepper is None else pepper, secret)
     expected = _NO_HMAC if pepper is None else bytes.fromhex(stored_hmac)

@@ -4,8 +4,8 @@ Every function is pure and returns the successor of a record, or None when nothi
 
     led --leader leaves--> leaderless --an in-sync or eligible replica is alive--> led
 
-The controller only shrinks the in-sync set; the one replica it may put back is an eligible one, elected into an empty
-set (RL40). `alive` means unfenced and not draining.
+The controller only shrinks the in-sync set; the one replica it may put back is an eligible one, elected
+into an empty set (RL40). `alive` means unfenced and not draining.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,12 +17,14 @@ from data_plane.metadata.image import Cell, ClusterImage
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Change, Compare, Delete
 from data_plane.replication.eligibility import in_order, with_in_sync
-from penstock.contract.ids import NO_BROKER, BrokerId, TopicId
+from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
 
 Alive = Callable[[BrokerId], bool]
-RecordChange = Callable[[PartitionRecord, int], PartitionRecord | None]
-"""(record, min in sync) -> its successor, or None when it stays."""
+RecordChange = Callable[[TopicId, PartitionRecord, int], PartitionRecord | None]
+"""(topic, record, min in sync) -> the record's successor, or None when it stays."""
+DataLost = Callable[[TopicId, int], bool]
+"""(topic, partition) -> may this broker's replica miss what it acknowledged?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class CellWrite:
     transitions: tuple[Transition, ...]
 
 
-# -- decisions on one record ----------------------------------------------------------------------------------
+# -- decisions on one record ----------------------------------------------------------------------------
 
 
 def candidate(record: PartitionRecord, alive: Alive) -> BrokerId:
@@ -81,10 +83,11 @@ def elect(record: PartitionRecord, *, alive: Alive, min_insync: int) -> Partitio
 
 
 def without_broker(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
-    """The record after `broker` was fenced (RL42): out of leadership and of the in-sync set, eligible by RL43.
+    """The record after `broker` was fenced (RL42): out of leadership and of the in-sync set, eligible by
+    RL43.
 
-    The last in-sync member leaves an empty set and stays eligible. A lost leader raises the leader epoch at once, so
-    that whatever it still sends is fenced (RL7).
+    The last in-sync member leaves an empty set and stays eligible. A lost leader raises the leader epoch at
+    once, so that whatever it still sends is fenced (RL7).
     """
     if broker != record.leader and broker not in record.in_sync:
         return None
@@ -111,9 +114,23 @@ def strip_unclean(record: PartitionRecord, broker: BrokerId, *, min_insync: int)
     )
 
 
+def as_new_replica(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
+    """The record after `broker` came with another log directory: whatever it held is gone, so it is a new
+    replica with the next generation (RL39, RL54).
+    """
+    if broker not in record.replicas:
+        return None
+    left = strip_unclean(record, broker, min_insync=min_insync) or record.changed()
+    generations = tuple(
+        generation + (1 if replica == broker else 0)
+        for replica, generation in zip(left.replicas, left.replica_generations, strict=True)
+    )
+    return replace(left, replica_generations=generations)
+
+
 def moved_from(record: PartitionRecord, broker: BrokerId, *, alive: Alive) -> PartitionRecord | None:
-    """The record led by another in-sync member that is alive, if `broker` leads (RL50). The in-sync set stays as it is,
-    and without such a member so does the leader (RL51).
+    """The record led by another in-sync member that is alive, if `broker` leads (RL50). The in-sync set
+    stays as it is, and without such a member so does the leader (RL51).
     """
     if record.leader != broker:
         return None
@@ -138,54 +155,81 @@ def successor(
 
 
 def as_one_write(before: PartitionRecord, after: PartitionRecord) -> PartitionRecord:
-    """`after` with the epochs of a single change: the partition epoch rises by one (RL5), the leader epoch by one if
-    the leader changed or was lost and elected again (RL4).
+    """`after` with the epochs of a single change: the partition epoch rises by one (RL5), the leader epoch
+    by one if the leader changed or was lost and elected again (RL4).
     """
     leader_epoch = before.leader_epoch + (1 if after.leader_epoch != before.leader_epoch else 0)
     return replace(after, partition_epoch=before.partition_epoch + 1, leader_epoch=leader_epoch)
 
 
-# -- the whole image ------------------------------------------------------------------------------------------
+# -- the whole image ------------------------------------------------------------------------------------
 
 
 def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
-    """At most `limit` cell writes for everything that must change given who is alive now: fenced members still in sync
-    or leading, partitions without a leader that have a candidate, leaders that drain. Empty = nothing to do.
+    """At most `limit` cell writes for everything that must change given who is alive now: fenced members
+    still in sync or leading, partitions without a leader that have a candidate, leaders that drain. Empty =
+    nothing to do.
 
-    The caller adds its controller key's revision to each write's compares and applies them in order.
+    The caller adds its controller key's revision to each write's compares. Writes are of different cells
+    and may be sent in any order or together.
     """
 
-    def change(record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+    def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
         return successor(
             record, registered=registered_in(image), alive=alive_in(image), min_insync=min_insync
         )
 
-    return list(islice(_changed_cells(image, lambda _: change), limit))
+    return list(islice(_changed_cells(image, change), limit))
 
 
 def departures(
-    image: ClusterImage, broker: BrokerId, limit: int, *, data_lost: Callable[[TopicId], bool]
+    image: ClusterImage, broker: BrokerId, limit: int, *, data_lost: DataLost, new_directory: bool = False
 ) -> list[CellWrite]:
-    """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with (RL42).
+    """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with
+    (RL42).
 
-    A broker applies these to itself, until none is left, before it registers: so whatever it may do under its new broker
-    epoch was given to it under that epoch. `data_lost(topic)` says that its replicas of the topic may miss what they
-    acknowledged (RL44, RL45, RL54): these are stripped of eligibility too. Each write compares that it is fenced.
+    A broker applies these to itself, until none is left, between being fenced and registering: so whatever
+    it may do under its new broker epoch was given to it under that epoch. `image` must be at least as new
+    as the revision at which it was found fenced; each write compares that it still is.
+    Replicas that `data_lost` are stripped of eligibility too (RL44, RL45); with `new_directory` all of them
+    become new replicas (RL39, RL54).
     """
 
-    def leave(record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+    def change(topic_id: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+        if new_directory:
+            return as_new_replica(record, broker, min_insync=min_insync)
+        if data_lost(topic_id, record.partition):
+            return strip_unclean(record, broker, min_insync=min_insync)
         return without_broker(record, broker, min_insync=min_insync)
 
-    def leave_unclean(record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
-        return strip_unclean(record, broker, min_insync=min_insync)
-
     fenced = Compare(model.live_key(broker), 0)
-    writes = _changed_cells(image, lambda topic_id: leave_unclean if data_lost(topic_id) else leave)
-    return [replace(write, compares=(*write.compares, fenced)) for write in islice(writes, limit)]
+    writes = islice(_changed_cells(image, change), limit)
+    return [replace(write, compares=(*write.compares, fenced)) for write in writes]
 
 
-def relaxed(image: ClusterImage, topic_id: TopicId) -> bool:
-    """Does an unclean restart lose data of this topic (RL44)? Strict topics keep theirs (RL45)."""
+def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) -> CellWrite | None:
+    """The write by which a registered broker gives up one damaged replica of its own (RL122, RL126): out of
+    leadership, the in-sync set and eligibility. It compares the broker's registration. None = nothing to
+    give up.
+    """
+    cell = image.cell_of(where)
+    if cell is None or where.topic_id not in image.topics:
+        return None
+
+    def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
+        mine = record.partition == where.partition
+        return strip_unclean(record, broker, min_insync=min_insync) if mine else None
+
+    write = rewritten_cell(image, where.topic_id, cell, change)
+    if write is None:
+        return None
+    return replace(write, compares=(*write.compares, Compare(model.live_key(broker), image.epoch_of(broker))))
+
+
+def lost_by_crash(image: ClusterImage, topic_id: TopicId) -> bool:
+    """Does a stop without the clean marker make replicas of this topic unclean (RL44)? Strict ones stay
+    clean (RL45).
+    """
     return image.topics[topic_id].settings.durability is not Durability.FSYNC
 
 
@@ -207,7 +251,8 @@ def registered_in(image: ClusterImage) -> Alive:
 def fence_changes(
     image: ClusterImage, broker: BrokerId
 ) -> tuple[tuple[Compare, ...], tuple[Change, ...]] | None:
-    """Fence a suspected broker: its registration is deleted if it is still the one this image knows. None = it is fenced.
+    """Fence a suspected broker: its registration is deleted if it is still the one this image knows. None =
+    it is fenced.
 
     The caller adds its own authority. What the broker led is taken from it by the next `plan` (RL42).
     """
@@ -228,7 +273,7 @@ def rewritten_cell(
     elected: dict[BrokerId, int] = {}
     for number in sorted(records):
         before = records[number]
-        after = change(before, min_insync)
+        after = change(topic_id, before, min_insync)
         if after is None:
             continue
         records[number] = after
@@ -247,12 +292,12 @@ def rewritten_cell(
     )
 
 
-def _changed_cells(image: ClusterImage, change_of: Callable[[TopicId], RecordChange]) -> Iterator[CellWrite]:
+def _changed_cells(image: ClusterImage, change: RecordChange) -> Iterator[CellWrite]:
     """Writes of the cells of topics that exist, in a fixed order, leaving out those that stay as they are."""
     for topic_id in sorted(image.cells):
         if topic_id not in image.topics:
             continue
         for number in sorted(image.cells[topic_id]):
-            write = rewritten_cell(image, topic_id, image.cells[topic_id][number], change_of(topic_id))
+            write = rewritten_cell(image, topic_id, image.cells[topic_id][number], change)
             if write is not None:
                 yield write

@@ -33,7 +33,9 @@ class FenceFirst:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Apply this; the revision it is applied at is the broker epoch. An unknown outcome: read again and ask again."""
+    """Apply this; the revision it is applied at is the broker epoch. An unknown outcome: read again and ask
+    again.
+    """
 
     compares: tuple[Compare, ...]
     changes: tuple[Change, ...]
@@ -48,8 +50,9 @@ def registration(
 ) -> AlreadyRegistered | FenceFirst | Register:
     """What a broker must do to be registered as `record` under `registration_record.incarnation` (RL2, RL3).
 
-    `live` and `known` are the keys /live/<broker> and /brokers/<broker> as just read, None if absent. Asking again with
-    the same incarnation after an unknown outcome gives the same registration, never a second one.
+    `live` and `known` are the keys /live/<broker> and /brokers/<broker> as just read, None if absent.
+    Asking again with the same incarnation after an unknown outcome gives the same registration, never a
+    second one.
     """
     key = model.live_key(record.broker_id)
     if live is not None:
@@ -70,7 +73,9 @@ def same_incarnation(held: str, mine: str) -> bool:
 
 
 def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | None:
-    """Mark a broker as shutting down (RL50), under its own registration. None = it is marked or fenced already."""
+    """Mark a broker as shutting down (RL50), under its own registration. None = it is marked or fenced
+    already.
+    """
     known = image.brokers.get(broker)
     if known is None or known.epoch == 0 or known.record.draining:
         return None
@@ -90,7 +95,9 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
 
 
 def may_stop(image: ClusterImage, broker: BrokerId) -> bool:
-    """Does a draining broker lead nothing any more (RL50)? A partition nobody else may lead stays until time is up."""
+    """Does a draining broker lead nothing any more (RL50)? A partition nobody else may lead stays until
+    time is up.
+    """
     return not any(
         record.leader == broker
         for topic_id in sorted(image.cells)
@@ -102,11 +109,12 @@ def may_stop(image: ClusterImage, broker: BrokerId) -> bool:
 def takeover_changes(
     image: ClusterImage, me: BrokerId, incarnation: str, session_id: int, *, suspected: bool
 ) -> Transaction | None:
-    """Take the controller key, in one transaction: it must still be what this image knows, and I must be registered.
+    """Take the controller key, in one transaction: it must still be what this image knows, and I must be
+    registered.
 
-    `suspected` = the holder was silent or its connection was reset: its registration is fenced with it. Without a
-    suspicion the key is taken only if it is free, left over from an earlier incarnation of mine, or held by a fenced
-    broker. None = not allowed to now.
+    `suspected` = the holder was silent or its connection was reset: its registration is fenced with it.
+    Without a suspicion the key is taken only if it is free, left over from an earlier incarnation of mine,
+    or held by a fenced broker. None = not allowed to now.
     """
     mine = image.epoch_of(me)
     if mine == 0 or (image.controller is not None and image.controller.incarnation == incarnation):

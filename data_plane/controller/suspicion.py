@@ -1,7 +1,7 @@
 """Suspicion of peers by silence, and who takes over from a suspected controller.
 
-A suspicion only starts a decision, which a compare-and-set then makes (RL8); a wrong one is harmless. Times are
-monotonic milliseconds of one clock.
+A suspicion only starts a decision, which a compare-and-set then makes (RL8); a wrong one is harmless. Times
+are monotonic milliseconds of one clock.
 """
 
 from data_plane.metadata.image import ClusterImage
@@ -64,8 +64,8 @@ class Suspicion:
 
 
 def takeover_delay_ms(image: ClusterImage, me: BrokerId) -> int | None:
-    """How long `me` waits before it takes over from a suspected or missing controller: 0 for the lowest id among the
-    active brokers besides that controller, then 100 ms more for each. None = `me` is not active.
+    """How long `me` waits before it takes over from a suspected or missing controller: 0 for the lowest id
+    among the active brokers besides that controller, then 100 ms more for each. None = `me` is not active.
     """
     able = [
         b for b in sorted(image.brokers) if image.brokers[b].active and (b == me or b != image.controller_id)

@@ -1,8 +1,8 @@
 """Creating and deleting tenants, topics, keys and blocks of producer ids, as compare-and-set transactions.
 
-Each function answers with what to compare and what to change, or raises the refusal (a `PenstockError`). Any broker may
-do these: the caller adds no authority. A failed comparison means that the image was behind: wait for it, ask again.
-No changes = the store already says so.
+Each function answers with what to compare and what to change, or raises the refusal (a `PenstockError`).
+Any broker may do these: the caller adds no authority. A failed comparison means that the image was behind:
+wait for it, ask again. No changes = the store already says so.
 """
 
 import re
@@ -64,7 +64,7 @@ class ProducerIdBlock:
     end: int
 
 
-# -- tenants --------------------------------------------------------------------------------------------------
+# -- tenants --------------------------------------------------------------------------------------------
 
 
 def put_tenant(image: ClusterImage, tenant: str) -> Transaction:
@@ -80,7 +80,7 @@ def put_tenant(image: ClusterImage, tenant: str) -> Transaction:
     return Transaction(compares=(Compare(key, 0),), changes=(Put(key, record.encode()),))
 
 
-# -- topics ---------------------------------------------------------------------------------------------------
+# -- topics ---------------------------------------------------------------------------------------------
 
 
 def checked_topic_name(tenant: TenantId, name: str) -> str:
@@ -90,7 +90,8 @@ def checked_topic_name(tenant: TenantId, name: str) -> str:
     """
     if not 1 <= len(name) <= limits.TOPIC_NAME_LENGTH_MAX or not _NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidRequest(
-            f"topic name {name[:64]!r}: 1 to {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, not '.' or '..'"
+            f"topic name {name[:64]!r}: 1 to {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
+            "and neither '.' nor '..'"
         )
     if name.startswith(INTERNAL_PREFIX) and tenant != SYSTEM_TENANT:
         raise InvalidRequest(
@@ -109,8 +110,8 @@ def create_topic(
 ) -> NewTopic:
     """A new topic with these replicas; `topic_id` is 16 fresh random bytes (RL1).
 
-    Each partition is led by its first active replica, its active replicas are in sync. The registrations of all of them
-    are compared (RL35), so nobody who was fenced meanwhile is in sync.
+    Each partition is led by its first active replica, its active replicas are in sync. The registrations of
+    all of them are compared (RL35), so nobody who was fenced meanwhile is in sync.
     Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists`, `LimitExceeded`, `BrokerUnavailable`.
     """
     if len(topic_id) != 16:
@@ -204,7 +205,7 @@ def delete_topic(image: ClusterImage, tenant: TenantId, name: str) -> Transactio
     )
 
 
-# -- keys -----------------------------------------------------------------------------------------------------
+# -- keys -----------------------------------------------------------------------------------------------
 
 
 def put_key(
@@ -219,10 +220,13 @@ def put_key(
     scram: dict[str, Any],
     expires_at_ms: int = 0,
 ) -> NewKey:
-    """A credential made elsewhere. It gets the next principal number; `counter` is /next/principal as just read.
+    """A credential made elsewhere. It gets the next principal number.
 
-    The same credential again is a retry and changes nothing. `secret_hmac` is hex. Raises `InvalidRequest`, `NotFound`
-    (tenant), `AlreadyExists` (another credential under this id), `LimitExceeded` (principal numbers used up).
+    `counter` is /next/principal as just read.
+
+    The same credential again is a retry and changes nothing. `secret_hmac` is hex. Raises `InvalidRequest`,
+    `NotFound` (tenant), `AlreadyExists` (another credential under this id), `LimitExceeded` (principal
+    numbers used up).
     """
     if not _KEY_ID.fullmatch(key_id):
         raise InvalidRequest(f"key id {key_id[:32]!r}: 12 letters and digits required")
@@ -268,7 +272,7 @@ def revoke_key(image: ClusterImage, key_id: str) -> Transaction:
     )
 
 
-# -- counters -------------------------------------------------------------------------------------------------
+# -- counters -------------------------------------------------------------------------------------------
 
 
 def take_producer_ids(counter: KeyValue | None, count: int = limits.PRODUCER_ID_BLOCK) -> ProducerIdBlock:

@@ -1,4 +1,4 @@
-"""Who stays electable when the in-sync set of a partition changes: the one rule leader and controller share."""
+"""Who stays electable when a partition's in-sync set changes: the one rule leader and controller share."""
 
 from collections.abc import Callable
 
@@ -16,8 +16,8 @@ def eligible_after(
 ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """(eligible, last known) of a record whose in-sync set becomes `in_sync` (RL43).
 
-    Below `min_insync` the high watermark stands still, so whoever leaves the set stays complete and electable. At
-    or above it the watermark may move on without them, so both lists are cleared.
+    Below `min_insync` the high watermark stands still, so whoever leaves the set stays complete and
+    electable. At or above it the watermark may move on without them, so both lists are cleared.
     """
     if len(in_sync) >= min_insync:
         return (), ()
@@ -27,7 +27,7 @@ def eligible_after(
 
 
 def with_in_sync(record: PartitionRecord, in_sync: tuple[BrokerId, ...], min_insync: int) -> PartitionRecord:
-    """The successor of `record` with another in-sync set, in order of preference, and the lists that follow from it."""
+    """The successor of `record` with another in-sync set, and the two lists that follow from it."""
     ordered = in_order(record, lambda b: b in in_sync)
     eligible, last_known = eligible_after(record, ordered, min_insync)
     return record.changed(in_sync=ordered, eligible=eligible, last_known=last_known)

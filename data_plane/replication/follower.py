@@ -1,8 +1,8 @@
-"""The follower's view of one partition: where to cut its log, which pushes to take, what it may call committed.
+"""The follower's view of one partition: where to cut its log, which pushes to take, what is committed.
 
-A follower is `opening` (it has sent its position) or `following` (pushes arrive). A *diverging* or *start over* answer
-cuts the log and it opens again with a new handle, until the answer is *accepted* (RL26). A `FollowerState` lives for one
-leader epoch; a new leader or epoch makes a new one.
+A follower is `opening` (it has sent its position) or `following` (pushes arrive). A *diverging* or *start
+over* answer cuts the log and it opens again with a new handle, until the answer is *accepted* (RL26). A
+`FollowerState` lives for one leader epoch; a new leader or epoch makes a new one.
 """
 
 from dataclasses import dataclass
@@ -47,14 +47,14 @@ class BrokenPush:
 PushVerdict = TakePush | IgnorePush | BrokenPush
 
 
-# -- decisions ------------------------------------------------------------------------------------------------
+# -- decisions ------------------------------------------------------------------------------------------
 
 
 def truncation_point(
     *, epoch_lookup: EpochLookup, log_end: int, divergence_epoch: int, divergence_end: int
 ) -> int:
-    """Where to cut after a *diverging* answer (RL26): own end of that epoch, or of the next lower own one, or the
-    leader's end, whichever is lowest. Never the watermark (RL24). Several rounds may be needed.
+    """Where to cut after a *diverging* answer (RL26): own end of that epoch, or of the next lower own one,
+    or the leader's end, whichever is lowest. Never the watermark (RL24). Several rounds may be needed.
     """
     if divergence_epoch == NO_EPOCH:
         return min(log_end, divergence_end)
@@ -70,7 +70,9 @@ def checked_cut(*, cut: int, high_watermark: int) -> int:
 
 
 def start_over_point(*, log_start_offset: int, high_watermark: int) -> int:
-    """Where an emptied log begins anew (RL32). What is committed here must lie before the leader's start (RL31)."""
+    """Where an emptied log begins anew (RL32). What is committed here must lie before the leader's start
+    (RL31).
+    """
     return checked_cut(cut=log_start_offset, high_watermark=high_watermark)
 
 
@@ -88,8 +90,8 @@ def accepts_push(
 ) -> PushVerdict:
     """May this push be appended (RL29, RL33)? `base_offset` None = it only moves the marks.
 
-    A base offset above the log end is a gap that compaction left at the leader; one below it is never right. Checksums
-    and the batches after the first one are the log's to check.
+    A base offset above the log end is a gap that compaction left at the leader; one below it is never
+    right. Checksums and the batches after the first one are the log's to check.
     """
     if not following or handle != own_handle or leader_epoch != own_leader_epoch:
         return IgnorePush(
@@ -107,11 +109,11 @@ def accepts_push(
 
 
 def follower_watermark(*, own: int, leaders: int, log_end: int) -> int:
-    """The follower's next high watermark: the leader's, as far as the own log reaches. It never goes back (RL20)."""
+    """The next high watermark: the leader's, as far as the own log reaches. It never goes back (RL20)."""
     return max(own, min(leaders, log_end))
 
 
-# -- state ----------------------------------------------------------------------------------------------------
+# -- state ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class Open:
 
 
 class FollowerState:
-    """One partition that follows `leader` in `leader_epoch`. Not thread-safe; its owner is the partition's only writer.
+    """One partition that follows `leader` in `leader_epoch`. Its owner is the partition's only writer.
 
     `high_watermark` is the replica's own, from its checkpoint; it only grows.
     """
@@ -145,7 +147,7 @@ class FollowerState:
         return self._high_watermark
 
     def open(self, handle: int, position: Position) -> Open:
-        """Ask for pushes from `position`. `handle` must be new on the stream; pushes of any other one are ignored."""
+        """Ask for pushes from `position`. `handle` must be new on the stream; others are ignored."""
         invariant(position.durable_end_offset <= position.log_end_offset, "what is durable has been written")
         self.phase, self.handle = Phase.OPENING, handle
         return Open(
@@ -172,7 +174,9 @@ class FollowerState:
         return checked_cut(cut=cut, high_watermark=self._high_watermark)
 
     def start_over(self, log_start_offset: int) -> int:
-        """The offset at which to begin an empty log before opening again (RL32). Raises `BelowWatermark` (RL31)."""
+        """The offset at which to begin an empty log before opening again (RL32). Raises `BelowWatermark`
+        (RL31).
+        """
         self.phase = Phase.IDLE
         point = start_over_point(log_start_offset=log_start_offset, high_watermark=self._high_watermark)
         self._high_watermark = point

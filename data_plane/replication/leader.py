@@ -1,17 +1,19 @@
-"""The leader's view of one partition: what followers hold, what is committed, and who may join the in-sync set.
+"""The leader's view of one partition: what followers hold, what is committed, who may be in sync.
 
-A `LeaderState` lives for exactly one leader epoch: made when this broker becomes leader, dropped when it sees a record
-with another leader or epoch, so nothing a follower said in an earlier epoch is left (RL38). Inside it a follower is
+A `LeaderState` lives for exactly one leader epoch: made when this broker becomes leader, dropped when it
+sees a record with another leader or epoch, so nothing a follower said in an earlier epoch is left (RL38).
+Inside it a follower is
 
     unknown --follower_opened--> following --follower_gone--> away --follower_opened--> following
 
 and the in-sync set is
 
     settled --propose--> outstanding --proposal_applied | proposal_refused | record_seen--> settled
-                                     --proposal_unknown--> unresolved (proposed again, unchanged) --same--> settled
+                                     --proposal_unknown--> unresolved, and proposed again unchanged
+    unresolved --proposal_applied | proposal_refused | record_seen--> settled
 
-While a proposal is outstanding or unresolved its members count as in sync too: the *maximal* set (RL15, RL36).
-All times are monotonic milliseconds of one clock. Ends are exclusive offsets.
+While a proposal is outstanding or unresolved its members count as in sync too: the *maximal* set (RL15,
+RL36). All times are monotonic milliseconds of one clock. Ends are exclusive offsets.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +78,7 @@ OpenAnswer = Accepted | Diverging | StartOver | Refused
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """What the leader's image says of a broker. `epoch` 0 = fenced; `active` = unfenced and not shutting down."""
+    """What the image says of a broker. `epoch` 0 = fenced; `active` = unfenced and not shutting down."""
 
     epoch: int
     active: bool
@@ -86,8 +88,9 @@ class BrokerView:
 class Proposal:
     """One compare-and-set of the partition's record (RL35).
 
-    The caller compares the cell at the revision in which the partition's epoch was `base_partition_epoch`, and for each
-    of `members` (the leader is one) that its registration has exactly that broker epoch, then puts `record`.
+    The caller compares the cell at the revision in which the partition's epoch was `base_partition_epoch`,
+    and for each of `members` (the leader is one) that its registration has exactly that broker epoch, then
+    puts `record`.
     """
 
     in_sync: tuple[BrokerId, ...]
@@ -108,11 +111,11 @@ class FollowerLag:
     caught_up_ms_ago: int
 
 
-# -- decisions ------------------------------------------------------------------------------------------------
+# -- decisions ------------------------------------------------------------------------------------------
 
 
 def counted_end(*, strict: bool, written_end: int, durable_end: int) -> int:
-    """The end that counts towards the watermark: what is durable, or for relaxed topics what is written (RL14)."""
+    """The end that counts for the watermark: what is durable; for relaxed topics what is written (RL14)."""
     return durable_end if strict else written_end
 
 
@@ -156,7 +159,7 @@ def may_join(
     registered_epoch: int,
     active: bool,
 ) -> bool:
-    """May a follower enter the in-sync set (RL34)? `following` = it opened in this leader epoch and is connected."""
+    """May a follower enter the in-sync set (RL34)? `following` = it opened in this epoch and is connected."""
     return (
         following
         and active
@@ -169,7 +172,7 @@ def may_join(
 def lags_too_long(
     *, end: int, leader_end: int, last_caught_up_ms: float, now_ms: float, lag_ms_max: int
 ) -> bool:
-    """Must an in-sync follower leave? By time since it last held all the leader had, never by a count (RL37)."""
+    """Must an in-sync follower leave? By time since it last held all the leader had, not by count (RL37)."""
     return end < leader_end and now_ms - last_caught_up_ms > lag_ms_max
 
 
@@ -192,7 +195,7 @@ def checked_epoch(what: str, *, got: int, current: int) -> Refused | None:
     return None
 
 
-# -- state ----------------------------------------------------------------------------------------------------
+# -- state ----------------------------------------------------------------------------------------------
 
 
 class _Follower:
@@ -226,9 +229,9 @@ class _Follower:
 class LeaderState:
     """One partition led by `me` in `leader_epoch`. Not thread-safe; its owner is the partition's only writer.
 
-    `record` is the committed record that names `me` leader with this epoch. `leader_epoch_start_offset` is the log end at
-    the moment of becoming leader. `strict` counts durable ends, otherwise written ones. `high_watermark` is the
-    replica's own, possibly stale, one.
+    `record` is the committed record that names `me` leader with this epoch. `leader_epoch_start_offset` is
+    the log end at the moment of becoming leader. `strict` counts durable ends, otherwise written ones.
+    `high_watermark` is the replica's own, possibly stale, one.
     """
 
     def __init__(
@@ -266,12 +269,13 @@ class LeaderState:
         self.deposed = False
         """A record with another leader or leader epoch was seen: nothing more is committed or proposed."""
         self._high_watermark = high_watermark
+        self._latest_ms = now_ms
         self._followers = {broker: _Follower(now_ms) for broker in record.replicas if broker != me}
         self._pending: Proposal | None = None
         self._unresolved = False
         self._advance()
 
-    # -- what happened ----------------------------------------------------------------------------------------
+    # -- what happened ----------------------------------------------------------------------------------
 
     def local_advanced(self, written_end: int, durable_end: int, now_ms: float) -> None:
         """The leader's own log grew or became more durable. Neither end ever goes back."""
@@ -282,6 +286,7 @@ class LeaderState:
             self.durable_end <= durable_end <= written_end,
             f"partition {self.record.partition}: durable <= written",
         )
+        self._latest_ms = now_ms
         before = self._leader_end
         self.log_end, self.durable_end = written_end, durable_end
         if self._leader_end > before:
@@ -304,7 +309,7 @@ class LeaderState:
         epoch_lookup: EpochLookup,
         log_start: int,
     ) -> OpenAnswer:
-        """A follower asks for pushes from its position. `registered_epoch` is what the image says, 0 = fenced.
+        """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced.
 
         Only an `Accepted` open changes anything.
         """
@@ -330,6 +335,7 @@ class LeaderState:
             return StartOver(log_start)
         if diverging is not None:
             return StartOver(log_start) if diverging.epoch == NO_EPOCH else diverging
+        self._latest_ms = now_ms
         follower = self._followers[broker]
         follower.following = True
         follower.broker_epoch = broker_epoch
@@ -349,7 +355,9 @@ class LeaderState:
         *,
         leader_epoch: int,
     ) -> bool:
-        """A follower says what it holds. False: not of this epoch, registration or open, or beyond the leader; ignored."""
+        """A follower says what it holds. False = ignored: of another epoch, registration or open, or beyond
+        the leader's log.
+        """
         follower = self._followers.get(broker)
         if follower is None or not follower.following or leader_epoch != self.leader_epoch:
             return False
@@ -357,6 +365,7 @@ class LeaderState:
             return False
         if not durable_end <= written_end <= self.log_end:
             return False
+        self._latest_ms = now_ms
         follower.written_end = max(follower.written_end, written_end)
         follower.durable_end = max(follower.durable_end, durable_end)
         follower.progressed(self._end_of(follower), self._leader_end, now_ms)
@@ -364,12 +373,12 @@ class LeaderState:
         return True
 
     def follower_gone(self, broker: BrokerId) -> None:
-        """Its stream ended. What it held still counts while it is in sync; it cannot join before it opens again."""
+        """Its stream ended. What it held still counts while it is in sync; to join it must open again."""
         follower = self._followers.get(broker)
         if follower is not None:
             follower.following = False
 
-    # -- what follows from it ---------------------------------------------------------------------------------
+    # -- what follows from it ---------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -400,7 +409,7 @@ class LeaderState:
 
     @property
     def quiet(self) -> bool:
-        """Nothing can change without a new event: all replicas in sync and even, no proposal. No timer is needed."""
+        """No timer is needed: all replicas in sync and even, no proposal; only an event can change that."""
         return (
             self._pending is None
             and len(self.record.in_sync) == len(self.record.replicas)
@@ -415,18 +424,19 @@ class LeaderState:
         """Followers in order of preference, for metrics."""
         return tuple(self._lag_of(broker, follower, now_ms) for broker, follower in self._followers.items())
 
-    # -- changing the in-sync set -----------------------------------------------------------------------------
+    # -- changing the in-sync set -----------------------------------------------------------------------
 
     def propose(self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]) -> Proposal | None:
         """The change of the in-sync set that is due now, or None.
 
-        It counts from this moment (RL15), before anybody sends it. One at a time; one whose outcome is unknown is
-        returned again, unchanged, until it is resolved (RL36).
+        It counts from this moment (RL15), before anybody sends it. One at a time; one whose outcome is
+        unknown is returned again, unchanged, until it is resolved (RL36).
         """
         if self.deposed:
             return None
         if self._pending is not None:
             return self._pending if self._unresolved else None
+        self._latest_ms = now_ms
         mine = brokers(self.me)
         if mine.epoch == 0:
             return None
@@ -460,12 +470,12 @@ class LeaderState:
         self._unresolved = self._pending is not None
 
     def record_seen(self, record: PartitionRecord) -> bool:
-        """The watch showed this record. An older one changes nothing (RL5). True while this state still leads."""
+        """The watch showed this record. An older one changes nothing (RL5). True while this still leads."""
         if record.partition_epoch > self.record.partition_epoch:
             self._settle(record)
         return not self.deposed
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------------
 
     @property
     def _leader_end(self) -> int:
@@ -498,8 +508,21 @@ class LeaderState:
         if record.leader != self.me or record.leader_epoch != self.leader_epoch:
             self.deposed = True
             return
+        self._adopt_replicas(record)
         self.record = record
         self._advance()
+
+    def _adopt_replicas(self, record: PartitionRecord) -> None:
+        """A replica that was added, or has another generation, is new: nothing is known of it (RL39)."""
+        before = dict(zip(self.record.replicas, self.record.replica_generations, strict=True))
+        after = dict(zip(record.replicas, record.replica_generations, strict=True))
+        self._followers = {
+            broker: self._followers[broker]
+            if before.get(broker) == after[broker]
+            else _Follower(self._latest_ms)
+            for broker in record.replicas
+            if broker != self.me
+        }
 
     def _wanted_in_sync(
         self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]

@@ -1,7 +1,7 @@
 """The text of an API key: `penstock_<env>_<12 id>_<43 secret><6 crc32>`, letters and digits in base 62.
 
-The id is public. The secret holds 256 random bits. The checksum is the CRC-32 of everything before it, so a mistyped or cut
-key is told from a wrong one without asking anybody, and secret scanners can recognise a key.
+The id is public. The secret holds 256 random bits. The checksum is the CRC-32 of everything before it, so a
+mistyped or cut key is told from a wrong one without asking anybody, and secret scanners can recognise one.
 """
 
 import re
@@ -30,7 +30,7 @@ class MalformedApiKey(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key in parts. Its `repr` and `str` show no secret; `reveal()` is for the one time that it is shown."""
+    """A key in parts. Its `repr` and `str` show no secret; `reveal()` is for the one time it is shown."""
 
     env: str
     key_id: str
@@ -48,7 +48,7 @@ class ApiKey:
 
 
 def make_api_key(env: str, random_bytes: bytes) -> ApiKey:
-    """A new key from RANDOM_BYTES bytes of a cryptographic source. Raises `ValueError` for a wrong env or size."""
+    """A new key from RANDOM_BYTES bytes of a cryptographic source. Raises `ValueError`."""
     if not _ENV.fullmatch(env):
         raise ValueError(f"env {env!r}: 1 to {ENV_LENGTH_MAX} of a-z 0-9 required")
     if len(random_bytes) != RANDOM_BYTES:
