@@ -3,13 +3,26 @@
 import os
 from collections.abc import Generator
 
+import hypothesis
 import pytest
+
+FULL = bool(os.environ.get("FULL"))
+
+# A loaded machine is slow, not wrong, so time is left to pytest's own limit. A failure prints how to repeat it.
+hypothesis.settings.register_profile(
+    "penstock",
+    deadline=None,
+    max_examples=1_000 if FULL else 100,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="session")
 def full() -> bool:
     """True when the long forms are asked for: `make test FULL=1`."""
-    return bool(os.environ.get("FULL"))
+    return FULL
 
 
 @pytest.hookimpl(wrapper=True)
