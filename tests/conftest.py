@@ -8,7 +8,7 @@ import pytest
 
 FULL = bool(os.environ.get("FULL"))
 
-# A loaded machine is slow, not wrong, so time is left to pytest's own limit. A failure prints how to repeat it.
+# A loaded machine is slow, not wrong, so time is left to pytest's own limit.
 hypothesis.settings.register_profile(
     "penstock",
     deadline=None,

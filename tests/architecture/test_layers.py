@@ -49,7 +49,7 @@ def verdicts(output: str) -> dict[str, str]:
     for contract in CONTRACTS:
         for line in output.splitlines():
             if line.startswith(f"{contract['name']} "):
-                found[contract["id"]] = line.split()[-1]
+                found[contract["id"]] = line.removeprefix(contract["name"]).split()[0]
     return found
 
 
