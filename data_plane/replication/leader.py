@@ -16,10 +16,11 @@ While a proposal is outstanding or unresolved its members count as in sync too: 
 RL36). All times are monotonic milliseconds of one clock. Ends are exclusive offsets.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from data_plane.metadata.model import PartitionRecord
+from data_plane.replication import in_sync
 from data_plane.replication.eligibility import in_order, with_in_sync
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
@@ -112,68 +113,6 @@ class FollowerLag:
 
 
 # -- decisions ------------------------------------------------------------------------------------------
-
-
-def counted_end(*, strict: bool, written_end: int, durable_end: int) -> int:
-    """The end that counts for the watermark: what is durable; for relaxed topics what is written (RL14)."""
-    return durable_end if strict else written_end
-
-
-def maximal_in_sync(committed: tuple[BrokerId, ...], proposed: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """The committed in-sync set and everyone in an unresolved proposal (RL15)."""
-    return committed + tuple(broker for broker in proposed if broker not in committed)
-
-
-def committed_offset(*, high_watermark: int, in_sync_count: int, min_insync: int, ends: Sequence[int]) -> int:
-    """The next high watermark: the smallest counted end of the maximal set, if enough are in sync (RL13).
-
-    `in_sync_count` counts the committed set, `ends` belong to the maximal one. It never goes back.
-    """
-    if in_sync_count < min_insync:
-        return high_watermark
-    return max(high_watermark, min(ends))
-
-
-def leader_ready(*, high_watermark: int, leader_epoch_start_offset: int) -> bool:
-    """May the leader say where the log ends? Only once its watermark has reached its own epoch (RL21)."""
-    return high_watermark >= leader_epoch_start_offset
-
-
-def same_registration(*, seen_epoch: int, registered_epoch: int) -> bool:
-    """Is the broker epoch a follower spoke with the one it is registered with now (RL34)?"""
-    return seen_epoch == registered_epoch
-
-
-def reached_epoch_start(*, end: int, leader_epoch_start_offset: int) -> bool:
-    """Does the follower hold all that the leader held when it became leader (RL34)?"""
-    return end >= leader_epoch_start_offset
-
-
-def may_join(
-    *,
-    end: int,
-    high_watermark: int,
-    leader_epoch_start_offset: int,
-    following: bool,
-    seen_epoch: int,
-    registered_epoch: int,
-    active: bool,
-) -> bool:
-    """May a follower enter the in-sync set (RL34)? `following` = it opened in this epoch and is connected."""
-    return (
-        following
-        and active
-        and same_registration(seen_epoch=seen_epoch, registered_epoch=registered_epoch)
-        and end >= high_watermark
-        and reached_epoch_start(end=end, leader_epoch_start_offset=leader_epoch_start_offset)
-    )
-
-
-def lags_too_long(
-    *, end: int, leader_end: int, last_caught_up_ms: float, now_ms: float, lag_ms_max: int
-) -> bool:
-    """Must an in-sync follower leave? By time since it last held all the leader had, not by count (RL37)."""
-    return end < leader_end and now_ms - last_caught_up_ms > lag_ms_max
 
 
 def divergence(position: Position, *, epoch_lookup: EpochLookup, log_end: int) -> Diverging | None:
@@ -320,7 +259,7 @@ class LeaderState:
             return Refused(
                 ErrorCode.NOT_FOUND, f"broker {broker} is no follower of partition {self.record.partition}"
             )
-        if not same_registration(seen_epoch=broker_epoch, registered_epoch=registered_epoch):
+        if not in_sync.same_registration(seen_epoch=broker_epoch, registered_epoch=registered_epoch):
             refused = checked_epoch(f"broker {broker} epoch", got=broker_epoch, current=registered_epoch)
             if refused is not None:
                 return refused
@@ -361,7 +300,7 @@ class LeaderState:
         follower = self._followers.get(broker)
         if follower is None or not follower.following or leader_epoch != self.leader_epoch:
             return False
-        if not same_registration(seen_epoch=broker_epoch, registered_epoch=follower.broker_epoch):
+        if not in_sync.same_registration(seen_epoch=broker_epoch, registered_epoch=follower.broker_epoch):
             return False
         if not durable_end <= written_end <= self.log_end:
             return False
@@ -388,7 +327,7 @@ class LeaderState:
     @property
     def ready(self) -> bool:
         """May latest offsets be answered (RL21)?"""
-        return leader_ready(
+        return in_sync.leader_ready(
             high_watermark=self._high_watermark, leader_epoch_start_offset=self.leader_epoch_start_offset
         )
 
@@ -405,7 +344,9 @@ class LeaderState:
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
         """Everyone who is or may be in sync (RL15)."""
-        return maximal_in_sync(self.record.in_sync, () if self._pending is None else self._pending.in_sync)
+        return in_sync.maximal_in_sync(
+            self.record.in_sync, () if self._pending is None else self._pending.in_sync
+        )
 
     @property
     def quiet(self) -> bool:
@@ -479,10 +420,10 @@ class LeaderState:
 
     @property
     def _leader_end(self) -> int:
-        return counted_end(strict=self.strict, written_end=self.log_end, durable_end=self.durable_end)
+        return in_sync.counted_end(strict=self.strict, written_end=self.log_end, durable_end=self.durable_end)
 
     def _end_of(self, follower: _Follower) -> int:
-        return counted_end(
+        return in_sync.counted_end(
             strict=self.strict, written_end=follower.written_end, durable_end=follower.durable_end
         )
 
@@ -490,7 +431,7 @@ class LeaderState:
         if self.deposed:
             return
         before = self._high_watermark
-        self._high_watermark = committed_offset(
+        self._high_watermark = in_sync.committed_offset(
             high_watermark=before,
             in_sync_count=self.in_sync_count,
             min_insync=self.min_insync,
@@ -532,14 +473,14 @@ class LeaderState:
                 return True
             follower, view = self._followers[broker], brokers(broker)
             if broker in self.record.in_sync:
-                return not lags_too_long(
+                return not in_sync.lags_too_long(
                     end=self._end_of(follower),
                     leader_end=self._leader_end,
                     last_caught_up_ms=follower.last_caught_up_ms,
                     now_ms=now_ms,
                     lag_ms_max=self.lag_ms_max,
                 )
-            return may_join(
+            return in_sync.may_join(
                 end=self._end_of(follower),
                 high_watermark=self._high_watermark,
                 leader_epoch_start_offset=self.leader_epoch_start_offset,
@@ -563,9 +504,3 @@ class LeaderState:
             if end >= self._leader_end
             else max(0, int(now_ms - follower.last_caught_up_ms)),
         )
-
-
-def slowest(lags: Iterable[FollowerLag]) -> FollowerLag | None:
-    """The in-sync follower that holds the watermark back, if any does."""
-    behind = [lag for lag in lags if lag.in_sync and lag.lag != 0]
-    return min(behind, key=lambda lag: (lag.end_offset, lag.broker), default=None)
