@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import packages_distributions, requires
 from itertools import chain
 
@@ -81,6 +82,8 @@ def test_the_servers_requirements_never_reach_the_wheel() -> None:
 def test_entry_points_lead_only_into_the_planes() -> None:
     for target in PROJECT["project"]["entry-points"]["penstock.commands"].values():
         assert target.split(".")[0] in {"data_plane", "control_plane"}
+        module, name = target.split(":")
+        assert hasattr(import_module(module), name), target
 
 
 def test_the_lock_holds_every_requirement_at_a_version_it_allows() -> None:
