@@ -23,8 +23,6 @@ from penstock.contract.topic_settings import Durability
 Alive = Callable[[BrokerId], bool]
 RecordChange = Callable[[TopicId, PartitionRecord, int], PartitionRecord | None]
 """(topic, record, min in sync) -> the record's successor, or None when it stays."""
-DataLost = Callable[[TopicId, int], bool]
-"""(topic, partition) -> may this broker's replica miss what it acknowledged?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,17 +171,22 @@ def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
     The caller adds its controller key's revision to each write's compares. Writes are of different cells
     and may be sent in any order or together.
     """
+    registered, alive = registered_in(image), alive_in(image)
 
     def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
-        return successor(
-            record, registered=registered_in(image), alive=alive_in(image), min_insync=min_insync
-        )
+        return successor(record, registered=registered, alive=alive, min_insync=min_insync)
 
     return list(islice(_changed_cells(image, change), limit))
 
 
 def departures(
-    image: ClusterImage, broker: BrokerId, limit: int, *, data_lost: DataLost, new_directory: bool = False
+    image: ClusterImage,
+    broker: BrokerId,
+    limit: int,
+    *,
+    data_lost: Callable[[TopicId], bool],
+    damaged: Callable[[TopicPartition], bool] = lambda where: False,
+    new_directory: bool = False,
 ) -> list[CellWrite]:
     """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with
     (RL42).
@@ -191,14 +194,15 @@ def departures(
     A broker applies these to itself, until none is left, between being fenced and registering: so whatever
     it may do under its new broker epoch was given to it under that epoch. `image` must be at least as new
     as the revision at which it was found fenced; each write compares that it still is.
-    Replicas that `data_lost` are stripped of eligibility too (RL44, RL45); with `new_directory` all of them
-    become new replicas (RL39, RL54).
+    Replicas of a topic with `data_lost` (stopped without the clean marker, see `lost_by_crash`) and those
+    `damaged` below their durable mark are stripped of eligibility too (RL44, RL45). With `new_directory`
+    every replica of the broker becomes a new one (RL39, RL54).
     """
 
     def change(topic_id: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
         if new_directory:
             return as_new_replica(record, broker, min_insync=min_insync)
-        if data_lost(topic_id, record.partition):
+        if data_lost(topic_id) or damaged(TopicPartition(topic_id, record.partition)):
             return strip_unclean(record, broker, min_insync=min_insync)
         return without_broker(record, broker, min_insync=min_insync)
 
