@@ -1,1 +1,1 @@
-"""The record format: RecordBatch v2, compression, stamps and seals. Pure; used by clients, brokers and verifiers."""
+"""The record format: RecordBatch v2, compression, stamps, seals. Pure; for clients, brokers and verifiers."""

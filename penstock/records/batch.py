@@ -1,12 +1,12 @@
-"""The header view of a RecordBatch v2 (Kafka's format): read it, check a whole batch, give it its place in a log.
+"""The header of a RecordBatch v2, Kafka's format: read it, check a whole batch, give it its place in a log.
 
 Layout, big-endian, 61 bytes, then the records as one block:
 
     base_offset q | batch_length i | leader_epoch i | magic b | crc I | attributes h | last_offset_delta i
     | base_timestamp q | max_timestamp q | producer_id q | producer_epoch h | base_sequence i | record_count i
 
-The CRC-32C covers everything from byte 21 on, so base offset and leader epoch, which the leader assigns, lie outside it
-and a batch rests on disk as its producer made it. Nothing here looks into the record block.
+The CRC-32C covers everything from byte 21 on, so base offset and leader epoch, which the leader assigns, lie
+outside it and a batch rests on disk as its producer made it. Nothing here looks into the record block.
 
 Source: Kafka's message format, https://kafka.apache.org/documentation/#recordbatch.
 """
@@ -19,6 +19,7 @@ import crc32c
 
 from penstock.contract import limits
 from penstock.contract.errors import CorruptBatch, UnsupportedCompression
+from penstock.records.codec import codec_name as codec_name
 
 Buffer = bytes | bytearray | memoryview
 
@@ -106,7 +107,7 @@ class BatchHeader:
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header that begins at byte `at`; the batch's body need not be there.
 
-    Raises `CorruptBatch` when the header is short, or its magic, length or counts cannot be those of any batch.
+    Raises `CorruptBatch` when it is short, or its magic, length or counts cannot be those of any batch.
     """
     left = len(buffer) - at
     if left < BATCH_HEADER_BYTES:
@@ -117,7 +118,8 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     size = header.size
     if not BATCH_HEADER_BYTES <= size <= limits.BATCH_BYTES_MAX_LIMIT:
         raise CorruptBatch(
-            f"batch: length field makes it {size} bytes, {BATCH_HEADER_BYTES} to {limits.BATCH_BYTES_MAX_LIMIT} allowed"
+            f"batch: {size} bytes by its length field,"
+            f" {BATCH_HEADER_BYTES} to {limits.BATCH_BYTES_MAX_LIMIT} allowed"
         )
     if not 1 <= header.offset_span <= limits.RECORDS_PER_BATCH_MAX:
         raise CorruptBatch(
@@ -125,7 +127,8 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
         )
     if not 0 <= header.record_count <= header.offset_span:
         raise CorruptBatch(
-            f"batch: {header.record_count} records over {header.offset_span} offsets, 0 to {header.offset_span} allowed"
+            f"batch: {header.record_count} records over {header.offset_span} offsets,"
+            f" 0 to {header.offset_span} allowed"
         )
     return header
 
@@ -133,15 +136,17 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 def check_header(buffer: Buffer, *, from_producer: bool = True) -> BatchHeader:
     """Everything of `check_batch` but the CRC.
 
-    `from_producer` holds the batch to what a client may send: one record an offset, at least one, no control records, no
-    broker timestamps, a producer id with an epoch and a sequence or none of them. Without it the batch is one that rests in a log.
+    `from_producer` holds the batch to what a client may send: one record an offset, at least one, no control
+    records, no broker timestamps, a producer id with an epoch and a sequence or none of them. Without it the
+    batch is one that rests in a log.
     """
     header = read_header(buffer)
     if header.size != len(buffer):
         raise CorruptBatch(f"batch: {len(buffer)} bytes, {header.size} required by its length field")
     if header.attributes & ~_KNOWN_ATTRIBUTES:
         raise CorruptBatch(
-            f"batch: attributes {header.attributes & 0xFFFF:#06x}, only bits of {_KNOWN_ATTRIBUTES:#06x} are known"
+            f"batch: attributes {header.attributes & 0xFFFF:#06x},"
+            f" only bits of {_KNOWN_ATTRIBUTES:#06x} are known"
         )
     _ = header.compression
     if from_producer:
@@ -152,7 +157,8 @@ def check_header(buffer: Buffer, *, from_producer: bool = True) -> BatchHeader:
 def _check_producers(header: BatchHeader) -> None:
     if header.record_count != header.offset_span:
         raise CorruptBatch(
-            f"batch: {header.record_count} records over {header.offset_span} offsets, one record an offset required"
+            f"batch: {header.record_count} records over {header.offset_span} offsets,"
+            " one record an offset required"
         )
     if header.control:
         raise CorruptBatch("batch: control bit set, only brokers write control records")
@@ -168,8 +174,8 @@ def _check_producers(header: BatchHeader) -> None:
             raise CorruptBatch("batch: transactional without a producer id, one required")
     elif header.producer_id < -1 or header.producer_epoch < 0 or header.base_sequence < 0:
         raise CorruptBatch(
-            f"batch: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence};"
-            " all 0 or more required, or producer id -1"
+            f"batch: producer id {header.producer_id}, epoch {header.producer_epoch},"
+            f" sequence {header.base_sequence}; all 0 or more required, or producer id -1"
         )
 
 
@@ -187,7 +193,7 @@ def check_batch(buffer: Buffer, *, from_producer: bool = True) -> BatchHeader:
 
 
 def split_batches(buffer: Buffer) -> list[memoryview]:
-    """Views of the batches that stand one behind the other in `buffer`, by their length fields and magic alone.
+    """Views of the batches that stand one behind the other in `buffer`, by length fields and magic alone.
 
     The views keep `buffer` alive. Raises `CorruptBatch` when they do not fill it exactly.
     """
@@ -207,7 +213,8 @@ def split_batches(buffer: Buffer) -> list[memoryview]:
             )
         if not BATCH_HEADER_BYTES <= size <= total - at:
             raise CorruptBatch(
-                f"batches: the batch at byte {at} says {size} bytes, {BATCH_HEADER_BYTES} to {total - at} possible"
+                f"batches: the batch at byte {at} says {size} bytes,"
+                f" {BATCH_HEADER_BYTES} to {total - at} possible"
             )
         batches.append(view[at : at + size])
         at += size
@@ -221,12 +228,3 @@ def placed(batch: Buffer, base_offset: int, leader_epoch: int) -> list[Buffer]:
     """
     view = memoryview(batch)
     return [_PLACE.pack(base_offset, len(view) - LENGTH_PREFIX_BYTES, leader_epoch), view[_MAGIC_AT:]]
-
-
-def codec_name() -> str:
-    """`compiled` when the records are encoded and parsed by aiokafka's extension, else `python`."""
-    try:
-        import aiokafka.record._crecords.default_records  # noqa: F401 -- only whether it loads matters
-    except ImportError:
-        return "python"
-    return "compiled"

@@ -1,13 +1,13 @@
-"""The stamp: the fixed-width entry that a leader writes beside each batch, stored identically on every replica.
+"""The stamp: the fixed-width entry that a leader writes beside each batch, stored alike on every replica.
 
 Layout, big-endian, 64 bytes:
 
     base_offset q | offset_span i | record_count i | size i | leader_epoch i | accepted_ms q | principal I
     | producer_id q | producer_epoch h | flags H | position I | base_sequence i | 4 zero bytes | header_crc I
 
-`size` is the whole batch as stored (its length field + 12); `position` is where the batch begins in its segment,
-so the stamps of a segment are its complete offset index; `header_crc` is CRC-32C over the first 60 bytes, seeded
-with topic id and partition (RL118), so a stamp of another partition or a stale block fails.
+`size` is the whole batch as stored (its length field + 12); `position` is where the batch begins in its
+segment, so the stamps of a segment are its complete offset index; `header_crc` is CRC-32C over the first 60
+bytes, seeded with topic id and partition (RL118), so a stamp of another partition or a stale block fails.
 """
 
 import struct
@@ -39,7 +39,7 @@ class StampCorrupt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """One batch as the log accounts for it. Offsets and counts in records, `size`/`position` in bytes, time in ms UTC."""
+    """One batch as the log accounts for it: counts in records, `size`, `position` in bytes, time in ms UTC."""
 
     base_offset: int
     offset_span: int
@@ -73,8 +73,9 @@ def stamp_seed(partition: TopicPartition) -> int:
 def pack_stamp(stamp: Stamp, seed: int) -> bytes:
     """64 bytes of one stamp."""
     body = _BODY.pack(
-        stamp.base_offset, stamp.offset_span, stamp.record_count, stamp.size, stamp.leader_epoch, stamp.accepted_ms,
-        stamp.principal, stamp.producer_id, stamp.producer_epoch, stamp.flags, stamp.position, stamp.base_sequence,
+        stamp.base_offset, stamp.offset_span, stamp.record_count, stamp.size, stamp.leader_epoch,
+        stamp.accepted_ms, stamp.principal, stamp.producer_id, stamp.producer_epoch, stamp.flags,
+        stamp.position, stamp.base_sequence,
     )  # fmt: skip
     return body + _CRC.pack(crc32c.crc32c(body, seed))
 

@@ -1,0 +1,45 @@
+"""Where the compiled record codec comes from: aiokafka's extension, loaded with the first batch.
+
+Brokers never load it. Its parser reads up to `READ_PAST_BYTES` behind the end of a hostile block (it checks a
+bound before a varint, not within, and not before a header's name), so it is only ever given a buffer with
+that much zeroed room behind it; all its other reads are checked. Lengths near 2**63 make it ask for that much
+memory, which fails at once.
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+READ_PAST_BYTES = 64
+"""Three varints of ten bytes at most, rounded up generously."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCodec:
+    """The extension's two classes and the error it raises on purpose."""
+
+    builder: Any
+    batch: Any
+    corrupt: type[Exception]
+
+
+@cache
+def compiled_codec() -> CompiledCodec | None:
+    """The extension, or none where it is not installed or where its 64-bit lengths would be cut."""
+    if sys.maxsize < 2**63 - 1:
+        return None
+    try:
+        from aiokafka.record._crecords import default_records
+    except ImportError:
+        return None
+    return CompiledCodec(
+        default_records.DefaultRecordBatchBuilder,
+        default_records.DefaultRecordBatch,
+        default_records.CorruptRecordException,
+    )
+
+
+def codec_name() -> str:
+    """`compiled` or `python`: what builds and parses records here."""
+    return "python" if compiled_codec() is None else "compiled"
