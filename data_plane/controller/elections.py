@@ -112,20 +112,6 @@ def strip_unclean(record: PartitionRecord, broker: BrokerId, *, min_insync: int)
     )
 
 
-def as_new_replica(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
-    """The record after `broker` came with another log directory: whatever it held is gone, so it is a new
-    replica with the next generation (RL39, RL54).
-    """
-    if broker not in record.replicas:
-        return None
-    left = strip_unclean(record, broker, min_insync=min_insync) or record.changed()
-    generations = tuple(
-        generation + (1 if replica == broker else 0)
-        for replica, generation in zip(left.replicas, left.replica_generations, strict=True)
-    )
-    return replace(left, replica_generations=generations)
-
-
 def moved_from(record: PartitionRecord, broker: BrokerId, *, alive: Alive) -> PartitionRecord | None:
     """The record led by another in-sync member that is alive, if `broker` leads (RL50). The in-sync set
     stays as it is, and without such a member so does the leader (RL51).
@@ -186,7 +172,6 @@ def departures(
     *,
     data_lost: Callable[[TopicId], bool],
     damaged: Callable[[TopicPartition], bool] = lambda where: False,
-    new_directory: bool = False,
 ) -> list[CellWrite]:
     """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with
     (RL42).
@@ -194,14 +179,13 @@ def departures(
     A broker applies these to itself, until none is left, between being fenced and registering: so whatever
     it may do under its new broker epoch was given to it under that epoch. `image` must be at least as new
     as the revision at which it was found fenced; each write compares that it still is.
-    Replicas of a topic with `data_lost` (stopped without the clean marker, see `lost_by_crash`) and those
-    `damaged` below their durable mark are stripped of eligibility too (RL44, RL45). With `new_directory`
-    every replica of the broker becomes a new one (RL39, RL54).
+
+    Replicas of a topic with `data_lost` (stopped without the clean marker, see `lost_by_crash`; or all of
+    them, when the log directory is another one, RL54) and those `damaged` below their durable mark are
+    stripped of eligibility too (RL44, RL45).
     """
 
     def change(topic_id: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
-        if new_directory:
-            return as_new_replica(record, broker, min_insync=min_insync)
         if data_lost(topic_id) or damaged(TopicPartition(topic_id, record.partition)):
             return strip_unclean(record, broker, min_insync=min_insync)
         return without_broker(record, broker, min_insync=min_insync)
