@@ -1,7 +1,7 @@
 """Paths of the service's own gRPC methods, and the credential they demand."""
 
 REPLICATE = "/penstock.internal.v1.Replication/Replicate"
-"""Bidirectional stream of frames, follower to leader: REPLICA_OPEN, _HELD, _CLOSE out, _ANSWER and _PUSH back."""
+"""Bidirectional stream of frames: REPLICA_OPEN, _HELD, _CLOSE to the leader, _ANSWER and _PUSH back."""
 CONTROL = "/penstock.internal.v1.Control/Control"
 """Bidirectional stream of BEAT frames, controller to broker."""
 PUT_TENANT = "/penstock.internal.v1.Admin/PutTenant"

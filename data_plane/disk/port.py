@@ -1,8 +1,9 @@
 """The Disk port: what a broker demands of a disk.
 
-Reading, writing and renaming are synchronous (they touch the page cache); making durable is asynchronous and happens
-off the event loop. Paths are relative to the log directory, with `/` between parts. After any `DiskFault` from `sync`
-the durability of the named file is unknown for ever (RL126): the caller must not retry.
+Reading, writing and renaming are synchronous (they touch the page cache); making durable is asynchronous
+and happens off the event loop. Paths are relative to the log directory, with `/` between parts. After any
+`DiskFault` from `sync` the durability of the named file is unknown for ever (RL126): the caller must not
+retry.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,10 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers one after the other at `position`; short writes are continued. Raises `DiskFull`, `DiskFault`."""
+        """Write all buffers one after the other at `position`; short writes are continued.
+
+        Raises `DiskFull`, `DiskFault`.
+        """
 
     def read_at(self, position: int, length: int) -> bytes:
         """At most `length` bytes; fewer only at the end of the file. Raises `DiskFault`."""
@@ -63,7 +67,7 @@ class SyncDirectory:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """A write that only matters together with the sync behind it (journal records): done off the loop as well."""
+    """A write that only matters with the sync behind it (journal records): done off the loop as well."""
 
     file: File
     position: int
@@ -106,7 +110,10 @@ class Disk(Protocol):
     def usage(self) -> DiskUsage: ...
 
     async def sync(self, steps: Sequence[SyncStep]) -> None:
-        """Perform the steps in order, off the loop. Returning means durable. Raises `DiskFault`, `DiskFull`."""
+        """Perform the steps in order, off the loop. Returning means durable.
+
+        Raises `DiskFault`, `DiskFull`.
+        """
 
     async def read(self, file: File, position: int, length: int) -> bytes:
         """As `File.read_at`, off the loop, for reads that may have to wait for the medium."""

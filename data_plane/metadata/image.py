@@ -74,7 +74,7 @@ class ClusterImage:
         else:
             self._set(event.key, event.value, event.mod_revision)
 
-    # -- reading ----------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def partition(self, where: TopicPartition) -> model.PartitionRecord | None:
         cell = self.cells.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_CELL)
@@ -86,7 +86,9 @@ class ClusterImage:
     def partitions_of(self, topic_id: TopicId) -> list[model.PartitionRecord]:
         """All partitions of a topic, in order."""
         cells = self.cells.get(topic_id, {})
-        return [cells[number].partitions[p] for number in sorted(cells) for p in sorted(cells[number].partitions)]
+        return [
+            cells[number].partitions[p] for number in sorted(cells) for p in sorted(cells[number].partitions)
+        ]
 
     def epoch_of(self, broker: int) -> int:
         """Epoch of the broker's live registration, 0 = fenced or unknown."""
@@ -101,7 +103,7 @@ class ClusterImage:
     def controller_id(self) -> BrokerId:
         return NO_BROKER if self.controller is None else self.controller.broker_id
 
-    # -- writing ----------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _set(self, key: str, value: bytes, revision: int) -> None:
         kind, _, rest = key[1:].partition("/")

@@ -1,9 +1,11 @@
 """What the metadata store holds: one frozen value a key, its JSON form and its key.
 
     /cluster                         ClusterRecord
-    /live/<broker>                   LiveRecord, bound to the broker's session; its mod_revision IS the broker epoch
+    /live/<broker>                   LiveRecord, bound to the broker's session; its mod_revision is the
+                                     broker epoch
     /brokers/<broker>                BrokerRecord
-    /controller                      ControllerRecord, bound to a session; its mod_revision is the controller epoch
+    /controller                      ControllerRecord, bound to a session; its mod_revision is the controller
+                                     epoch
     /tenants/<tenant>                TenantRecord
     /names/<tenant>/<topic name>     topic id
     /topics/<topic id>               TopicRecord
@@ -68,7 +70,8 @@ class _Json:
     __slots__ = ()
 
     def encode(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True).encode()  # type: ignore[call-overload]
+        values = asdict(self)  # type: ignore[call-overload]
+        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
@@ -127,10 +130,14 @@ class TopicRecord:
 
     def encode(self) -> bytes:
         values = {
-            "topic_id": self.topic_id.hex(), "tenant": self.tenant, "name": self.name, "partitions": self.partitions,
-            "settings": self.settings.to_dict(), "generation": self.generation,
+            "topic_id": self.topic_id.hex(),
+            "tenant": self.tenant,
+            "name": self.name,
+            "partitions": self.partitions,
+            "settings": self.settings.to_dict(),
+            "generation": self.generation,
             "accepted_floor_ms": self.accepted_floor_ms,
-        }  # fmt: skip
+        }
         return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
@@ -143,7 +150,9 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
-    """State of one partition. Broker tuples are in order of preference; every write raises `partition_epoch` (RL5)."""
+    """State of one partition. Broker tuples are in order of preference; every write raises
+    `partition_epoch` (RL5).
+    """
 
     partition: int
     replicas: tuple[BrokerId, ...]
@@ -161,19 +170,44 @@ class PartitionRecord:
 
     def to_json(self) -> list[Any]:
         return [
-            self.partition, list(self.replicas), list(self.replica_generations), self.leader, self.leader_epoch,
-            list(self.in_sync), list(self.eligible), list(self.last_known), self.partition_epoch, self.log_generation,
-        ]  # fmt: skip
+            self.partition,
+            list(self.replicas),
+            list(self.replica_generations),
+            self.leader,
+            self.leader_epoch,
+            list(self.in_sync),
+            list(self.eligible),
+            list(self.last_known),
+            self.partition_epoch,
+            self.log_generation,
+        ]
 
     @classmethod
     def from_json(cls, row: list[Any]) -> Self:
-        (partition, replicas, generations, leader, epoch, in_sync, eligible, last_known,
-         partition_epoch, generation) = row  # fmt: skip
+        (
+            partition,
+            replicas,
+            generations,
+            leader,
+            epoch,
+            in_sync,
+            eligible,
+            last_known,
+            partition_epoch,
+            generation,
+        ) = row
         return cls(
-            partition=partition, replicas=tuple(replicas), replica_generations=tuple(generations), leader=leader,
-            leader_epoch=epoch, in_sync=tuple(in_sync), eligible=tuple(eligible), last_known=tuple(last_known),
-            partition_epoch=partition_epoch, log_generation=generation,
-        )  # fmt: skip
+            partition=partition,
+            replicas=tuple(replicas),
+            replica_generations=tuple(generations),
+            leader=leader,
+            leader_epoch=epoch,
+            in_sync=tuple(in_sync),
+            eligible=tuple(eligible),
+            last_known=tuple(last_known),
+            partition_epoch=partition_epoch,
+            log_generation=generation,
+        )
 
     def changed(self, **changes: Any) -> Self:
         """A successor with the next partition epoch."""

@@ -1,7 +1,8 @@
-"""The MetaStore port: a linearizable key-value store with compare-and-set transactions, sessions and ordered watches.
+"""The MetaStore port: a linearizable store of keys with compare-and-set, sessions and ordered watches.
 
-Authority is fenced by revisions: whoever acts compares the `mod_revision` of the key that gives the authority. An absent
-key has `mod_revision` 0, so a lost session fails every compare. No decision rests on a clock (RL8).
+Authority is fenced by revisions: whoever acts compares the `mod_revision` of the key that gives the
+authority. An absent key has `mod_revision` 0, so a lost session fails every compare. No decision rests on a
+clock (RL8).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +15,7 @@ class StoreUnavailable(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """A transaction was sent and its answer lost: it may or may not have been applied. Read again before deciding."""
+    """A transaction was sent and its answer lost: applied or not. Read again before deciding."""
 
 
 class Compacted(Exception):
@@ -59,7 +60,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class TxnResult:
-    """`revision` is the store's after the transaction; a successful one with changes gave all of them that revision."""
+    """`revision` is the store's after the transaction; one that changed keys gave them all that revision."""
 
     succeeded: bool
     revision: int
@@ -106,13 +107,19 @@ class MetaStore(Protocol):
     """Every call may raise `StoreUnavailable`; `txn` may raise `OutcomeUnknown`."""
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
-        """Apply all changes in one revision if all compares hold, else nothing. A key stands in at most one change."""
+        """Apply all changes in one revision if all compares hold, else nothing.
+
+        A key stands in at most one change.
+        """
 
     async def range(self, prefix: str) -> RangeResult:
         """All keys that begin with `prefix`, linearizable."""
 
     def watch(self, prefix: str, after_revision: int) -> AsyncIterator[WatchBatch]:
-        """Every later revision that touched the prefix, in order, without gaps. Raises `Compacted`, `StoreUnavailable`."""
+        """Every later revision that touched the prefix, in order, without gaps.
+
+        Raises `Compacted`, `StoreUnavailable`.
+        """
 
     async def session(self, ttl_ms: int) -> Session: ...
 

@@ -19,7 +19,7 @@ class Rng(Protocol):
     def uniform(self, low: float, high: float) -> float: ...
 
     def chance(self, name: str) -> bool:
-        """Always False in production. In simulation: now and then True, to take a rare branch `name` on purpose."""
+        """Always False in production; now and then True in simulation, to take the rare branch `name`."""
 
 
 class ConnectionLost(Exception):
@@ -70,7 +70,7 @@ WatchHandler = Callable[[Caller, bytes, Callable[[bytes], Awaitable[None]]], Awa
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a node offers, by method path. Handlers raise `CallFailed` for refusals and `FrameError` for bad frames."""
+    """What a node offers, by method path. Handlers refuse by `CallFailed`; bad frames raise `FrameError`."""
 
     streams: dict[str, StreamHandler]
     calls: dict[str, CallHandler]
@@ -85,5 +85,3 @@ class Transport(Protocol):
 
     async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
         """One unary call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""
-
-

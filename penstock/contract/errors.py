@@ -1,4 +1,4 @@
-"""The error table: every refusal a user can meet, its code, whether a retry helps and what to believe (RL17, RL60)."""
+"""The error table: every refusal, its code, whether a retry helps and what to believe (RL17, RL60)."""
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -259,6 +259,8 @@ class LogTruncated(PenstockError):
     code = ErrorCode.LOG_TRUNCATED
     kind = ErrorKind.FATAL
     remedy = "Seek to the divergence offset named."
+    divergence_offset: int = -1
+    """Where the logs part."""
 
 
 class CorruptLog(PenstockError):
@@ -381,5 +383,6 @@ def error_class(code: int) -> type[PenstockError]:
 def error_table() -> tuple[ErrorRow, ...]:
     """All rows by code, for the reference and for tests."""
     return tuple(
-        ErrorRow(code, cls.kind, cls.belief, (cls.__doc__ or ""), cls.remedy) for code, cls in sorted(_TABLE.items())
+        ErrorRow(code, cls.kind, cls.belief, (cls.__doc__ or ""), cls.remedy)
+        for code, cls in sorted(_TABLE.items())
     )

@@ -39,7 +39,7 @@ class FrameError(Exception):
     """Bytes that are no frame, or a frame over its limits."""
 
 
-def pack_frame(kind: FrameKind, head: bytes, payload: Iterable[bytes | memoryview] = ()) -> bytes:
+def pack_frame(kind: FrameKind, head: bytes, payload: Iterable[bytes | bytearray | memoryview] = ()) -> bytes:
     """One frame as bytes. The payload's parts are joined once."""
     parts = list(payload)
     header = _HEADER.pack(MAGIC, VERSION, kind, len(head), sum(map(len, parts)))
@@ -56,7 +56,9 @@ def unpack_frame(frame: bytes) -> tuple[FrameKind, memoryview, memoryview]:
     if magic != MAGIC or version != VERSION:
         raise FrameError(f"magic {magic:#06x} version {version}; {MAGIC:#06x} version {VERSION} required")
     if head_length > limits.FRAME_HEAD_BYTES_MAX or HEADER_BYTES + head_length + payload_length != len(frame):
-        raise FrameError(f"head {head_length} and payload {payload_length} do not fill a frame of {len(frame)} bytes")
+        raise FrameError(
+            f"head {head_length} and payload {payload_length} do not fill a frame of {len(frame)} bytes"
+        )
     try:
         known = FrameKind(kind)
     except ValueError:

@@ -9,7 +9,7 @@ from penstock.contract.errors import InvalidRequest
 
 
 class Durability(IntEnum):
-    """What an acknowledgement with `acks=all` means. A send may ask for less, never below the topic's floor."""
+    """What an acknowledgement with `acks=all` means. A send may ask for less, not below the topic's floor."""
 
     FSYNC = 0
     """On stable storage of every in-sync replica."""
@@ -68,7 +68,9 @@ class TopicSettings:
         _bounded("max_message_bytes", self.max_message_bytes, 1, limits.MESSAGE_BYTES_MAX_LIMIT)
         _bounded("max_batch_bytes", self.max_batch_bytes, 1, limits.BATCH_BYTES_MAX_LIMIT)
         if self.replication == 1 and self.durability is not Durability.FSYNC:
-            raise InvalidRequest("durability: a topic with one replica always syncs; use fsync or replication 2 or more")
+            raise InvalidRequest(
+                "durability: a topic with one replica always syncs; use fsync or replication 2 or more"
+            )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -93,7 +95,9 @@ class TopicSettings:
     def to_dict(self) -> dict[str, Any]:
         """Plain mapping, enums by lower-case name; `from_dict` reads it back."""
         return {
-            field.name: value.name.lower() if isinstance(value := getattr(self, field.name), IntEnum) else value
+            field.name: value.name.lower()
+            if isinstance(value := getattr(self, field.name), IntEnum)
+            else value
             for field in fields(self)
         }
 

@@ -39,7 +39,7 @@ class StampCorrupt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """One batch as the log accounts for it: counts in records, `size`, `position` in bytes, time in ms UTC."""
+    """One batch as the log accounts for it: counts in records, size, position in bytes, time in ms UTC."""
 
     base_offset: int
     offset_span: int
@@ -73,10 +73,19 @@ def stamp_seed(partition: TopicPartition) -> int:
 def pack_stamp(stamp: Stamp, seed: int) -> bytes:
     """64 bytes of one stamp."""
     body = _BODY.pack(
-        stamp.base_offset, stamp.offset_span, stamp.record_count, stamp.size, stamp.leader_epoch,
-        stamp.accepted_ms, stamp.principal, stamp.producer_id, stamp.producer_epoch, stamp.flags,
-        stamp.position, stamp.base_sequence,
-    )  # fmt: skip
+        stamp.base_offset,
+        stamp.offset_span,
+        stamp.record_count,
+        stamp.size,
+        stamp.leader_epoch,
+        stamp.accepted_ms,
+        stamp.principal,
+        stamp.producer_id,
+        stamp.producer_epoch,
+        stamp.flags,
+        stamp.position,
+        stamp.base_sequence,
+    )
     return body + _CRC.pack(crc32c.crc32c(body, seed))
 
 
