@@ -1,0 +1,295 @@
+"""One broker: boots, registers, serves and drains, composed over the ports."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from data_plane.authz.access import AccessRules, Authenticator
+from data_plane.contract import methods as internal
+from data_plane.controller.registration import may_stop
+from data_plane.disk.port import Disk
+from data_plane.log.journal import Journal
+from data_plane.metadata import model
+from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
+from data_plane.node.access import Gate
+from data_plane.node.admin_calls import AdminCalls
+from data_plane.node.client_calls import ClientCalls
+from data_plane.node.committer import Committer
+from data_plane.node.config import NodeConfig
+from data_plane.node.consume import ConsumeStream
+from data_plane.node.control import Control
+from data_plane.node.directory import mark_clean, open_directory
+from data_plane.node.host import ReplicaHost
+from data_plane.node.in_sync import InSyncWriter
+from data_plane.node.metadata_view import MetadataView
+from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Service, Transport
+from data_plane.node.produce import ProduceStream
+from data_plane.node.push import FollowerStream
+from data_plane.node.registration import Registration
+from data_plane.node.retention import MayDelete, Retention
+from data_plane.node.stats import NodeStats
+from penstock.contract import methods
+from penstock.contract.errors import ConfigurationError
+
+
+class BrokerNode:
+    """The production node. Everything it knows of the outside comes through its arguments.
+
+    `run` serves until it is cancelled (as good as killed: nothing depends on cleaning up, RL136) or until `drain`
+    has finished. It raises `LogDirectoryFailed` when the disk can no longer be trusted (RL126), and whatever is our
+    own bug (RL140): the process must then end. `may_delete(partition, end)` is asked before log below `end` is deleted.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        rng: Rng,
+        transport: Transport,
+        disk: Disk,
+        store: MetaStore,
+        rules: AccessRules | None = None,
+        may_delete: MayDelete = lambda where, end: True,
+    ) -> None:
+        self.config, self.stats = config, NodeStats()
+        self._clock, self._rng, self._disk, self._store = clock, rng, disk, store
+        self.view = MetadataView(store, config.timings)
+        self.host = ReplicaHost(config, self.view.image, disk, transport, clock, rng, self.stats)
+        self._transport, self._may_delete = transport, may_delete
+        self._gate = Gate(Authenticator(self.view.image, config.peppers, rules), clock, self.stats)
+        self._consumers: dict[ConsumeStream, None] = {}
+        self._drained = asyncio.Event()
+        self._booted = False
+        self._draining = False
+        self._tasks: asyncio.TaskGroup | None = None
+        self.client_service = self._client_service()
+        self.internal_service = self._internal_service()
+
+    # -- life --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        await self.view.load()
+        await self._know_cluster()
+        directory = open_directory(self._disk, self.config, self._rng)
+        journal = self.host.recover(directory)
+        self._compose(journal, directory.directory_id, self.host.data_lost(directory))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                running = [
+                    tasks.create_task(part)
+                    for part in (
+                        self.view.run(),
+                        self.committer.run(),
+                        self.committer.run_flushes(),
+                        self.committer.run_checkpoints(),
+                        self.host.run(),
+                        self.in_sync.run(),
+                        self.control.run(),
+                        self.retention.run(),
+                        self.registration.run(),
+                    )
+                ]
+                self._booted = True
+                await self._drained.wait()
+                for task in [*running, *self._background]:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        for replica in self.host.all():
+            replica.log.close(clean=True)
+        mark_clean(self._disk, self._last_epoch)
+
+    def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
+        config, clock, store, view = self.config, self._clock, self._store, self.view
+        self._background: list[asyncio.Task[None]] = []
+        self._last_epoch = 0
+        self.committer = Committer(
+            self._disk, journal, config, clock, self.stats, self.host.all, self.host.became_durable
+        )
+        self.registration = Registration(
+            config,
+            directory_id,
+            view,
+            store,
+            clock,
+            self._rng,
+            data_lost=data_lost,
+            gained=self._registered,
+            lost=self._unregistered,
+        )
+        self.in_sync = InSyncWriter(config, view, self.registration, store, clock, self.stats)
+        self.control = Control(
+            config, view, self.registration, store, self._transport, clock, self._rng, self.stats
+        )
+        self.retention = Retention(
+            config, self.host, self.committer, self._disk, clock, self.stats, self._may_delete
+        )
+        self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
+        self._calls = ClientCalls(config, view, self._gate, store, self.host.find)
+        self._admin = AdminCalls(config, view, store, self._rng)
+        view.listen(self._observe)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert_tasks = self._tasks
+        if assert_tasks is not None:
+            self._background.append(assert_tasks.create_task(work))
+
+    async def _know_cluster(self) -> None:
+        """The first broker of a cluster writes its id; every other one checks it (RL54)."""
+        while not self.view.image.cluster_id:
+            record = model.ClusterRecord(cluster_id=self.config.cluster_id)
+            try:
+                await self._store.txn(
+                    [Compare(model.CLUSTER_KEY, 0)], [Put(model.CLUSTER_KEY, record.encode())]
+                )
+            except (StoreUnavailable, OutcomeUnknown):
+                await asyncio.sleep(self.config.timings.reconnect_ms / 1000)
+            await self.view.load()
+        if self.view.image.cluster_id != self.config.cluster_id:
+            raise ConfigurationError(
+                f"cluster_id: the metadata store belongs to {self.view.image.cluster_id!r}, "
+                f"this broker is configured for {self.config.cluster_id!r}"
+            )
+
+    async def drain(self) -> None:
+        """A clean stop (RL50): announce it, wait until others lead, checkpoint, leave. `run` then returns."""
+        if not self._booted:
+            raise ConnectionLost("the broker has not booted")
+        self._draining = True
+        await self.registration.announce_draining()
+        deadline_ms = self._clock.monotonic_ms() + self.config.timings.drain_ms
+        while self.registration.epoch and not may_stop(self.view.image, self.config.broker_id):
+            if self._clock.monotonic_ms() > deadline_ms:
+                break
+            await asyncio.sleep(self.config.timings.heartbeat_ms / 3000)
+        self._last_epoch = self.registration.epoch
+        await self.registration.end()
+        for replica in self.host.all():
+            await self.committer.flushed(replica)
+        await self.committer.checkpoint()
+        self._drained.set()
+
+    # -- what the parts tell one another -----------------------------------------------------------------
+
+    def _observe(self, batch: WatchBatch | None) -> None:
+        self.registration.observe(self.view.image)
+        if self.registration.in_force() and not self._acting:
+            self._acting = True
+            self.host.look_at_all()
+        else:
+            self.host.observe(batch)
+        self.control.wake()
+        if batch is None or any(event.key.startswith("/keys/") for event in batch.events):
+            for consumer in self._consumers:
+                consumer.recheck()
+
+    def _registered(self) -> None:
+        self.stats.registrations += 1
+        self._acting = False
+        if self.registration.in_force():
+            self._acting = True
+            self.host.look_at_all()
+        self.control.wake()
+
+    def _unregistered(self, reason: str) -> None:
+        """Give up every authority and all follower state at once (RL3)."""
+        self._acting = False
+        self.host.look_at_all()
+
+    _acting = False
+    """Whether the roles were given under the present registration."""
+
+    @property
+    def ready(self) -> bool:
+        """Registered and serving."""
+        return self._booted and not self._draining and self.registration.in_force()
+
+    @property
+    def ready_reason(self) -> str:
+        """Why not ready; empty when ready."""
+        if not self._booted:
+            return "booting"
+        if self._draining:
+            return "draining"
+        return "" if self.registration.in_force() else "not registered"
+
+    # -- what it offers ----------------------------------------------------------------------------------
+
+    def _client_service(self) -> Service:
+        return Service(
+            streams={methods.PRODUCE: self._produce, methods.CONSUME: self._consume},
+            calls={
+                methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
+                methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
+                methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
+            },
+            watches={
+                methods.WATCH_METADATA: lambda caller, request, push: self._calls.watch_metadata(
+                    caller, request, push
+                )
+            },
+        )
+
+    def _internal_service(self) -> Service:
+        return Service(
+            streams={
+                internal.REPLICATE: self._replicate,
+                internal.CONTROL: lambda caller, connection: self.control.serve(caller, connection),
+            },
+            calls={
+                internal.PUT_TENANT: lambda caller, request: self._admin.put_tenant(caller, request),
+                internal.CREATE_TOPIC: lambda caller, request: self._admin.create_topic(caller, request),
+                internal.DELETE_TOPIC: lambda caller, request: self._admin.delete_topic(caller, request),
+                internal.PUT_KEY: lambda caller, request: self._admin.put_key(caller, request),
+                internal.REVOKE_KEY: lambda caller, request: self._admin.revoke_key(caller, request),
+                internal.DESCRIBE_CLUSTER: lambda caller, request: self._admin.describe_cluster(
+                    caller, request
+                ),
+            },
+            watches={},
+        )
+
+    async def _produce(self, caller: Caller, connection: Connection) -> None:
+        principal = self._gate.admit(caller)
+        await ProduceStream(
+            connection,
+            principal,
+            self._gate,
+            self.host.find,
+            self.committer,
+            self._clock,
+            self.stats,
+            lambda: self.retention.refuses_writes,
+        ).serve()
+
+    async def _consume(self, caller: Caller, connection: Connection) -> None:
+        principal = self._gate.admit(caller)
+        stream = ConsumeStream(
+            connection,
+            principal,
+            self._gate,
+            self.host.find,
+            self._disk,
+            self.config,
+            self.stats,
+            self.registration.confident,
+        )
+        self._consumers[stream] = None
+        try:
+            await stream.serve()
+        finally:
+            del self._consumers[stream]
+
+    async def _replicate(self, caller: Caller, connection: Connection) -> None:
+        await FollowerStream(
+            connection,
+            self.config,
+            self.view.image,
+            self.host.find,
+            self._disk,
+            self._clock,
+            self.stats,
+            self.in_sync.progressed,
+        ).serve()

@@ -1,0 +1,178 @@
+"""Group commit: one round makes everything written since the last one durable, off the loop (RL135)."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from data_plane.disk.port import Disk, DiskFault, SyncStep
+from data_plane.log.checkpoint import take_checkpoint
+from data_plane.log.journal import Journal
+from data_plane.log.outcomes import Unsynced
+from data_plane.node.config import NodeConfig
+from data_plane.node.ports import Clock
+from data_plane.node.replica import Replica
+from data_plane.node.stats import NodeStats
+
+Protocol = Iterator[list[SyncStep]]
+
+
+class LogDirectoryFailed(Exception):
+    """A sync failed: what the log directory holds durably is unknown from here on (RL126). The broker must stop."""
+
+
+class Committer:
+    """The only writer of the journal, and the only one that makes anything durable while the broker serves.
+
+    `durable` is told of each replica whose durable end moved.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        journal: Journal,
+        config: NodeConfig,
+        clock: Clock,
+        stats: NodeStats,
+        replicas: Callable[[], list[Replica]],
+        durable: Callable[[Replica], None],
+    ) -> None:
+        self._disk, self._journal, self._config = disk, journal, config
+        self._clock, self._stats = clock, stats
+        self._replicas, self._durable = replicas, durable
+        self._dirty: dict[Replica, None] = {}
+        self._relaxed: dict[Replica, float] = {}
+        """Replicas that are flushed by time, with the moment it is due."""
+        self._due: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._checkpoint_wanted = asyncio.Event()
+        self.no_checkpoint = asyncio.Lock()
+        """Held while a checkpoint runs, and by whoever must not meet one."""
+        self._room = asyncio.Event()
+        self._room.set()
+        self._written_bytes = 0
+
+    def wrote(self, replica: Replica) -> None:
+        """The replica's log has something that is not durable yet."""
+        if replica.strict:
+            self._dirty[replica] = None
+            self._wake.set()
+        elif replica not in self._relaxed:
+            self._relaxed[replica] = self._clock.monotonic_ms() + replica.topic.settings.flush_ms
+
+    def add_bytes(self, count: int) -> None:
+        """Count what was written towards the bound that `room` waits for."""
+        self._written_bytes += count
+        if self._written_bytes > self._config.unsynced_bytes_max:
+            self._room.clear()
+
+    async def room(self) -> None:
+        """Wait while more is written and not durable than memory should hold."""
+        if not self._room.is_set():
+            await self._room.wait()
+
+    async def flushed(self, replica: Replica) -> None:
+        """Wait until all that the replica's log has handed out so far is durable."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._relaxed.pop(replica, None)
+        self._dirty[replica] = None
+        self._due.append(waiting)
+        self._wake.set()
+        await waiting
+
+    async def truncate(self, replica: Replica, offset: int) -> None:
+        """Cut the log: the journal's record first, then the files (RL30). The replica is busy meanwhile."""
+        replica.busy = True
+        replica.log.request_truncation(offset)
+        await self.flushed(replica)
+        replica.log.truncate_to(offset)
+        replica.no_longer_busy()
+
+    async def start_over(self, replica: Replica, offset: int) -> None:
+        """Wipe the log and begin at `offset` (RL32). The replica is busy meanwhile."""
+        replica.busy = True
+        replica.log.request_start_over(offset)
+        await self.flushed(replica)
+        replica.log.start_over(offset)
+        replica.no_longer_busy()
+
+    async def move_log_start(self, replica: Replica, offset: int) -> int:
+        """Move the log's start, then remove what lies below (RL107); the bytes freed. Busy meanwhile."""
+        replica.busy = True
+        replica.log.request_log_start(offset)
+        await self.flushed(replica)
+        replica.log.move_log_start(offset)
+        freed = replica.log.delete_below(offset)
+        replica.no_longer_busy()
+        return freed
+
+    # -- the loops ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Commit rounds for ever. Raises `LogDirectoryFailed`."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._commit()
+
+    async def run_flushes(self) -> None:
+        """Give relaxed replicas to the next round when their time has come."""
+        while True:
+            await asyncio.sleep(0.1)
+            now = self._clock.monotonic_ms()
+            for replica in [replica for replica, due in self._relaxed.items() if due <= now]:
+                del self._relaxed[replica]
+                self._dirty[replica] = None
+                self._wake.set()
+
+    async def run_checkpoints(self) -> None:
+        """Checkpoint when the journal asks for it, beside the commits. Raises `LogDirectoryFailed`."""
+        await self._perform(self._journal.prepare_steps())
+        while True:
+            await self._checkpoint_wanted.wait()
+            self._checkpoint_wanted.clear()
+            await self.checkpoint()
+            await self._perform(self._journal.prepare_steps())
+
+    async def checkpoint(self) -> None:
+        """Sync the segment files, write the checkpoint, give journal files back."""
+        async with self.no_checkpoint:
+            self._stats.checkpoints += 1
+            logs = [replica.log for replica in self._replicas()]
+            await self._perform(take_checkpoint(self._disk, self._journal, logs))
+
+    async def _perform(self, protocol: Protocol) -> None:
+        for steps in protocol:
+            await self._sync(steps)
+
+    async def _commit(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        waiting, self._due = self._due, []
+        self._written_bytes = 0
+        taken: list[tuple[Replica, Unsynced]] = []
+        for replica in dirty:
+            unsynced = replica.log.take_unsynced()
+            if unsynced is not None:
+                taken.append((replica, unsynced))
+        if taken:
+            steps = self._journal.append_steps([unsynced for _, unsynced in taken])
+            began = self._clock.monotonic_ms()
+            await self._sync(steps)
+            self._stats.sync_ms.observe(self._clock.monotonic_ms() - began)
+            self._stats.journal_rounds += 1
+            for replica, unsynced in taken:
+                replica.log.mark_durable(unsynced)
+                replica.became_durable()
+                self._durable(replica)
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+        self._room.set()
+        if self._journal.checkpoint_due:
+            self._checkpoint_wanted.set()
+
+    async def _sync(self, steps: list[SyncStep]) -> None:
+        if not steps:
+            return
+        try:
+            await self._disk.sync(steps)
+        except DiskFault as fault:
+            raise LogDirectoryFailed(f"{type(fault).__name__}: {fault}") from fault

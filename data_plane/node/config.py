@@ -1,0 +1,58 @@
+"""Configuration of one node: frozen, given by the shell."""
+
+from dataclasses import dataclass, field
+
+from penstock.contract import limits
+from penstock.contract.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Waits and periods in ms. Each only starts a decision, which compare-and-set then makes (RL8)."""
+
+    session_ttl_ms: int = 6_000
+    """The backstop when direct suspicion cannot act; kept alive every third of it."""
+    heartbeat_ms: int = 300
+    suspicion_ms: int = 1_200
+    takeover_step_ms: int = 100
+    """Between the brokers that would take over from a suspected controller, lowest id first."""
+    replica_lag_ms_max: int = 10_000
+    """A follower that was not caught up for this long leaves the in-sync set (RL37)."""
+    watermark_beat_ms: int = 200
+    in_sync_check_ms: int = 500
+    retention_check_ms: int = 10_000
+    reconnect_ms: int = 50
+    reconnect_ms_max: int = 1_000
+    call_ms: int = 3_000
+    catch_up_wait_ms: int = 2_000
+    """How long a call waits for metadata it names but this broker has not seen."""
+    drain_ms: int = 20_000
+    revisit_ms: int = 1_000
+    """Between looks of the controller when nothing changed, for what a lost event would have shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """What one broker needs to know. Addresses are host:port as others reach them (advertised)."""
+
+    broker_id: BrokerId
+    cluster_id: str
+    client_address: str
+    internal_address: str
+    zone: str
+    cluster_secret: str = field(repr=False)
+    peppers: dict[int, bytes] = field(repr=False)
+    """Pepper by version, for API keys."""
+    timings: Timings = Timings()
+    journal_bytes: int = 64 * limits.MIB
+    """Size of one journal file; a checkpoint is due when one is full."""
+    tail_bytes: int = 64 * limits.MIB
+    """Recent batches kept in memory for followers and consumers, all partitions together."""
+    replica_window_bytes: int = 8 * limits.MIB
+    """Pushed to a follower and not yet held by it, per follower."""
+    push_bytes_max: int = 2 * limits.MIB
+    """One frame to a follower or consumer stops growing here."""
+    unsynced_bytes_max: int = 64 * limits.MIB
+    """Appended and not yet durable; above it produce frames wait."""
+    disk_soft_free_bytes: int = 256 * limits.MIB
+    """Below it produce is refused, everything else goes on (RL128)."""

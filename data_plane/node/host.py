@@ -1,0 +1,341 @@
+"""All replicas of one broker: recovered at boot, made and removed as the metadata says, given their roles."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from data_plane.disk.port import Disk, FileMissing, SyncDirectory
+from data_plane.log import layout
+from data_plane.log.checkpoint import Checkpoint, read_checkpoint
+from data_plane.log.journal import Journal, JournalSettings, Replay
+from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn
+from data_plane.log.partition_log import PartitionLog
+from data_plane.log.small_file import SmallFileCorrupt
+from data_plane.log.tail import TailBudget
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import PARTITIONS_PER_CELL, PartitionRecord, TopicRecord
+from data_plane.metadata.port import WatchBatch
+from data_plane.node.committer import Committer
+from data_plane.node.config import NodeConfig
+from data_plane.node.directory import STRAY_SUFFIX, Directory
+from data_plane.node.fetch import LeaderLink
+from data_plane.node.in_sync import InSyncWriter
+from data_plane.node.ports import Clock, Rng, Transport
+from data_plane.node.registration import Registration
+from data_plane.node.replica import Replica
+from data_plane.node.stats import NodeStats
+from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
+from penstock.contract.topic_settings import Durability
+
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class ReplicaHost:
+    """Owner of the log directory's partitions. `connect` before use: the parts know each other in a ring."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        image: ClusterImage,
+        disk: Disk,
+        transport: Transport,
+        clock: Clock,
+        rng: Rng,
+        stats: NodeStats,
+    ) -> None:
+        self._config, self._image, self._disk, self._transport = config, image, disk, transport
+        self._clock, self._rng, self._stats = clock, rng, stats
+        self._tail = TailBudget(config.tail_bytes)
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.damaged: dict[TopicPartition, str] = {}
+        """Partitions whose data here failed its checks at boot: unclean (RL45, RL122)."""
+        self._links: dict[BrokerId, LeaderLink] = {}
+        self._to_make: dict[TopicPartition, None] = {}
+        self._to_trim: dict[TopicPartition, int] = {}
+        self._to_remove: list[Replica] = []
+        self._wake = asyncio.Event()
+
+    def connect(
+        self, committer: Committer, in_sync: InSyncWriter, registration: Registration, spawn: Spawn
+    ) -> None:
+        self._committer, self._in_sync, self._registration = committer, in_sync, registration
+        self._spawn = spawn
+
+    def find(self, where: TopicPartition) -> Replica | None:
+        return self.replicas.get(where)
+
+    def all(self) -> list[Replica]:
+        return list(self.replicas.values())
+
+    # -- boot --------------------------------------------------------------------------------------------
+
+    def recover(self, directory: Directory) -> Journal:
+        """Open every partition on the disk whose topic the image knows; the others become strays (RL53).
+
+        Blocking: the broker serves nothing yet.
+        """
+        checkpoint, lost = self._read_checkpoint()
+        journal, replay = Journal.open(
+            self._disk,
+            bytes.fromhex(directory.directory_id),
+            checkpoint.first_sequence,
+            JournalSettings(file_bytes=self._config.journal_bytes),
+        )
+        for name in self._disk.list(layout.TOPICS):
+            where = layout.partition_of(name)
+            if where is not None:
+                self._recover_one(where, f"{layout.TOPICS}/{name}", directory, checkpoint, replay)
+        if lost or replay.unknown_loss:
+            for where in self.replicas:
+                self.damaged.setdefault(where, "the journal or checkpoint of the log directory is damaged")
+        return journal
+
+    def _read_checkpoint(self) -> tuple[Checkpoint, bool]:
+        try:
+            return read_checkpoint(self._disk), False
+        except FileMissing:
+            return Checkpoint(first_sequence=1, entries={}), False
+        except SmallFileCorrupt:
+            return Checkpoint(first_sequence=1, entries={}), True
+
+    def _recover_one(
+        self, where: TopicPartition, path: str, directory: Directory, checkpoint: Checkpoint, replay: Replay
+    ) -> None:
+        topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
+        if where.topic_id in self._image.tombstones:
+            self._disk.remove_directory(path)
+            return
+        if topic is None or record is None or self._config.broker_id not in record.replicas:
+            self._set_aside(path)
+            return
+        try:
+            log, report = PartitionLog.recover(
+                self._disk,
+                path,
+                topic.settings,
+                checkpoint_entry=checkpoint.entries.get(where),
+                replay=replay.records.get(where, []),
+                clean=directory.clean,
+                monotonic_ms=self._clock.monotonic_ms(),
+                tail=self._tail,
+            )
+        except PartitionUnborn:
+            self._disk.remove_directory(path)
+            return
+        except PartitionDamaged as damage:
+            self.damaged[where] = str(damage)
+            self._set_aside(path)
+            return
+        if log.replica_generation != self._generation(record):
+            log.close(clean=False)
+            self._set_aside(path)
+            return
+        if report.damage:
+            self.damaged[where] = "; ".join(map(str, report.damage))
+        self._add(where, topic, log)
+
+    def _set_aside(self, path: str) -> None:
+        """Never delete at boot what the metadata does not know (RL53)."""
+        target = path + STRAY_SUFFIX
+        number = 1
+        while self._disk.exists(target):
+            number += 1
+            target = f"{path}{STRAY_SUFFIX}.{number}"
+        self._disk.rename(path, target)
+        self._disk.sync_now([SyncDirectory(layout.TOPICS)])
+
+    def _generation(self, record: PartitionRecord) -> int:
+        return record.replica_generations[record.replicas.index(self._config.broker_id)]
+
+    def data_lost(self, directory: Directory) -> Callable[[TopicId], bool]:
+        """Which topics' replicas here may miss what they acknowledged (RL44, RL45)."""
+        damaged = {where.topic_id: None for where in self.damaged}
+
+        def lost(topic_id: TopicId) -> bool:
+            relaxed = self._image.topics[topic_id].settings.durability is not Durability.FSYNC
+            return topic_id in damaged or (relaxed and not directory.clean)
+
+        return lost
+
+    # -- following the metadata --------------------------------------------------------------------------
+
+    def observe(self, batch: WatchBatch | None) -> None:
+        """The image moved: look at what the batch touched, or at everything."""
+        if batch is None:
+            self.look_at_all()
+            return
+        for event in batch.events:
+            kind, _, rest = event.key[1:].partition("/")
+            if kind == "partitions":
+                topic_hex, _, cell = rest.partition("/")
+                self._look_at_cell(TopicId(bytes.fromhex(topic_hex)), int(cell))
+            elif kind in ("topics", "tombstones"):
+                self._look_at_topic(TopicId(bytes.fromhex(rest)))
+
+    def look_at_all(self) -> None:
+        """Every partition takes the role that the image gives it now."""
+        for topic_id in list(self._image.topics):
+            self._look_at_topic(topic_id)
+        for where in list(self.replicas):
+            if where.topic_id not in self._image.topics:
+                self._look_at_topic(where.topic_id)
+
+    def _look_at_topic(self, topic_id: TopicId) -> None:
+        if topic_id in self._image.topics:
+            for cell in sorted(self._image.cells.get(topic_id, {})):
+                self._look_at_cell(topic_id, cell)
+        elif topic_id in self._image.tombstones:
+            for where in [where for where in self.replicas if where.topic_id == topic_id]:
+                self._retire(where)
+
+    def _look_at_cell(self, topic_id: TopicId, number: int) -> None:
+        topic = self._image.topics.get(topic_id)
+        cell = self._image.cells.get(topic_id, {}).get(number)
+        if topic is None or cell is None:
+            return
+        for partition in range(number * PARTITIONS_PER_CELL, (number + 1) * PARTITIONS_PER_CELL):
+            record = cell.partitions.get(partition)
+            if record is None or self._config.broker_id not in record.replicas:
+                continue
+            where = TopicPartition(topic_id, partition)
+            replica = self.replicas.get(where)
+            if replica is None:
+                self._to_make[where] = None
+                self._wake.set()
+            else:
+                replica.topic = topic
+                replica.log.settings = topic.settings
+                self.give_role(replica)
+
+    def give_role(self, replica: Replica) -> None:
+        """Lead, follow or rest, as the image says now; later if the replica is busy."""
+        if replica.busy:
+            replica.on_settled = self.give_role
+            return
+        record = self._image.partition(replica.where)
+        before = replica.following
+        if record is None or replica.broken or not self._registration.in_force():
+            replica.rest()
+        elif record.leader == self._config.broker_id:
+            replica.lead(record)
+        elif record.leader == NO_BROKER:
+            replica.rest()
+        else:
+            replica.follow(record)
+        if replica.following != before:
+            if before is not None:
+                self._links[before.leader].leave(replica)
+            if replica.following is not None:
+                self._link(replica.following.leader).follow(replica, replica.following)
+
+    def _link(self, leader: BrokerId) -> LeaderLink:
+        link = self._links.get(leader)
+        if link is None:
+            link = self._links[leader] = LeaderLink(
+                leader,
+                lambda: self._address(leader),
+                lambda: self._registration.epoch,
+                self._config,
+                self._transport,
+                self._committer,
+                self._rng,
+                self._stats,
+                self._trim,
+            )
+            self._spawn(link.run())
+        return link
+
+    def _address(self, broker: BrokerId) -> str | None:
+        known = self._image.brokers.get(broker)
+        return None if known is None or not known.epoch else known.record.internal_address
+
+    def became_durable(self, replica: Replica) -> None:
+        """Told by the committer: a leader's followers need not know, a follower's leader does."""
+        if replica.following is not None:
+            self._links[replica.following.leader].became_durable(replica)
+
+    # -- making, trimming, removing ----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Make new replicas, remove deleted ones and move log starts, many at a time."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._make()
+            while self._to_remove:
+                await self._remove(self._to_remove.pop())
+            for where, offset in list(self._to_trim.items()):
+                del self._to_trim[where]
+                replica = self.replicas.get(where)
+                if replica is not None and not replica.busy and replica.log.log_start_offset < offset:
+                    await self._committer.move_log_start(replica, min(offset, replica.log.high_watermark))
+
+    async def _make(self) -> None:
+        made: list[tuple[TopicPartition, PartitionLog]] = []
+        for where in list(self._to_make):
+            del self._to_make[where]
+            topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
+            if topic is None or record is None or where in self.replicas:
+                continue
+            path = layout.partition_directory(where)
+            if self._disk.exists(path):
+                self._set_aside(path)
+            log = PartitionLog.create(
+                self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
+            )
+            made.append((where, log))
+        await self._disk.sync([step for _, log in made for step in log.creation_steps()])
+        for where, log in made:
+            topic = self._image.topics.get(where.topic_id)
+            if topic is None:
+                log.close(clean=False)
+                self._disk.remove_directory(layout.partition_directory(where))
+            else:
+                self.give_role(self._add(where, topic, log))
+
+    def _add(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
+        replica = self.replicas[where] = Replica(
+            where,
+            topic,
+            log,
+            me=self._config.broker_id,
+            clock=self._clock,
+            stats=self._stats,
+            wrote=self._wrote,
+            unsettled=lambda replica: self._in_sync.unsettled(replica),
+            replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
+        )
+        return replica
+
+    def _wrote(self, replica: Replica, size: int) -> None:
+        self._committer.add_bytes(size)
+        self._committer.wrote(replica)
+
+    def _trim(self, replica: Replica, offset: int) -> None:
+        """The leader's log begins later than ours."""
+        self._to_trim[replica.where] = offset
+        self._wake.set()
+
+    def _retire(self, where: TopicPartition) -> None:
+        """The metadata says the topic is deleted: take no part from now on, remove soon (RL53)."""
+        replica = self.replicas.pop(where)
+        following = replica.following
+        replica.stop("the topic was deleted")
+        if following is not None:
+            self._links[following.leader].leave(replica)
+        self._to_remove.append(replica)
+        self._wake.set()
+
+    async def _remove(self, replica: Replica) -> None:
+        async with self._committer.no_checkpoint:
+            await self._committer.flushed(replica)
+            replica.log.close(clean=False)
+            self._disk.remove_directory(layout.partition_directory(replica.where))
+
+    def release_idle_files(self, seen: dict[TopicPartition, int]) -> None:
+        """Close the files of partitions that were not written since the last call with the same `seen`."""
+        for where, replica in self.replicas.items():
+            end = replica.log.log_end_offset
+            if seen.get(where) == end and replica.log.durable_end_offset == end and not replica.busy:
+                replica.log.release_files()
+            seen[where] = end

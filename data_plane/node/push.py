@@ -1,0 +1,300 @@
+"""Leader's side of one Replicate stream: takes a follower's positions, pushes batches, takes what it holds."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from data_plane.contract import replication_pb2 as pb
+from data_plane.disk.port import Buffer, Disk, DiskFault
+from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.metadata.image import ClusterImage
+from data_plane.node.config import NodeConfig
+from data_plane.node.ports import Clock, Connection
+from data_plane.node.replica import Replica
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import together
+from data_plane.replication.leader import Accepted, Diverging, LeaderState, Position, StartOver
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
+from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
+from penstock.records.stamp import STAMP_BYTES
+
+
+@dataclass(slots=True)
+class _Pushed:
+    """One partition on this stream."""
+
+    handle: int
+    replica: Replica
+    leading: LeaderState
+    next_offset: int
+    window: int
+    """Bytes pushed and not held yet."""
+    sizes: list[tuple[int, int]]
+    """(end offset, bytes) of each slice pushed and not held yet."""
+    told_watermark: int = -1
+
+
+class FollowerStream:
+    """Serves one follower broker. At most one write is in flight; what queues meanwhile goes into the next frame."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        config: NodeConfig,
+        image: ClusterImage,
+        find: Callable[[TopicPartition], Replica | None],
+        disk: Disk,
+        clock: Clock,
+        stats: NodeStats,
+        progressed: Callable[[Replica], None],
+    ) -> None:
+        self._connection, self._config, self._image = connection, config, image
+        self._find, self._disk, self._clock, self._stats = find, disk, clock, stats
+        self._progressed = progressed
+        self._broker = NO_BROKER
+        self._broker_epoch = 0
+        self._pushed: dict[int, _Pushed] = {}
+        self._by_replica: dict[Replica, int] = {}
+        self._ready: dict[int, None] = {}
+        """Handles with something to push, in the order they came."""
+        self._answers: list[pb.ReplicaAnswer] = []
+        self._window = 0
+        self._wake = asyncio.Event()
+        self._beat = False
+
+    async def serve(self) -> None:
+        """Until the follower is gone. Raises `ConnectionLost`, `FrameError`."""
+        try:
+            await together(self._receive(), self._send(), self._tick())
+        finally:
+            for handle in list(self._pushed):
+                self._close(handle)
+
+    # -- what the follower says --------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        while True:
+            kind, head, _ = unpack_frame(await self._connection.receive())
+            if kind is FrameKind.REPLICA_HELD:
+                self._held(pb.ReplicaHeldHead.FromString(bytes(head)))
+            elif kind is FrameKind.REPLICA_OPEN:
+                self._open_all(pb.ReplicaOpenHead.FromString(bytes(head)))
+            elif kind is FrameKind.REPLICA_CLOSE:
+                for handle in pb.ReplicaCloseHead.FromString(bytes(head)).handles:
+                    self._close(handle)
+            else:
+                raise FrameError(f"frame kind {kind.name} has no place on a replication stream")
+
+    def _open_all(self, head: pb.ReplicaOpenHead) -> None:
+        self._broker, self._broker_epoch = BrokerId(head.broker_id), head.broker_epoch
+        for wanted in head.partitions:
+            self._close(wanted.handle)
+            self._answers.append(self._open(wanted))
+        self._wake.set()
+
+    def _open(self, wanted: pb.ReplicaOpen) -> pb.ReplicaAnswer:
+        where = TopicPartition(TopicId(wanted.topic_id), wanted.partition)
+        answer = pb.ReplicaAnswer(handle=wanted.handle, leader_epoch=wanted.leader_epoch)
+        replica = self._find(where)
+        try:
+            if replica is None:
+                answer.error, answer.message = ErrorCode.NOT_LEADER, f"{where}: not here"
+                return answer
+            leading = replica.leadership(wanted.leader_epoch)
+        except PenstockError as refusal:
+            answer.error, answer.message = refusal.code, refusal.message
+            return answer
+        position = Position(
+            log_end_offset=wanted.log_end_offset,
+            durable_end_offset=wanted.durable_end_offset,
+            last_epoch=wanted.last_epoch,
+        )
+        verdict = leading.follower_opened(
+            self._broker,
+            self._broker_epoch,
+            wanted.replica_generation,
+            position,
+            self._clock.monotonic_ms(),
+            leader_epoch=wanted.leader_epoch,
+            registered_epoch=self._image.epoch_of(self._broker),
+            epoch_lookup=replica.log.end_offset_for_epoch,
+            log_start=replica.log.log_start_offset,
+        )
+        answer.log_start_offset = replica.log.log_start_offset
+        if isinstance(verdict, Diverging):
+            answer.diverging = True
+            answer.divergence_epoch, answer.divergence_end_offset = verdict.epoch, verdict.end_offset
+        elif isinstance(verdict, StartOver):
+            answer.start_over = True
+            answer.log_start_offset = verdict.log_start_offset
+        elif isinstance(verdict, Accepted):
+            self._accept(wanted.handle, replica, leading, verdict.offset)
+        else:
+            answer.error, answer.message = verdict.code, verdict.message
+        return answer
+
+    def _accept(self, handle: int, replica: Replica, leading: LeaderState, offset: int) -> None:
+        previous = self._by_replica.get(replica)
+        if previous is not None:
+            self._close(previous)
+        self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [])
+        self._by_replica[replica] = handle
+        replica.on_append[self] = self._appended
+        replica.on_role[self] = self._role_changed
+        self._ready[handle] = None
+        replica.in_sync_moved()
+        self._progressed(replica)
+
+    def _close(self, handle: int) -> None:
+        pushed = self._pushed.pop(handle, None)
+        if pushed is None:
+            return
+        self._window -= pushed.window
+        self._ready.pop(handle, None)
+        replica = pushed.replica
+        self._by_replica.pop(replica, None)
+        replica.on_append.pop(self, None)
+        replica.on_role.pop(self, None)
+        if replica.leading is pushed.leading:
+            pushed.leading.follower_gone(self._broker)
+
+    def _held(self, head: pb.ReplicaHeldHead) -> None:
+        now = self._clock.monotonic_ms()
+        for held in head.held:
+            pushed = self._pushed.get(held.handle)
+            if pushed is None or pushed.replica.leading is not pushed.leading:
+                continue
+            if not pushed.leading.follower_held(
+                self._broker,
+                self._broker_epoch,
+                held.written_end_offset,
+                held.durable_end_offset,
+                now,
+                leader_epoch=held.leader_epoch,
+            ):
+                continue
+            freed = 0
+            while pushed.sizes and pushed.sizes[0][0] <= held.written_end_offset:
+                freed += pushed.sizes.pop(0)[1]
+            pushed.window -= freed
+            self._window -= freed
+            pushed.replica.in_sync_moved()
+            self._progressed(pushed.replica)
+        if self._ready:
+            self._wake.set()
+
+    # -- what the leader says ----------------------------------------------------------------------------
+
+    def _appended(self, replica: Replica) -> None:
+        handle = self._by_replica[replica]
+        if handle not in self._ready:
+            self._ready[handle] = None
+            self._wake.set()
+
+    def _role_changed(self, replica: Replica) -> None:
+        handle = self._by_replica.get(replica)
+        if handle is not None and replica.leading is not self._pushed[handle].leading:
+            self._answers.append(
+                pb.ReplicaAnswer(
+                    handle=handle,
+                    leader_epoch=self._pushed[handle].leading.leader_epoch,
+                    error=ErrorCode.NOT_LEADER,
+                    message=f"{replica.name}: leadership moved",
+                )
+            )
+            self._close(handle)
+            self._wake.set()
+
+    async def _tick(self) -> None:
+        """The watermark rides on each push; partitions without pushes get it on a beat."""
+        while True:
+            await asyncio.sleep(self._config.timings.watermark_beat_ms / 1000)
+            self._beat = True
+            self._wake.set()
+
+    async def _send(self) -> None:
+        while True:
+            self._wake.clear()
+            frame = self._answer_frame() or await self._next_frame()
+            if frame is None:
+                await self._wake.wait()
+            else:
+                await self._connection.send(frame)
+
+    def _answer_frame(self) -> bytes | None:
+        """Answers go before any push of the partitions they open."""
+        if not self._answers:
+            return None
+        head = pb.ReplicaAnswerHead(answers=self._answers)
+        self._answers = []
+        return pack_frame(FrameKind.REPLICA_ANSWER, head.SerializeToString())
+
+    async def _next_frame(self) -> bytes | None:
+        """One frame of what is ready, or None when nothing is or the window is closed."""
+        head = pb.ReplicaPushHead()
+        payload: list[Buffer] = []
+        size = 0
+        while (
+            self._ready
+            and size < self._config.push_bytes_max
+            and self._window < self._config.replica_window_bytes
+        ):
+            if self._answers:
+                break
+            handle = next(iter(self._ready))
+            del self._ready[handle]
+            pushed = self._pushed[handle]
+            try:
+                part = await self._read(pushed, self._config.push_bytes_max - size)
+            except (PenstockError, DiskFault) as damage:
+                pushed.replica.stop(str(damage))
+                continue
+            if part is None or self._pushed.get(handle) is not pushed:
+                continue
+            size += part.size
+            payload.append(part.stamps)
+            payload.extend(part.batches)
+            self._account(head, pushed, part)
+        if self._beat:
+            self._beat = False
+            for pushed in self._pushed.values():
+                if pushed.told_watermark != pushed.replica.log.high_watermark:
+                    self._account(head, pushed, None)
+        if not head.pushes:
+            return None
+        self._stats.replicated_bytes += size
+        return pack_frame(FrameKind.REPLICA_PUSH, head.SerializeToString(), payload)
+
+    async def _read(self, pushed: _Pushed, max_bytes: int) -> Slice | None:
+        log = pushed.replica.log
+        if pushed.next_offset >= log.log_end_offset:
+            return None
+        found = log.read(pushed.next_offset, log.log_end_offset, max_bytes)
+        if isinstance(found, ColdRead):
+            data = await self._disk.read(found.file, found.position, found.length)
+            found = log.slice_of(found, data)
+        if pushed.replica.leading is not pushed.leading:
+            return None
+        if found.next_offset < log.log_end_offset:
+            self._ready[pushed.handle] = None
+        return found
+
+    def _account(self, head: pb.ReplicaPushHead, pushed: _Pushed, part: Slice | None) -> None:
+        log = pushed.replica.log
+        pushed.told_watermark = log.high_watermark
+        push = head.pushes.add(
+            handle=pushed.handle,
+            leader_epoch=pushed.leading.leader_epoch,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
+        if part is None:
+            return
+        push.base_offset = part.first_offset
+        push.stamps = len(part.stamps) // STAMP_BYTES
+        push.batches_bytes = part.size
+        pushed.next_offset = part.next_offset
+        pushed.sizes.append((part.next_offset, part.size))
+        pushed.window += part.size
+        self._window += part.size

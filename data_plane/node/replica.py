@@ -1,0 +1,336 @@
+"""One partition's copy on this broker: its log, its role, and who waits for it.
+
+A replica is idle, leads, or follows. Everything here runs between awaits of the one event loop: a check and the
+write it allows are never parted (RL11, RL134). The operations that need an await (a truncation, starting over, moving
+the log's start) mark the replica busy; a change of role waits until they are done.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from data_plane.log.outcomes import Duplicate
+from data_plane.log.partition_log import PartitionLog
+from data_plane.metadata.model import PartitionRecord, TopicRecord
+from data_plane.node.ports import Clock
+from data_plane.node.stats import NodeStats
+from data_plane.replication.leader import LeaderState
+from penstock.contract import errors
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import BrokerId, TopicPartition
+from penstock.contract.topic_settings import Durability
+from penstock.records.batch import BatchHeader
+from penstock.records.stamp import STAMP_BYTES
+
+Listener = Callable[["Replica"], None]
+
+
+@dataclass(slots=True)
+class ProduceOutcome:
+    """What became of one produced batch; `error` 0 = applied."""
+
+    error: int = ErrorCode.OK
+    message: str = ""
+    base_offset: int = -1
+    accepted_ms: int = -1
+    duplicate: bool = False
+    leader_epoch: int = -1
+
+
+Answer = Callable[[ProduceOutcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    end_offset: int
+    outcome: ProduceOutcome
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Whom this replica follows, and in which leader epoch."""
+
+    leader: BrokerId
+    leader_epoch: int
+
+
+class Replica:
+    """See the module. `on_append` and `on_commit` listeners are keyed by their owner and run synchronously."""
+
+    def __init__(
+        self,
+        where: TopicPartition,
+        topic: TopicRecord,
+        log: PartitionLog,
+        *,
+        me: BrokerId,
+        clock: Clock,
+        stats: NodeStats,
+        wrote: Callable[["Replica", int], None],
+        unsettled: Listener,
+        replica_lag_ms_max: int,
+    ) -> None:
+        self.where, self.topic, self.log = where, topic, log
+        self.record: PartitionRecord | None = None
+        self.leading: LeaderState | None = None
+        self.following: Following | None = None
+        self.busy = False
+        """A truncation or the like is under way: no appends, no change of role until it is done."""
+        self.on_settled: Listener | None = None
+        """Told once when the replica is no longer busy."""
+        self.broken = ""
+        """Why this replica stopped (a broken invariant or corruption); it then takes no role."""
+        self.note = ""
+        """Why it does not keep up at the moment, for operators."""
+        self.on_append: dict[object, Listener] = {}
+        self.on_commit: dict[object, Listener] = {}
+        self.on_role: dict[object, Listener] = {}
+        self._me, self._clock, self._stats = me, clock, stats
+        self._wrote, self._unsettled = wrote, unsettled
+        self._lag_ms_max = replica_lag_ms_max
+        self._waiters: deque[_Waiter] = deque()
+        self._late_waiters: list[_Waiter] = []
+        """Duplicates of batches not yet committed: out of order, and few."""
+        self._local_waiters: deque[_Waiter] = deque()
+
+    def __repr__(self) -> str:
+        role = "leads" if self.leading else f"follows {self.following.leader}" if self.following else "idle"
+        return f"<{self.name} {role}>"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic.name}-{self.where.partition}"
+
+    @property
+    def strict(self) -> bool:
+        """Whether an acknowledgement means stable storage (RL14)."""
+        return self.topic.settings.durability is Durability.FSYNC
+
+    # -- roles -------------------------------------------------------------------------------------------
+
+    def lead(self, record: PartitionRecord) -> None:
+        """Take leadership of `record.leader_epoch`; a no-op when this epoch is led already (RL4, RL27, RL38)."""
+        self.record, self.following = record, None
+        if self.leading is not None and self.leading.leader_epoch == record.leader_epoch:
+            self.leading.record_seen(record)
+            self._advanced()
+            return
+        self._drop_leadership()
+        log = self.log
+        log.start_epoch(record.leader_epoch)
+        self.leading = LeaderState(
+            self._me,
+            record,
+            leader_epoch=record.leader_epoch,
+            leader_epoch_start_offset=log.log_end_offset,
+            log_end=log.log_end_offset,
+            durable_end=log.durable_end_offset,
+            high_watermark=log.high_watermark,
+            min_insync=self.topic.settings.min_insync_replicas,
+            strict=self.strict,
+            lag_ms_max=self._lag_ms_max,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._stats.elections += 1
+        self._unsettled(self)
+        self._advanced()
+        self._tell(self.on_role)
+
+    def follow(self, record: PartitionRecord) -> None:
+        """Follow `record.leader` in its epoch; drops leadership at once (RL7, RL18)."""
+        self.record = record
+        self._drop_leadership()
+        following = Following(record.leader, record.leader_epoch)
+        if self.following != following:
+            self.following = following
+            self._tell(self.on_role)
+
+    def rest(self) -> None:
+        """No role: the broker is not registered, or the partition has no leader."""
+        self._drop_leadership()
+        if self.following is not None:
+            self.following = None
+            self._tell(self.on_role)
+
+    def no_longer_busy(self) -> None:
+        """The operation that needed an await is done."""
+        self.busy = False
+        settled, self.on_settled = self.on_settled, None
+        if settled is not None:
+            settled(self)
+
+    def stop(self, reason: str) -> None:
+        """A broken invariant or damage: take no part any more and keep the evidence (RL138)."""
+        self.broken = reason
+        self.rest()
+
+    def _drop_leadership(self) -> None:
+        if self.leading is None:
+            return
+        self.leading = None
+        self._stats.leaderships_lost += 1
+        lost = [*self._waiters, *self._late_waiters, *self._local_waiters]
+        self._waiters.clear()
+        self._late_waiters.clear()
+        self._local_waiters.clear()
+        for waiter in lost:
+            waiter.outcome.error = ErrorCode.OUTCOME_UNKNOWN
+            waiter.outcome.message = f"{self.name}: leadership moved before the batch was committed"
+            waiter.answer(waiter.outcome)
+        self._tell(self.on_role)
+
+    # -- leader ------------------------------------------------------------------------------------------
+
+    def leadership(self, claimed_epoch: int) -> LeaderState:
+        """The leader's state, or a refusal (RL7, RL11). `claimed_epoch` -1 = the client does not know."""
+        leading = self.leading
+        if leading is None:
+            raise errors.NotLeader(f"{self.name}: broker {self._me} does not lead it")
+        if claimed_epoch >= 0 and claimed_epoch != leading.leader_epoch:
+            if claimed_epoch < leading.leader_epoch:
+                raise errors.FencedLeaderEpoch(
+                    f"{self.name}: epoch {claimed_epoch}, now {leading.leader_epoch}"
+                )
+            raise errors.UnknownLeaderEpoch(
+                f"{self.name}: epoch {claimed_epoch}, here {leading.leader_epoch}"
+            )
+        return leading
+
+    def produce(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        acks: int,
+        claimed_epoch: int,
+        principal: int,
+        answer: Answer,
+    ) -> None:
+        """Append one checked batch and answer as `acks` demands; refusals are raised before anything is written."""
+        leading = self.leadership(claimed_epoch)
+        if acks == -1 and not leading.enough_in_sync:
+            raise errors.NotEnoughReplicas(
+                f"{self.name}: {leading.in_sync_count} in sync, {self.topic.settings.min_insync_replicas} required"
+            )
+        known = self.log.check_sequence(header)
+        if known is not None:
+            self._stats.duplicates += 1
+            self._answer_duplicate(known, header, leading, acks, answer)
+            return
+        stamp = self.log.append_as_leader(
+            batch,
+            header,
+            leader_epoch=leading.leader_epoch,
+            now_ms=self._clock.now_ms(),
+            floor_ms=self.topic.accepted_floor_ms,
+            principal=principal,
+        )
+        self._stats.produced_batches += 1
+        self._stats.produced_messages += stamp.record_count
+        self._stats.produced_bytes += stamp.size
+        outcome = ProduceOutcome(
+            base_offset=stamp.base_offset, accepted_ms=stamp.accepted_ms, leader_epoch=leading.leader_epoch
+        )
+        waiter = _Waiter(stamp.end_offset, outcome, answer)
+        if acks == -1:
+            self._waiters.append(waiter)
+        elif acks == 1 and self.strict:
+            self._local_waiters.append(waiter)
+        else:
+            answer(outcome)
+        self._wrote(self, stamp.size)
+        self._tell(self.on_append)
+        leading.local_advanced(
+            self.log.log_end_offset, self.log.durable_end_offset, self._clock.monotonic_ms()
+        )
+        self._unsettled(self)
+        self._advanced()
+
+    def _answer_duplicate(
+        self, known: Duplicate, header: BatchHeader, leading: LeaderState, acks: int, answer: Answer
+    ) -> None:
+        """A repeated batch has the offset it got first; with acks=all it is answered when that one is committed."""
+        outcome = ProduceOutcome(
+            base_offset=known.base_offset,
+            accepted_ms=known.accepted_ms,
+            duplicate=True,
+            leader_epoch=leading.leader_epoch,
+        )
+        end = known.base_offset + header.offset_span
+        if acks == -1 and end > leading.high_watermark:
+            self._late_waiters.append(_Waiter(end, outcome, answer))
+        elif acks == 1 and self.strict and end > self.log.durable_end_offset:
+            self._local_waiters.append(_Waiter(end, outcome, answer))
+        else:
+            answer(outcome)
+
+    def became_durable(self) -> None:
+        """The log's durable end moved."""
+        if self.leading is None:
+            return
+        durable = self.log.durable_end_offset
+        while self._local_waiters and self._local_waiters[0].end_offset <= durable:
+            waiter = self._local_waiters.popleft()
+            waiter.answer(waiter.outcome)
+        self.leading.local_advanced(self.log.log_end_offset, durable, self._clock.monotonic_ms())
+        self._advanced()
+
+    def in_sync_moved(self) -> None:
+        """A follower's progress or the in-sync set changed: the watermark may have moved."""
+        self._advanced()
+
+    def _advanced(self) -> None:
+        leading = self.leading
+        if leading is None or leading.high_watermark <= self.log.high_watermark:
+            return
+        mark = leading.high_watermark
+        self.log.set_high_watermark(mark)
+        while self._waiters and self._waiters[0].end_offset <= mark:
+            waiter = self._waiters.popleft()
+            waiter.answer(waiter.outcome)
+        if self._late_waiters:
+            ready = [waiter for waiter in self._late_waiters if waiter.end_offset <= mark]
+            self._late_waiters = [waiter for waiter in self._late_waiters if waiter.end_offset > mark]
+            for waiter in ready:
+                waiter.answer(waiter.outcome)
+        self._tell(self.on_commit)
+
+    # -- follower ----------------------------------------------------------------------------------------
+
+    def take_over(self, stamps: memoryview, batches: memoryview, leader_epoch: int) -> None:
+        """Append what the leader pushed. Raises `ReplicaRejected`, `DiskFull`, `DiskFault`: nothing was appended."""
+        self.log.append_as_follower(stamps, batches, leader_epoch)
+        self.note = ""
+        self._stats.held_batches += len(stamps) // STAMP_BYTES
+        self._wrote(self, len(batches))
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def check_position(self, offset: int, last_epoch: int) -> None:
+        """Raise `LogTruncated` or `OffsetOutOfRange` when nobody could be at this position (RL56, RL57).
+
+        A position above the watermark but within the log is waited for: a new leader's watermark may be behind what
+        its predecessor told (RL21).
+        """
+        log = self.log
+        if offset < log.log_start_offset:
+            raise errors.OffsetOutOfRange(
+                f"{self.name}: offset {offset} is before the log's start {log.log_start_offset}"
+            )
+        if last_epoch >= 0 and offset > log.log_start_offset and log.last_epoch >= 0:
+            epoch, end = log.end_offset_for_epoch(last_epoch)
+            if epoch < last_epoch or end < offset:
+                error = errors.LogTruncated(
+                    f"{self.name}: offset {offset} of epoch {last_epoch} was cut; the logs part at {end}"
+                )
+                error.divergence_offset = end
+                raise error
+        if offset > log.log_end_offset and self.leading is not None and self.leading.ready:
+            raise errors.OffsetOutOfRange(
+                f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}"
+            )
+
+    def _tell(self, listeners: dict[object, Listener]) -> None:
+        for listener in list(listeners.values()):
+            listener(self)

@@ -1,0 +1,56 @@
+"""Counters of one node, plain numbers that the shell publishes as metrics."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+_BOUNDS_MS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0)
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts of durations by upper bound in ms (the last bucket has none), with their sum."""
+
+    bounds_ms: tuple[float, ...] = _BOUNDS_MS
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS_MS) + 1))
+    total_ms: float = 0.0
+
+    def observe(self, milliseconds: float) -> None:
+        self.counts[bisect_left(self.bounds_ms, milliseconds)] += 1
+        self.total_ms += milliseconds
+
+
+@dataclass(slots=True)
+class NodeStats:
+    """Everything counted since the start, and a few levels. Names are the metrics' names."""
+
+    produced_batches: int = 0
+    produced_bytes: int = 0
+    produced_messages: int = 0
+    produce_refusals: int = 0
+    duplicates: int = 0
+    pushed_bytes: int = 0
+    """To consumers."""
+    replicated_bytes: int = 0
+    """To followers."""
+    held_batches: int = 0
+    """Taken over from leaders."""
+    elections: int = 0
+    leaderships_lost: int = 0
+    in_sync_shrinks: int = 0
+    in_sync_expansions: int = 0
+    truncations: int = 0
+    truncated_messages: int = 0
+    registrations: int = 0
+    fences: int = 0
+    """Suspected brokers this broker fenced as controller."""
+    journal_rounds: int = 0
+    checkpoints: int = 0
+    deleted_segments: int = 0
+    authentication_failures: int = 0
+    leading: int = 0
+    replicas: int = 0
+    streams: int = 0
+    sync_ms: Histogram = field(default_factory=Histogram)
+    """From handing a group to the disk until the loop goes on (fsync_return_ms)."""
+    ack_ms: Histogram = field(default_factory=Histogram)
+    """From a produced frame's arrival to its results."""
