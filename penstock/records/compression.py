@@ -175,7 +175,7 @@ def _lz4_decompress(packed: bytes, bytes_max: int) -> Buffer:
 
 
 def _lz4_size_bound(frame: bytes, bytes_max: int) -> int:
-    """Upper bound of what one frame inflates to, from its blocks' headers; counting stops above `bytes_max`."""
+    """Upper bound of what a frame inflates to, from its blocks' headers; counting stops above `bytes_max`."""
     if frame[:4] != _LZ4_MAGIC:
         raise CorruptBatch("batch: its lz4 block does not begin with a frame")
     if len(frame) < 7:

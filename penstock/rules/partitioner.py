@@ -1,0 +1,90 @@
+"""Which partition a message goes to: by its key as other clients of the format decide it, or by turns without one.
+
+The hash is Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), so that a key lands where a Java
+producer would put it.
+"""
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+from penstock.contract.invariant import invariant
+from penstock.records.batch import Buffer
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+_WORDS = tuple(struct.Struct(f"<{words}I") for words in range(17))
+"""Layouts of keys up to 64 bytes, the usual ones."""
+
+_CACHED_KEY_BYTES_MAX = 128
+_CACHED_KEYS = 65_536
+"""With the largest cached keys about 20 MB."""
+
+
+def murmur2(key: Buffer) -> int:
+    """Kafka's murmur2 of the key as a signed 32-bit number."""
+    data = bytes(key)
+    length = len(data)
+    words = length >> 2
+    layout = _WORDS[words] if words < 17 else struct.Struct(f"<{words}I")
+    hashed = _SEED ^ length
+    for word in layout.unpack_from(data):
+        word = word * _M & _MASK
+        hashed = hashed * _M & _MASK ^ (word ^ word >> 24) * _M & _MASK
+    tail = length & 3
+    if tail:
+        hashed = (hashed ^ int.from_bytes(data[-tail:], "little")) * _M & _MASK
+    hashed = (hashed ^ hashed >> 13) * _M & _MASK
+    hashed ^= hashed >> 15
+    return hashed - (hashed >> 31 << 32)
+
+
+@lru_cache(maxsize=_CACHED_KEYS)
+def _positive_hash(key: bytes) -> int:
+    return murmur2(key) & _POSITIVE
+
+
+def partition_of_key(key: Buffer, partition_count: int) -> int:
+    """`toPositive(murmur2(key)) % partition_count`. Hashes of the short keys used last are remembered."""
+    if len(key) <= _CACHED_KEY_BYTES_MAX:
+        return _positive_hash(bytes(key)) % partition_count
+    return (murmur2(key) & _POSITIVE) % partition_count
+
+
+class StickyChooser:
+    """Messages without a key stay with one partition until its batch is closed, then move to the next: full batches.
+
+    `first` is where to begin; callers draw it at random, so that many producers do not march in step.
+    """
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, first: int = 0) -> None:
+        self._turn = first
+
+    def choose(self, available: Sequence[int]) -> int:
+        """The partition now, of those that can be written to (at least one, ascending)."""
+        invariant(len(available) > 0, "there is a partition to choose")
+        return available[self._turn % len(available)]
+
+    def batch_closed(self) -> None:
+        """The batch of the chosen partition takes no more: the next message goes elsewhere."""
+        self._turn += 1
+
+
+class RoundRobinChooser:
+    """Messages without a key go to one partition after the other: even, at the price of small batches."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, first: int = 0) -> None:
+        self._turn = first
+
+    def choose(self, available: Sequence[int]) -> int:
+        """The next partition, of those that can be written to (at least one, ascending)."""
+        invariant(len(available) > 0, "there is a partition to choose")
+        turn = self._turn
+        self._turn = turn + 1
+        return available[turn % len(available)]
