@@ -30,6 +30,7 @@ from data_plane.node.retention import MayDelete, Retention
 from data_plane.node.stats import NodeStats
 from penstock.contract import methods
 from penstock.contract.errors import ConfigurationError
+from penstock.contract.invariant import invariant
 
 
 class BrokerNode:
@@ -55,7 +56,7 @@ class BrokerNode:
         self.config, self.stats = config, NodeStats()
         self._clock, self._rng, self._disk, self._store = clock, rng, disk, store
         self.view = MetadataView(store, config.timings)
-        self.host = ReplicaHost(config, self.view.image, disk, transport, clock, rng, self.stats)
+        self.host = ReplicaHost(config, self.view.image, disk, store, transport, clock, rng, self.stats)
         self._transport, self._may_delete = transport, may_delete
         self._gate = Gate(Authenticator(self.view.image, config.peppers, rules), clock, self.stats)
         self._consumers: dict[ConsumeStream, None] = {}
@@ -116,6 +117,7 @@ class BrokerNode:
             clock,
             self._rng,
             data_lost=data_lost,
+            damaged=lambda where: where in self.host.damaged,
             gained=self._registered,
             lost=self._unregistered,
         )
@@ -132,9 +134,9 @@ class BrokerNode:
         view.listen(self._observe)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        assert_tasks = self._tasks
-        if assert_tasks is not None:
-            self._background.append(assert_tasks.create_task(work))
+        invariant(self._tasks is not None, "links are made while the node runs")
+        if self._tasks is not None:
+            self._background.append(self._tasks.create_task(work))
 
     async def _know_cluster(self) -> None:
         """The first broker of a cluster writes its id; every other one checks it (RL54)."""

@@ -78,10 +78,13 @@ class Committer:
         self._wake.set()
         await waiting
 
-    async def truncate(self, replica: Replica, offset: int) -> None:
-        """Cut the log: the journal's record first, then the files (RL30). The replica is busy meanwhile."""
+    async def truncate(self, replica: Replica, offset: int, *, declared: bool = False) -> None:
+        """Cut the log: the journal's record first, then the files (RL30). The replica is busy meanwhile.
+
+        `declared` allows a cut below the high watermark, for a replica that was given up (RL122).
+        """
         replica.busy = True
-        replica.log.request_truncation(offset)
+        replica.log.request_truncation(offset, declared=declared)
         await self.flushed(replica)
         replica.log.truncate_to(offset)
         replica.no_longer_busy()

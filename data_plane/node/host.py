@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from data_plane.controller.elections import strip_replica
 from data_plane.disk.port import Disk, FileMissing, SyncDirectory
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint
@@ -14,7 +15,7 @@ from data_plane.log.small_file import SmallFileCorrupt
 from data_plane.log.tail import TailBudget
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PARTITIONS_PER_CELL, PartitionRecord, TopicRecord
-from data_plane.metadata.port import WatchBatch
+from data_plane.metadata.port import MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
 from data_plane.node.committer import Committer
 from data_plane.node.config import NodeConfig
 from data_plane.node.directory import STRAY_SUFFIX, Directory
@@ -38,12 +39,14 @@ class ReplicaHost:
         config: NodeConfig,
         image: ClusterImage,
         disk: Disk,
+        store: MetaStore,
         transport: Transport,
         clock: Clock,
         rng: Rng,
         stats: NodeStats,
     ) -> None:
-        self._config, self._image, self._disk, self._transport = config, image, disk, transport
+        self._config, self._image, self._disk, self._store = config, image, disk, store
+        self._transport = transport
         self._clock, self._rng, self._stats = clock, rng, stats
         self._tail = TailBudget(config.tail_bytes)
         self.replicas: dict[TopicPartition, Replica] = {}
@@ -53,6 +56,8 @@ class ReplicaHost:
         self._to_make: dict[TopicPartition, None] = {}
         self._to_trim: dict[TopicPartition, int] = {}
         self._to_remove: list[Replica] = []
+        self._to_give_up: dict[TopicPartition, None] = {}
+        self._to_repair: dict[TopicPartition, None] = {}
         self._wake = asyncio.Event()
 
     def connect(
@@ -86,8 +91,9 @@ class ReplicaHost:
             if where is not None:
                 self._recover_one(where, f"{layout.TOPICS}/{name}", directory, checkpoint, replay)
         if lost or replay.unknown_loss:
-            for where in self.replicas:
-                self.damaged.setdefault(where, "the journal or checkpoint of the log directory is damaged")
+            for where, replica in self.replicas.items():
+                reason = "the journal or checkpoint of the log directory is damaged"
+                replica.broken = self.damaged.setdefault(where, reason)
         return journal
 
     def _read_checkpoint(self) -> tuple[Checkpoint, bool]:
@@ -132,7 +138,7 @@ class ReplicaHost:
             return
         if report.damage:
             self.damaged[where] = "; ".join(map(str, report.damage))
-        self._add(where, topic, log)
+        self._add(where, topic, log).broken = self.damaged.get(where, "")
 
     def _set_aside(self, path: str) -> None:
         """Never delete at boot what the metadata does not know (RL53)."""
@@ -148,12 +154,11 @@ class ReplicaHost:
         return record.replica_generations[record.replicas.index(self._config.broker_id)]
 
     def data_lost(self, directory: Directory) -> Callable[[TopicId], bool]:
-        """Which topics' replicas here may miss what they acknowledged (RL44, RL45)."""
-        damaged = {where.topic_id: None for where in self.damaged}
+        """Which topics' replicas here may all miss what they acknowledged: relaxed ones after a crash (RL44)."""
 
         def lost(topic_id: TopicId) -> bool:
             relaxed = self._image.topics[topic_id].settings.durability is not Durability.FSYNC
-            return topic_id in damaged or (relaxed and not directory.clean)
+            return relaxed and not directory.clean
 
         return lost
 
@@ -214,8 +219,13 @@ class ReplicaHost:
             return
         record = self._image.partition(replica.where)
         before = replica.following
-        if record is None or replica.broken or not self._registration.in_force():
+        if record is None or not self._registration.in_force():
             replica.rest()
+        elif replica.broken:
+            replica.rest()
+            if self._given_up(record) and replica.log.damage:
+                self._to_repair[replica.where] = None
+                self._wake.set()
         elif record.leader == self._config.broker_id:
             replica.lead(record)
         elif record.leader == NO_BROKER:
@@ -254,6 +264,41 @@ class ReplicaHost:
         if replica.following is not None:
             self._links[replica.following.leader].became_durable(replica)
 
+    def _given_up(self, record: PartitionRecord) -> bool:
+        """Nobody counts on this replica, and another one leads: what is damaged here may be fetched anew (RL122)."""
+        me = self._config.broker_id
+        return record.leader not in (NO_BROKER, me) and me not in record.in_sync and me not in record.eligible
+
+    def _stopped(self, replica: Replica) -> None:
+        """A replica found damage in itself: give up what it is trusted with (RL122)."""
+        if replica.where in self.replicas:
+            self.damaged[replica.where] = replica.broken
+            self._to_give_up[replica.where] = None
+            self._wake.set()
+
+    async def _give_up(self, where: TopicPartition) -> None:
+        write = strip_replica(self._image, self._config.broker_id, where)
+        if write is None:
+            return
+        try:
+            result = await self._store.txn(write.compares, [Put(write.key, write.value)])
+        except (StoreUnavailable, OutcomeUnknown):
+            result = None
+        if result is None or not result.succeeded:
+            await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
+            self._to_give_up[where] = None
+            self._wake.set()
+
+    async def _repair(self, replica: Replica) -> None:
+        """Cut the log where the damage begins and fetch the rest from the leader, verified as any fetch is."""
+        damage = replica.log.damage
+        if replica.busy or not damage:
+            return
+        await self._committer.truncate(replica, damage[0].first_offset, declared=True)
+        replica.broken = ""
+        self.damaged.pop(replica.where, None)
+        self.give_role(replica)
+
     # -- making, trimming, removing ----------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -262,6 +307,13 @@ class ReplicaHost:
             await self._wake.wait()
             self._wake.clear()
             await self._make()
+            for where in list(self._to_give_up):
+                del self._to_give_up[where]
+                await self._give_up(where)
+            for where in list(self._to_repair):
+                del self._to_repair[where]
+                if where in self.replicas:
+                    await self._repair(self.replicas[where])
             while self._to_remove:
                 await self._remove(self._to_remove.pop())
             for where, offset in list(self._to_trim.items()):
@@ -303,6 +355,7 @@ class ReplicaHost:
             stats=self._stats,
             wrote=self._wrote,
             unsettled=lambda replica: self._in_sync.unsettled(replica),
+            stopped=self._stopped,
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         return replica

@@ -25,7 +25,7 @@ from data_plane.metadata.port import (
 from data_plane.node.config import NodeConfig
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Clock, Rng
-from penstock.contract.ids import TopicId
+from penstock.contract.ids import TopicId, TopicPartition
 
 _DEPARTURES_AT_ONCE = 64
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
@@ -49,6 +49,7 @@ class Registration:
         rng: Rng,
         *,
         data_lost: Callable[[TopicId], bool],
+        damaged: Callable[[TopicPartition], bool],
         gained: Callable[[], None],
         lost: Callable[[str], None],
     ) -> None:
@@ -58,6 +59,7 @@ class Registration:
         self._config, self._directory_id = config, directory_id
         self._view, self._store, self._clock, self._rng = view, store, clock, rng
         self._data_lost: Callable[[TopicId], bool] = data_lost
+        self._damaged = damaged
         self._gained, self._lost = gained, lost
         self._ended = asyncio.Event()
         self._leaving = False
@@ -149,7 +151,13 @@ class Registration:
             return False
         lost = (lambda topic_id: True) if emptied else self._data_lost
         while True:
-            writes = departures(self._view.image, self._config.broker_id, _DEPARTURES_AT_ONCE, data_lost=lost)
+            writes = departures(
+                self._view.image,
+                self._config.broker_id,
+                _DEPARTURES_AT_ONCE,
+                data_lost=lost,
+                damaged=self._damaged,
+            )
             if not writes:
                 return True
             for write in writes:

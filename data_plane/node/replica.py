@@ -69,6 +69,7 @@ class Replica:
         stats: NodeStats,
         wrote: Callable[["Replica", int], None],
         unsettled: Listener,
+        stopped: Listener,
         replica_lag_ms_max: int,
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
@@ -87,7 +88,7 @@ class Replica:
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
         self._me, self._clock, self._stats = me, clock, stats
-        self._wrote, self._unsettled = wrote, unsettled
+        self._wrote, self._unsettled, self._stopped = wrote, unsettled, stopped
         self._lag_ms_max = replica_lag_ms_max
         self._waiters: deque[_Waiter] = deque()
         self._late_waiters: list[_Waiter] = []
@@ -162,8 +163,10 @@ class Replica:
 
     def stop(self, reason: str) -> None:
         """A broken invariant or damage: take no part any more and keep the evidence (RL138)."""
-        self.broken = reason
-        self.rest()
+        if not self.broken:
+            self.broken = reason
+            self.rest()
+            self._stopped(self)
 
     def _drop_leadership(self) -> None:
         if self.leading is None:
