@@ -1,0 +1,43 @@
+"""How bytes of unknown origin are shown: as text that cannot steer a terminal, as hex, or as JSON without
+loss.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+
+def text(value: bytes) -> str:
+    """UTF-8 where it is; every other byte and every control character as an escape, so one value is one
+    line.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in value.decode("utf-8", "backslashreplace")
+    )
+
+
+def moment(timestamp_ms: int) -> str:
+    """ISO 8601 in UTC with milliseconds; a number beyond the calendar stays a number."""
+    try:
+        shown = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return shown.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+
+
+def json_field(name: str, value: bytes | None, *, as_hex: bool) -> dict[str, Any]:
+    """`{name: text}` when the bytes are UTF-8, else `{name_hex: …}`; `{name: null}` without a value."""
+    if value is None:
+        return {name: None}
+    if not as_hex:
+        try:
+            return {name: value.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {f"{name}_hex": value.hex()}
+
+
+def json_headers(headers: Sequence[tuple[str, bytes]], *, as_hex: bool) -> list[dict[str, Any]]:
+    """Headers in order, repeated names included."""
+    return [{"name": name, **json_field("value", value, as_hex=as_hex)} for name, value in headers]

@@ -1,0 +1,51 @@
+"""Exit codes of the command line: few, stable, and each with one thing for a script to do."""
+
+from enum import IntEnum
+
+from penstock.contract.errors import ConfigurationError, ErrorCode, ErrorKind, PenstockError
+
+
+class ExitCode(IntEnum):
+    """What the process ends with."""
+
+    OK = 0
+    INTERNAL = 1
+    """A bug of ours; nothing is promised of what was done."""
+    USAGE = 2
+    """The command line itself is wrong; nothing was done."""
+    NOT_FOUND = 3
+    """The object named does not exist in this tenant."""
+    DENIED = 4
+    """The key is wrong or may not do this."""
+    REFUSED = 5
+    """Asked for something that cannot be; repeating it will not help."""
+    UNAVAILABLE = 6
+    """Not applied; the same command may succeed later."""
+    UNKNOWN = 7
+    """It may or may not have been applied."""
+    SERVER_PART_MISSING = 8
+    """The command belongs to the server, which this installation does not hold."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+class ServerPartMissing(ConfigurationError):
+    """A command of the server was called where only the SDK is installed."""
+
+    remedy = (
+        "Clone the Penstock repository, run `make setup` there and use its .venv/bin/penstock, "
+        "or run the command in the server's image."
+    )
+
+
+def exit_code(error: PenstockError) -> ExitCode:
+    """The exit code of an expected error."""
+    if isinstance(error, ServerPartMissing):
+        return ExitCode.SERVER_PART_MISSING
+    if error.code is ErrorCode.NOT_FOUND:
+        return ExitCode.NOT_FOUND
+    if error.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN):
+        return ExitCode.DENIED
+    if error.kind is ErrorKind.UNKNOWN_OUTCOME:
+        return ExitCode.UNKNOWN
+    return ExitCode.UNAVAILABLE if error.kind is ErrorKind.RETRIABLE else ExitCode.REFUSED

@@ -1,0 +1,57 @@
+"""Commands of the server, found as entry points of the group `penstock.commands`.
+
+The name of an entry point is the path of its command, parts divided by dots: `dev` is `penstock dev`,
+`topic.create` is `penstock topic create`. It leads to a click command in `data_plane` or `control_plane`,
+which the wheel does not hold.
+"""
+
+import functools
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from penstock.cli.exit_codes import ServerPartMissing
+
+GROUP = "penstock.commands"
+_SERVER_PACKAGES = ("control_plane", "data_plane")
+
+
+class Absent(Exception):
+    """The entry point is known, what it leads to is not installed."""
+
+    def __init__(self, path: Sequence[str], missing_module: str) -> None:
+        super().__init__(f"penstock {' '.join(path)} needs {missing_module}")
+        self.path, self.missing_module = tuple(path), missing_module
+
+    def refusal(self) -> ServerPartMissing:
+        """What to tell the user."""
+        command = f"penstock {' '.join(self.path)}"
+        if self.missing_module.partition(".")[0] in _SERVER_PACKAGES:
+            return ServerPartMissing(f"{command} belongs to the server, which is not installed here")
+        return ServerPartMissing(
+            f"{command} needs the package {self.missing_module}, which is not installed here"
+        )
+
+
+@functools.cache
+def _found() -> dict[tuple[str, ...], EntryPoint]:
+    return {tuple(point.name.split(".")): point for point in entry_points(group=GROUP)}
+
+
+def names_under(path: Sequence[str]) -> list[str]:
+    """Names of the server's commands directly under a group's path, sorted."""
+    depth = len(path)
+    return sorted(name[depth] for name in _found() if len(name) == depth + 1 and name[:depth] == tuple(path))
+
+
+def load(path: Sequence[str]) -> click.Command:
+    """The command at `path`, which must be one of `names_under`. Raises `Absent`."""
+    point = _found()[tuple(path)]
+    try:
+        command = point.load()
+    except ModuleNotFoundError as missing:
+        raise Absent(path, missing.name or point.module) from missing
+    if not isinstance(command, click.Command):
+        raise TypeError(f"entry point {point.name} leads to {command!r}, which is no click command")
+    return command

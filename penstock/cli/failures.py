@@ -1,0 +1,71 @@
+"""How a failure is told: message, remedy and code for what was expected, one line for what was not, never a
+traceback.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+import click
+
+from penstock.cli.exit_codes import ExitCode, exit_code
+from penstock.contract.errors import PenstockError
+
+DEBUG = "PENSTOCK_DEBUG"
+"""Environment variable: when not empty, an unexpected failure prints its traceback as well."""
+
+
+def tell(error: BaseException, *, as_json: bool) -> ExitCode:
+    """Print `error` to the standard error stream and return what to exit with."""
+    if isinstance(error, PenstockError):
+        code = exit_code(error)
+        _print_refusal(error, code, as_json=as_json)
+        return code
+    if isinstance(error, click.ClickException):
+        _print_usage(error, as_json=as_json)
+        return ExitCode.USAGE
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return ExitCode.INTERRUPTED
+    _print_bug(error, as_json=as_json)
+    return ExitCode.INTERNAL
+
+
+def _print_refusal(error: PenstockError, code: ExitCode, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(
+            code=error.code.name,
+            number=int(error.code),
+            message=error.message,
+            remedy=error.remedy,
+            retriable=error.retriable,
+            belief=error.belief.value,
+            exit_code=int(code),
+        )
+        return
+    click.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(f"{error.message} [{error.code.name}]", err=True)
+    if error.remedy:
+        click.echo(f"  {error.remedy}", err=True)
+
+
+def _print_usage(error: click.ClickException, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(code="USAGE", message=error.format_message(), exit_code=int(ExitCode.USAGE))
+    else:
+        error.show()
+
+
+def _print_bug(error: BaseException, *, as_json: bool) -> None:
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    message = f"unexpected {type(error).__name__}: {error}"
+    if as_json:
+        _print_json(code="INTERNAL", message=message, exit_code=int(ExitCode.INTERNAL))
+        return
+    click.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(f"{message}\n  This is a bug. {DEBUG}=1 prints where it happened.", err=True)
+
+
+def _print_json(**fields: object) -> None:
+    print(json.dumps({"error": fields}), file=sys.stderr)

@@ -1,0 +1,110 @@
+"""What every command shares: the options `--profile` and `--json`, and groups that the server's commands
+can join.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from penstock.cli import extensions
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One call of the command line. `profile` None = as the environment and the profile file say."""
+
+    profile: str | None = None
+    json: bool = False
+
+
+def current() -> Invocation:
+    """The invocation that the running command belongs to."""
+    return click.get_current_context().find_root().ensure_object(Invocation)
+
+
+def _take_profile(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.find_root().ensure_object(Invocation).profile = value
+
+
+def _take_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.find_root().ensure_object(Invocation).json = True
+
+
+def shared_options() -> list[click.Parameter]:
+    """`--profile` and `--json`, which may stand before or behind the name of a command."""
+    return [
+        click.Option(
+            ["--profile"],
+            metavar="NAME",
+            help="Profile with addresses and key (or PENSTOCK_PROFILE).",
+            expose_value=False,
+            callback=_take_profile,
+        ),
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            help="Print JSON instead of tables.",
+            expose_value=False,
+            callback=_take_json,
+        ),
+    ]
+
+
+class Command(click.Command):
+    """A command with the shared options."""
+
+    def __init__(self, name: str | None, *, params: list[click.Parameter] | None = None, **rest: Any) -> None:
+        super().__init__(name, params=[*(params or []), *shared_options()], **rest)
+
+
+class Group(click.Group):
+    """A group whose commands come from the wheel and, under `path`, from the server's entry points."""
+
+    command_class = Command
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        params: list[click.Parameter] | None = None,
+        path: Sequence[str] = (),
+        **rest: Any,
+    ) -> None:
+        super().__init__(name, params=[*(params or []), *shared_options()], **rest)
+        self.path = tuple(path)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the wheel's and the server's commands, sorted."""
+        return sorted({*super().list_commands(ctx), *extensions.names_under(self.path)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The wheel's command of that name, or else the server's, or one that says what to install."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or cmd_name not in extensions.names_under(self.path):
+            return own
+        try:
+            return extensions.load((*self.path, cmd_name))
+        except extensions.Absent as absent:
+            return _AbsentCommand(cmd_name, absent)
+
+
+class _AbsentCommand(click.Command):
+    """Stands for a command of the server that is not installed: any arguments lead to the same answer."""
+
+    def __init__(self, name: str, absent: extensions.Absent) -> None:
+        super().__init__(
+            name,
+            short_help="(not installed: a command of the server)",
+            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+            params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED), *shared_options()],
+            add_help_option=False,
+            callback=self._refuse,
+        )
+        self.absent = absent
+
+    def _refuse(self, arguments: Sequence[str]) -> None:
+        raise self.absent.refusal() from self.absent

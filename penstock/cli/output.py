@@ -1,0 +1,75 @@
+"""What commands print: tables for people, JSON for programs, one progress bar on long work."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+_PIPE_WIDTH = 250
+"""Columns where the output is no terminal: tables are then not folded to 80."""
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False, markup=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(stderr=stderr, highlight=False, markup=False, width=_PIPE_WIDTH)
+    return console
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+    """A table; whole numbers stand right."""
+    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    _console().print(table)
+
+
+def say(text: str) -> None:
+    """One line for people; beside JSON it would be noise, so it goes to the standard error stream."""
+    click.echo(text, err=True)
+
+
+class Bar:
+    """A progress bar that shows on a terminal only."""
+
+    def __init__(self, progress: Progress | None, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def to(self, completed: float, note: str = "") -> None:
+        """Move to `completed`, in the unit of the bar's total."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=completed, note=note)
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Bar]:
+    """A bar on the standard error stream while the block runs; without `total` it only shows that work goes
+    on.
+    """
+    console = _console(stderr=True)
+    if not console.is_terminal:
+        yield Bar(None, None)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as shown:
+        yield Bar(shown, shown.add_task(what, total=total, note=""))
