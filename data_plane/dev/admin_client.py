@@ -1,0 +1,254 @@
+"""Admin calls over grpc's blocking stack, with the cluster secret: what the server's commands are made of.
+
+Any broker takes Admin calls. Reading asks the brokers in turn until one answers. A change is sent to a
+broker that has just answered, and once only: when its answer is lost the outcome is unknown, unless
+repeating the change is harmless.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Protocol, Self, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from data_plane.authz.credentials import Credential
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from penstock.contract.errors import (
+    BrokerUnavailable,
+    ErrorKind,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    error_class,
+)
+from penstock.contract.ids import TopicId
+from penstock.contract.methods import ERROR_CODE
+from penstock.contract.topic_settings import TopicSettings
+
+_CALL_S = 5.0
+"""Deadline of one call: several times what a metadata write takes, less than a person waits."""
+_RETRY_S = 0.1
+_PROBE_S = 2.0
+"""Deadline of looking for a broker that answers: a paused one must not hold up the others for long."""
+
+_REFUSED_BY_GRPC = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""Answers of grpc itself that repeating does not change: another service listens there, or the request is
+too large.
+"""
+
+
+class _WithOutcome(Protocol):
+    """An answer that tells beside other things how the change went."""
+
+    @property
+    def outcome(self) -> pb.Outcome: ...
+
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+class AdminClient:
+    """Blocking client of the Admin service. Opens a channel at the first call; close it or use it in a
+    `with`.
+    """
+
+    def __init__(
+        self, addresses: Sequence[str], cluster_secret: str, *, root_certificates: bytes | None = None
+    ) -> None:
+        """`addresses` are host:port of internal listeners. `root_certificates` (PEM) turns TLS on."""
+        self._addresses = list(addresses)
+        self._metadata = ((methods.CLUSTER_SECRET, cluster_secret),)
+        self._root_certificates = root_certificates
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for address in sorted(self._channels):
+            self._channels[address].close()
+        self._channels.clear()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def describe_cluster(
+        self, *, partitions: bool = False, address: str | None = None, timeout_s: float = _CALL_S
+    ) -> pb.DescribeClusterResponse:
+        """The cluster as one broker sees it: the one at `address`, or the first that answers."""
+        request = pb.DescribeClusterRequest(partitions=partitions)
+        return self._ask(request, timeout_s, [address] if address else self._addresses)[1]
+
+    def wait_until_seen(self, revision: int, timeout_s: float = 5.0) -> None:
+        """Wait until every active broker has seen `revision`, so that no client meets one that has not.
+
+        A broker that does not answer in time is passed over: clients cannot meet it either.
+        """
+        deadline = time.monotonic() + timeout_s
+        waiting = [
+            broker.internal_address for broker in self.describe_cluster().brokers if broker.state == "active"
+        ]
+        while waiting and time.monotonic() < deadline:
+            waiting = [address for address in waiting if not self._has_seen(address, revision)]
+            if waiting:
+                time.sleep(0.01)
+
+    def _has_seen(self, address: str, revision: int) -> bool:
+        try:
+            return self.describe_cluster(address=address, timeout_s=1.0).revision >= revision
+        except BrokerUnavailable:
+            return False
+
+    # -- changing --------------------------------------------------------------------------------------------
+
+    def put_tenant(self, tenant: str, timeout_s: float = 15.0) -> int:
+        """Make the tenant exist; returns the metadata revision. Repeating it is harmless."""
+        request = pb.PutTenantRequest(tenant=tenant)
+        return self._change(methods.PUT_TENANT, request, pb.Outcome, timeout_s, repeatable=True).revision
+
+    def put_key(
+        self,
+        credential: Credential,
+        *,
+        tenant: str,
+        name: str,
+        expires_at_ms: int = 0,
+        timeout_s: float = 15.0,
+    ) -> tuple[int, int]:
+        """Make the key valid; returns (principal number, metadata revision). Repeating it is harmless."""
+        request = pb.PutKeyRequest(
+            key_id=credential.key_id,
+            tenant=tenant,
+            name=name,
+            pepper_version=credential.pepper_version,
+            secret_hmac=bytes.fromhex(credential.secret_hmac),
+            scram_json=json.dumps(credential.scram),
+            expires_at_ms=expires_at_ms,
+        )
+        answer = self._change(methods.PUT_KEY, request, pb.PutKeyResponse, timeout_s, repeatable=True)
+        return answer.principal, answer.outcome.revision
+
+    def revoke_key(self, key_id: str, timeout_s: float = 15.0) -> int:
+        """Make the key invalid; returns the metadata revision. Repeating it is harmless."""
+        request = pb.RevokeKeyRequest(key_id=key_id)
+        return self._change(methods.REVOKE_KEY, request, pb.Outcome, timeout_s, repeatable=True).revision
+
+    def create_topic(
+        self,
+        tenant: str,
+        name: str,
+        settings: TopicSettings,
+        assignments: Sequence[Sequence[int]],
+        timeout_s: float = 15.0,
+    ) -> tuple[TopicId, int]:
+        """Create a topic on the brokers assigned; returns (topic id, metadata revision)."""
+        request = pb.CreateTopicRequest(
+            tenant=tenant,
+            name=name,
+            settings_json=json.dumps(settings.to_dict()),
+            assignments=[pb.Assignment(brokers=brokers) for brokers in assignments],
+        )
+        answer = self._change(methods.CREATE_TOPIC, request, pb.CreateTopicResponse, timeout_s)
+        return TopicId(answer.topic_id), answer.outcome.revision
+
+    def delete_topic(self, tenant: str, name: str, timeout_s: float = 15.0) -> int:
+        """Delete a topic with all of its messages; returns the metadata revision."""
+        request = pb.DeleteTopicRequest(tenant=tenant, name=name)
+        return self._change(methods.DELETE_TOPIC, request, pb.Outcome, timeout_s).revision
+
+    # -- calling ---------------------------------------------------------------------------------------------
+
+    def _ask(
+        self, request: pb.DescribeClusterRequest, timeout_s: float, addresses: Sequence[str]
+    ) -> tuple[str, pb.DescribeClusterResponse]:
+        """The first broker that answers, with its answer."""
+        lost = BrokerUnavailable("no broker addresses are known")
+        for address in addresses:
+            try:
+                return address, self._call(
+                    address, methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s
+                )
+            except _AnswerLost as error:
+                lost = BrokerUnavailable(f"no answer from {', '.join(addresses)}: {error}")
+        raise lost
+
+    def _change(
+        self,
+        method: str,
+        request: Message,
+        answer_type: type[AnswerT],
+        timeout_s: float,
+        *,
+        repeatable: bool = False,
+    ) -> AnswerT:
+        """Send a change until it is applied, refused for good, of unknown outcome, or the time is up."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._change_once(method, request, answer_type)
+            except PenstockError as error:
+                again = error.retriable or (repeatable and error.kind is ErrorKind.UNKNOWN_OUTCOME)
+                if not again or time.monotonic() + _RETRY_S > deadline:
+                    raise
+            time.sleep(_RETRY_S)
+
+    def _change_once(self, method: str, request: Message, answer_type: type[AnswerT]) -> AnswerT:
+        address, _ = self._ask(pb.DescribeClusterRequest(), _PROBE_S, self._addresses)
+        try:
+            answer = self._call(address, method, request, answer_type, _CALL_S)
+        except _AnswerLost as error:
+            name = method.rpartition("/")[2]
+            raise OutcomeUnknown(f"{name}: the answer of {address} was lost: {error}") from error
+        outcome = answer if isinstance(answer, pb.Outcome) else cast(_WithOutcome, answer).outcome
+        if outcome.error:
+            raise error_class(outcome.error)(outcome.message)
+        return answer
+
+    def _call(
+        self, address: str, method: str, request: Message, answer_type: type[AnswerT], timeout_s: float
+    ) -> AnswerT:
+        call = self._channel(address).unary_unary(
+            method, request_serializer=_to_bytes, response_deserializer=answer_type.FromString
+        )
+        try:
+            answer: AnswerT = call(request, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise _read_failure(error) from error
+        return answer
+
+    def _channel(self, address: str) -> grpc.Channel:
+        if address not in self._channels:
+            if self._root_certificates is None:
+                self._channels[address] = grpc.insecure_channel(address)
+            else:
+                credentials = grpc.ssl_channel_credentials(self._root_certificates)
+                self._channels[address] = grpc.secure_channel(address, credentials)
+        return self._channels[address]
+
+
+class _AnswerLost(Exception):
+    """The call ended without an answer of the service."""
+
+
+def _to_bytes(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _read_failure(error: grpc.RpcError) -> Exception:
+    """The refusal that a failed call carries in its trailing metadata, or `_AnswerLost`."""
+    trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
+    for key, value in trailing:
+        if key == ERROR_CODE:
+            return error_class(int(value))(error.details() or "")
+    status = error.code()
+    if status in _REFUSED_BY_GRPC:
+        return InvalidRequest(f"{status.name}: {error.details()}")
+    return _AnswerLost(f"{status.name}: {error.details()}")

@@ -1,0 +1,231 @@
+"""What a dev cluster is and where it rests: ids, ports and file names of one data directory.
+
+cluster.json        cluster id, tenant, brokers with their ports; written once, grown by `dev up
+--brokers` cluster.secret      what internal listeners demand pepper              what turns a key's
+secret into its stored form metadata.sqlite     the metadata store of all brokers profile.json
+ready tenant, key and addresses, as in the user's profile file lock                held by the command
+that is changing the cluster brokers/<id>/       config.json, output.log and data/, the broker's log
+directory
+"""
+
+import fcntl
+import json
+import os
+import random
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, Throttled
+
+HOST = "127.0.0.1"
+DEFAULT_DIRECTORY = Path("var/penstock-dev")
+BROKERS_DEFAULT = 3
+BROKERS_MAX = 20
+"""Each takes some 100 MB of memory; more would not be a dev cluster."""
+REPLICATION_DEFAULT = 3
+MIN_INSYNC_DEFAULT = 2
+_PORTS_FROM = 20_000
+_EPHEMERAL_DEFAULT = 32_768
+_EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PORT_TRIES = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSpec:
+    """One broker of the cluster: its id and the ports of its three listeners, all on the loopback address."""
+
+    id: int
+    client_port: int
+    internal_port: int
+    http_port: int
+
+    @property
+    def client_address(self) -> str:
+        return f"{HOST}:{self.client_port}"
+
+    @property
+    def internal_address(self) -> str:
+        return f"{HOST}:{self.internal_port}"
+
+    @property
+    def http_address(self) -> str:
+        return f"{HOST}:{self.http_port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """What is fixed of a dev cluster. Brokers by id, from 1 without gaps."""
+
+    cluster_id: str
+    tenant: str
+    brokers: tuple[BrokerSpec, ...]
+
+    @property
+    def replication(self) -> int:
+        """Copies that a topic gets when none are asked for: three, or one a broker when there are fewer."""
+        return min(REPLICATION_DEFAULT, len(self.brokers))
+
+    @property
+    def min_insync(self) -> int:
+        return min(MIN_INSYNC_DEFAULT, self.replication)
+
+    def broker(self, number: int) -> BrokerSpec:
+        """The broker of that id. Raises `NotFound` naming those there are."""
+        for broker in self.brokers:
+            if broker.id == number:
+                return broker
+        raise NotFound(
+            f"broker {number}: no such broker; there are {', '.join(str(b.id) for b in self.brokers)}"
+        )
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        values: dict[str, Any] = json.loads(text)
+        values["brokers"] = tuple(BrokerSpec(**broker) for broker in values["brokers"])
+        return cls(**values)
+
+
+class NoCluster(NotFound):
+    """There is no dev cluster in this directory."""
+
+    remedy = "Make one with `penstock dev up`, or name another directory with --data."
+
+
+class Busy(Throttled):
+    """Another command is changing this cluster."""
+
+    remedy = "Wait for the other `penstock dev` command to end."
+
+
+class DataDirectory:
+    """File names of one data directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.cluster_file = self.path / "cluster.json"
+        self.secret_file = self.path / "cluster.secret"
+        self.pepper_file = self.path / "pepper"
+        self.metadata_file = self.path / "metadata.sqlite"
+        self.profile_file = self.path / "profile.json"
+
+    def config_file(self, broker: int) -> Path:
+        return self._broker(broker) / "config.json"
+
+    def output_file(self, broker: int) -> Path:
+        return self._broker(broker) / "output.log"
+
+    def log_directory(self, broker: int) -> Path:
+        return self._broker(broker) / "data"
+
+    def _broker(self, broker: int) -> Path:
+        return self.path / "brokers" / str(broker)
+
+    def load(self) -> ClusterSpec:
+        """The cluster that rests here. Raises `NoCluster`."""
+        try:
+            text = self.cluster_file.read_text()
+        except FileNotFoundError:
+            raise NoCluster(f"{self.path}: no dev cluster here") from None
+        try:
+            return ClusterSpec.decode(text)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidRequest(f"{self.cluster_file}: cannot be read: {error}") from error
+
+    def load_or_create(self, brokers: int | None) -> ClusterSpec:
+        """The cluster that rests here, made or grown to `brokers`; None = as it is, or three.
+
+        Refuses to shrink: the brokers that would go hold replicas.
+        """
+        try:
+            spec = self.load()
+        except NoCluster:
+            spec = ClusterSpec(cluster_id=f"dev-{secrets.token_hex(8)}", tenant="tn_dev", brokers=())
+        have = len(spec.brokers)
+        want = brokers if brokers is not None else have or BROKERS_DEFAULT
+        if not 1 <= want <= BROKERS_MAX:
+            raise InvalidRequest(f"--brokers: {want} is not within 1 to {BROKERS_MAX}")
+        if want < have:
+            raise InvalidRequest(
+                f"--brokers: {self.path} has {have} brokers with replicas on them and cannot shrink to {want}"
+            )
+        if want > have:
+            spec = replace(spec, brokers=spec.brokers + tuple(_new_brokers(spec.brokers, want)))
+        self._write_secrets()
+        write_private(self.cluster_file, spec.encode())
+        for broker in spec.brokers:
+            self.log_directory(broker.id).mkdir(parents=True, exist_ok=True)
+        return spec
+
+    def _write_secrets(self) -> None:
+        for file in (self.secret_file, self.pepper_file):
+            if not file.exists():
+                write_private(file, secrets.token_hex(32) + "\n")
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold the directory against other commands that start or stop brokers. Raises `Busy`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Busy(f"{self.path}: another command is changing this cluster") from None
+            yield
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace a file as a whole, readable by its owner only."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(file.name + ".new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(file)
+
+
+def _new_brokers(present: tuple[BrokerSpec, ...], want: int) -> Iterator[BrokerSpec]:
+    taken = {port for b in present for port in (b.client_port, b.internal_port, b.http_port)}
+    for number in range(len(present) + 1, want + 1):
+        client, internal, http = (_free_port(taken) for _ in range(3))
+        yield BrokerSpec(id=number, client_port=client, internal_port=internal, http_port=http)
+
+
+def _free_port(taken: set[int]) -> int:
+    """A free port below the ephemeral range, added to `taken`.
+
+    A port of the ephemeral range could be given to somebody's outgoing connection while its broker is down
+    (even to a client that is trying to reach that very port, which then talks to itself); the broker could
+    not start again.
+    """
+    for _ in range(_PORT_TRIES):
+        port = random.randrange(_PORTS_FROM, max(_first_ephemeral_port(), _PORTS_FROM + 1_000))
+        if port not in taken and _is_free(port):
+            taken.add(port)
+            return port
+    raise PenstockError(f"no free port between {_PORTS_FROM} and {_first_ephemeral_port()}")
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        return int(_EPHEMERAL_FILE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _EPHEMERAL_DEFAULT
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
