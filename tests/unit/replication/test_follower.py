@@ -1,0 +1,149 @@
+"""A follower: where it cuts its log, which pushes it takes, how far it calls its log committed."""
+
+import pytest
+
+from data_plane.replication.follower import (
+    BelowWatermark,
+    BrokenPush,
+    FollowerState,
+    IgnorePush,
+    Phase,
+    TakePush,
+    follower_watermark,
+    start_over_point,
+    truncation_point,
+)
+from data_plane.replication.leader import Position
+from penstock.contract.ids import BrokerId
+
+
+def own_epochs(epoch: int) -> tuple[int, int]:
+    """Own log: epoch 2 from 0, epoch 4 from 40, epoch 6 from 70; it ends at 90."""
+    for start_of, end in ((6, 90), (4, 70), (2, 40)):
+        if epoch >= start_of:
+            return start_of, end
+    return epoch, 0
+
+
+def following(high_watermark: int = 50) -> FollowerState:
+    state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=1, high_watermark=high_watermark)
+    state.open(3, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
+    state.accepted()
+    return state
+
+
+@pytest.mark.parametrize(
+    ("epoch", "leaders_end", "cut"),
+    [
+        (6, 80, 80),
+        (6, 200, 90),
+        (5, 75, 70),
+        (4, 60, 60),
+        (3, 45, 40),
+        (1, 0, 0),
+        (-1, 30, 30),
+    ],
+    ids=[
+        "same epoch, leader ends earlier",
+        "same epoch, own log ends earlier",
+        "own next lower epoch ends earlier",
+        "next lower epoch, leader ends earlier",
+        "two epochs back",
+        "before the own first epoch",
+        "the leader knows no epoch",
+    ],
+)
+def test_the_cut_is_where_both_logs_still_agree(epoch: int, leaders_end: int, cut: int) -> None:
+    assert (
+        truncation_point(
+            epoch_lookup=own_epochs, log_end=90, divergence_epoch=epoch, divergence_end=leaders_end
+        )
+        == cut
+    )
+
+
+def test_the_cut_never_depends_on_the_watermark() -> None:
+    for watermark in (0, 10, 80):
+        state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=1, high_watermark=watermark)
+        state.open(1, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
+        assert state.diverging(epoch=6, end_offset=80, epoch_lookup=own_epochs, log_end=90) == 80
+        assert state.phase is Phase.IDLE
+
+
+def test_a_cut_below_the_own_watermark_stops_the_replica() -> None:
+    state = following(high_watermark=75)
+    with pytest.raises(BelowWatermark, match="cut at 70, 75 is committed"):
+        state.diverging(epoch=5, end_offset=75, epoch_lookup=own_epochs, log_end=90)
+
+
+def test_starting_over_above_the_watermark_is_right_and_below_it_stops_the_replica() -> None:
+    state = following(high_watermark=50)
+    assert state.start_over(60) == 60
+    assert state.high_watermark == 60
+    with pytest.raises(BelowWatermark):
+        start_over_point(log_start_offset=49, high_watermark=50)
+
+
+def take(state: FollowerState, base: int | None = 90, **changes: int) -> object:
+    values = {"first_batch_epoch": 7, "log_end": 90, "last_epoch": 6, **changes}
+    handle, epoch = values.pop("handle", 3), values.pop("leader_epoch", 7)
+    return state.push(handle, epoch, base, **values)
+
+
+def test_a_push_that_continues_the_log_is_taken() -> None:
+    assert take(following()) == TakePush()
+
+
+def test_a_push_over_a_gap_that_compaction_left_is_taken() -> None:
+    assert take(following(), 95) == TakePush()
+
+
+def test_a_push_of_marks_alone_is_taken() -> None:
+    assert take(following(), None, first_batch_epoch=-1) == TakePush()
+
+
+@pytest.mark.parametrize("changes", [{"handle": 2}, {"leader_epoch": 6}, {"leader_epoch": 8}])
+def test_a_push_of_another_handle_or_epoch_is_ignored(changes: dict[str, int]) -> None:
+    assert isinstance(take(following(), **changes), IgnorePush)
+
+
+def test_a_push_after_the_stream_was_lost_is_ignored() -> None:
+    state = following()
+    state.stream_lost()
+    assert isinstance(take(state), IgnorePush)
+
+
+def test_a_push_before_the_answer_is_ignored() -> None:
+    state = following()
+    state.open(4, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
+    assert isinstance(take(state, handle=4), IgnorePush)
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [(89, {}), (90, {"first_batch_epoch": 5}), (90, {"first_batch_epoch": 8})],
+    ids=["below the log end", "older than the last batch", "newer than the leader"],
+)
+def test_a_push_that_does_not_fit_is_broken(base: int, changes: dict[str, int]) -> None:
+    assert isinstance(take(following(), base, **changes), BrokenPush)
+
+
+def test_an_answer_counts_only_for_the_open_that_waits() -> None:
+    state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=2, high_watermark=0)
+    position = Position(log_end_offset=9, durable_end_offset=8, last_epoch=6)
+    sent = state.open(5, position)
+    assert (sent.handle, sent.leader_epoch, sent.replica_generation, sent.position) == (5, 7, 2, position)
+    assert state.answers(5, 7)
+    assert not state.answers(4, 7)
+    assert not state.answers(5, 6)
+    state.refused()
+    assert not state.answers(5, 7)
+
+
+def test_the_followers_watermark_is_the_leaders_within_its_own_log_and_never_goes_back() -> None:
+    assert follower_watermark(own=10, leaders=50, log_end=40) == 40
+    assert follower_watermark(own=10, leaders=30, log_end=40) == 30
+    assert follower_watermark(own=30, leaders=20, log_end=40) == 30
+    state = following(high_watermark=50)
+    assert state.watermark_seen(85, 90) == 85
+    assert state.watermark_seen(60, 90) == 85

@@ -1,0 +1,300 @@
+"""Who joins and leaves the in-sync set, and how a proposal with any outcome is settled."""
+
+from typing import Any
+
+import pytest
+
+from data_plane.replication import in_sync
+from data_plane.replication.leader import BrokerView
+from penstock.contract.ids import BrokerId
+
+from .setup import START, everybody, held, leader, opened, record
+
+JOINABLE: dict[str, Any] = {
+    "end": 120,
+    "high_watermark": 110,
+    "leader_epoch_start_offset": 100,
+    "following": True,
+    "seen_epoch": 50,
+    "registered_epoch": 50,
+    "active": True,
+}
+
+
+def test_a_follower_that_meets_every_condition_may_join() -> None:
+    assert in_sync.may_join(**JOINABLE)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"end": 109},
+        {"end": 105, "high_watermark": 90, "leader_epoch_start_offset": 106},
+        {"following": False},
+        {"seen_epoch": 49},
+        {"registered_epoch": 0},
+        {"active": False},
+    ],
+    ids=[
+        "watermark not reached", "epoch start not reached", "not opened in this epoch",
+        "earlier registration", "fenced", "draining",
+    ],
+)  # fmt: skip
+def test_each_condition_alone_keeps_a_follower_out(broken: dict[str, Any]) -> None:
+    assert not in_sync.may_join(**{**JOINABLE, **broken})
+
+
+def test_a_follower_that_caught_up_is_proposed() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    proposal = state.propose(1, everybody)
+    assert proposal is not None
+    assert proposal.in_sync == (1, 2, 3)
+    assert proposal.members == ((1, 50), (2, 50), (3, 50))
+    assert proposal.base_partition_epoch == 7
+    assert proposal.record == record((1, 2, 3), partition_epoch=8)
+
+
+def test_a_follower_below_the_epoch_start_is_not_proposed_though_it_has_the_stale_watermark() -> None:
+    state = leader((1,), high_watermark=60)
+    opened(state, 2, 80)
+    assert state.propose(1, everybody) is None
+    held(state, 2, START)
+    proposal = state.propose(2, everybody)
+    assert proposal is not None
+    assert proposal.in_sync == (1, 2)
+
+
+def test_a_leader_whose_watermark_is_still_stale_can_grow_the_set_and_so_become_ready() -> None:
+    """Elected from the eligible ones with nobody else: the watermark moves only once a second one is in."""
+    state = leader((1,), high_watermark=60)
+    opened(state, 2, START)
+    assert not state.ready
+    proposal = state.propose(1, everybody)
+    assert proposal is not None
+    state.proposal_applied(proposal.record)
+    assert state.ready
+    assert state.high_watermark == START
+
+
+def test_a_strict_follower_joins_by_what_is_durable() -> None:
+    state = leader((1, 2))
+    opened(state, 3, START, durable=80)
+    assert state.propose(1, everybody) is None
+    held(state, 3, START)
+    assert state.propose(2, everybody) is not None
+
+
+def test_a_follower_that_registered_again_since_it_opened_is_not_proposed() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    assert state.propose(1, lambda b: BrokerView(60 if b == 3 else 50, True)) is None
+
+
+def test_a_follower_that_left_its_stream_is_not_proposed() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    state.follower_gone(BrokerId(3))
+    assert state.propose(1, everybody) is None
+
+
+def test_a_fenced_leader_proposes_nothing() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    assert state.propose(1, lambda b: BrokerView(0 if b == 1 else 50, b != 1)) is None
+
+
+def test_a_fenced_member_leaves_with_whatever_else_changes() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    proposal = state.propose(1, lambda b: BrokerView(0 if b == 2 else 50, b != 2))
+    assert proposal is not None
+    assert proposal.in_sync == (1, 3)
+
+
+# -- leaving --------------------------------------------------------------------------------------------
+
+
+def test_a_follower_behind_for_too_long_is_proposed_to_leave() -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    state.local_advanced(110, 110, 1_000)
+    held(state, 2, 110, now_ms=1_001)
+    assert state.propose(11_000, everybody) is None
+    proposal = state.propose(11_001, everybody)
+    assert proposal is not None
+    assert proposal.in_sync == (1, 2)
+
+
+def test_a_follower_far_behind_but_recently_even_stays() -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    state.local_advanced(1_000_000, 1_000_000, 5_000)
+    assert state.propose(14_999, everybody) is None
+
+
+def test_a_follower_of_an_idle_partition_stays_for_ever() -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    assert state.quiet
+    assert state.propose(10_000_000, everybody) is None
+
+
+def test_a_follower_is_not_late_for_a_batch_that_came_after_a_long_idle_time() -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    state.local_advanced(110, 110, 10_000_000)
+    assert state.propose(10_000_001, everybody) is None
+
+
+def test_a_follower_that_is_always_one_frame_behind_stays() -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    end = START
+    for step in range(1, 200):
+        now = step * 500
+        state.local_advanced(end + 10, end + 10, now)
+        held(state, 2, end, now_ms=now + 1)
+        held(state, 3, end, now_ms=now + 1)
+        end += 10
+        assert state.propose(now + 2, everybody) is None
+
+
+def test_a_follower_that_falls_behind_steadily_leaves() -> None:
+    state = leader()
+    opened(state, 2)
+    opened(state, 3)
+    left = None
+    for step in range(1, 200):
+        now = step * 500
+        end = START + 10 * step
+        state.local_advanced(end, end, now)
+        held(state, 2, end, now_ms=now)
+        held(state, 3, START + 5 * step, now_ms=now)
+        left = state.propose(now, everybody)
+        if left is not None:
+            break
+    assert left is not None
+    assert left.in_sync == (1, 2)
+
+
+def test_a_follower_that_never_opened_leaves_after_its_time() -> None:
+    state = leader()
+    opened(state, 2)
+    proposal = state.propose(10_001, everybody)
+    assert proposal is not None
+    assert proposal.in_sync == (1, 2)
+
+
+def test_a_member_that_leaves_a_set_too_small_stays_eligible() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    state.local_advanced(110, 110, 1)
+    proposal = state.propose(20_000, everybody)
+    assert proposal is not None
+    assert (proposal.record.in_sync, proposal.record.eligible) == ((1,), (2,))
+
+
+def test_joining_back_above_the_minimum_clears_eligible_and_last_known() -> None:
+    state = leader((1,), known=record((1,), eligible=(2,), last_known=(3,)))
+    opened(state, 2)
+    proposal = state.propose(1, everybody)
+    assert proposal is not None
+    assert (proposal.record.in_sync, proposal.record.eligible, proposal.record.last_known) == ((1, 2), (), ())
+
+
+# -- outcomes -------------------------------------------------------------------------------------------
+
+
+def test_one_proposal_is_outstanding_at_a_time() -> None:
+    state = leader((1,))
+    opened(state, 2)
+    assert state.propose(1, everybody) is not None
+    opened(state, 3)
+    assert state.propose(2, everybody) is None
+
+
+def test_a_refused_proposal_no_longer_counts() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    assert state.propose(1, everybody) is not None
+    state.local_advanced(110, 110, 2)
+    held(state, 2, 110)
+    state.proposal_refused(record((1, 2)))
+    assert state.maximal == (1, 2)
+    assert state.high_watermark == 110
+
+
+def test_a_refused_proposal_that_an_earlier_try_applied_is_adopted() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    proposal = state.propose(1, everybody)
+    assert proposal is not None
+    state.proposal_unknown()
+    state.proposal_refused(proposal.record)
+    assert state.record.in_sync == (1, 2, 3)
+
+
+def test_an_unknown_outcome_keeps_the_maximal_set_and_is_proposed_again_unchanged() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    proposal = state.propose(1, everybody)
+    state.proposal_unknown()
+    state.local_advanced(110, 110, 2)
+    held(state, 2, 110)
+    assert state.high_watermark == START
+    assert state.propose(3, lambda b: BrokerView(99, True)) == proposal
+
+
+def test_a_record_of_the_same_partition_epoch_does_not_settle_an_unknown_outcome() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    state.propose(1, everybody)
+    state.proposal_unknown()
+    state.record_seen(record((1, 2)))
+    assert state.maximal == (1, 2, 3)
+
+
+def test_a_newer_record_settles_an_unknown_outcome() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    state.propose(1, everybody)
+    state.proposal_unknown()
+    state.record_seen(record((1,), partition_epoch=8))
+    assert state.maximal == (1,)
+
+
+def test_an_older_record_changes_nothing() -> None:
+    state = leader((1, 2))
+    assert state.record_seen(record((1, 2, 3), partition_epoch=6))
+    assert state.record.in_sync == (1, 2)
+
+
+def test_a_replica_with_a_new_generation_is_a_new_replica() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    state.record_seen(record((1, 2), replica_generations=(1, 1, 2), partition_epoch=8))
+    assert state.counted_end_of(BrokerId(3)) == -1
+    assert state.counted_end_of(BrokerId(2)) == START
+    assert state.propose(1, everybody) is None
+
+
+def test_a_partition_with_a_replica_out_of_sync_or_behind_is_not_quiet() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    assert not state.quiet
+    whole = leader()
+    opened(whole, 2)
+    opened(whole, 3)
+    whole.local_advanced(110, 110, 1)
+    assert not whole.quiet

@@ -1,0 +1,134 @@
+"""What a leader answers to a follower that opens: accepted, diverging, start over, or refused."""
+
+import pytest
+
+from data_plane.replication.leader import Accepted, Diverging, Refused, StartOver
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import BrokerId
+
+from .setup import START, held, leader, opened
+
+
+def test_a_follower_with_the_same_history_is_pushed_from_where_it_ends() -> None:
+    assert opened(leader(log_end=120), 2, 117, last_epoch=5) == Accepted(117)
+
+
+def test_an_empty_follower_is_pushed_from_the_beginning() -> None:
+    assert opened(leader(), 2, 0, last_epoch=-1) == Accepted(0)
+
+
+def test_a_follower_past_the_end_of_its_last_epoch_diverges_there() -> None:
+    """Epoch 3 ends at 100 here; the follower has 30 more batches of it that nobody committed."""
+    assert opened(leader(log_end=200), 2, 130, last_epoch=3) == Diverging(3, START)
+
+
+def test_a_follower_with_an_epoch_the_leader_never_had_diverges_at_the_next_lower_one() -> None:
+    assert opened(leader(log_end=200), 2, 90, last_epoch=4) == Diverging(3, START)
+
+
+def test_a_follower_older_than_the_leaders_first_epoch_diverges_at_its_start() -> None:
+    assert opened(leader(), 2, 20, last_epoch=1) == Diverging(1, 0)
+
+
+def test_an_answer_that_is_not_accepted_changes_nothing() -> None:
+    state = leader((1, 2))
+    opened(state, 2, 130, last_epoch=3)
+    state.local_advanced(140, 140, 1)
+    assert not held(state, 2, 140)
+    assert state.high_watermark == START
+
+
+def test_a_follower_before_the_log_start_starts_over_there() -> None:
+    assert opened(leader(log_end=200), 2, 40, last_epoch=3, log_start=60) == StartOver(60)
+
+
+def test_an_empty_log_that_ends_beyond_the_leaders_starts_over() -> None:
+    assert opened(leader(), 2, 150, last_epoch=-1, log_start=10) == StartOver(10)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_only_the_equal_leader_epoch_is_answered(epoch: int, code: ErrorCode) -> None:
+    answer = opened(leader(), 2, leader_epoch=epoch)
+    assert isinstance(answer, Refused)
+    assert answer.code is code
+
+
+@pytest.mark.parametrize(
+    ("seen", "registered", "code"),
+    [
+        (49, 50, ErrorCode.FENCED_LEADER_EPOCH),
+        (51, 50, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (50, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_only_the_registered_broker_epoch_is_answered(seen: int, registered: int, code: ErrorCode) -> None:
+    answer = opened(leader(), 2, broker_epoch=seen, registered=registered)
+    assert isinstance(answer, Refused)
+    assert answer.code is code
+
+
+@pytest.mark.parametrize(
+    ("generation", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
+def test_only_the_current_replica_generation_is_answered(generation: int, code: ErrorCode) -> None:
+    answer = opened(leader(), 2, generation=generation)
+    assert isinstance(answer, Refused)
+    assert answer.code is code
+
+
+def test_a_broker_that_holds_no_replica_is_refused() -> None:
+    answer = opened(leader(), 9)
+    assert isinstance(answer, Refused)
+    assert answer.code is ErrorCode.NOT_FOUND
+    assert "broker 9" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("broker_epoch", "leader_epoch", "end", "durable"),
+    [(49, 5, 110, 110), (50, 4, 110, 110), (50, 5, 111, 111), (50, 5, 105, 106)],
+    ids=["earlier registration", "earlier leader epoch", "beyond the leader's log", "durable beyond written"],
+)
+def test_held_that_cannot_be_true_is_ignored(
+    broker_epoch: int, leader_epoch: int, end: int, durable: int
+) -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    state.local_advanced(110, 110, 1)
+    assert not held(state, 2, end, durable=durable, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
+    assert state.high_watermark == START
+
+
+def test_held_without_an_open_is_ignored() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    state.local_advanced(110, 110, 1)
+    state.follower_gone(BrokerId(2))
+    assert not held(state, 2, 110)
+    assert not held(state, 9, 110)
+
+
+def test_held_that_arrives_late_takes_nothing_back() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    state.local_advanced(110, 110, 1)
+    held(state, 2, 110)
+    assert held(state, 2, 105)
+    assert state.counted_end_of(BrokerId(2)) == 110
+
+
+def test_a_new_leader_epoch_knows_nothing_of_its_followers() -> None:
+    state = leader()
+    assert [(lag.following, lag.end_offset, lag.lag) for lag in state.describe(0)] == [(False, -1, -1)] * 2
+
+
+def test_lag_is_told_by_follower() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3, 40)
+    state.local_advanced(110, 110, 30)
+    two, three = state.describe(80)
+    assert (two.broker, two.in_sync, two.lag, two.caught_up_ms_ago) == (2, True, 10, 50)
+    assert (three.broker, three.in_sync, three.lag) == (3, False, 70)
