@@ -46,7 +46,7 @@ def _positive_hash(key: bytes) -> int:
     return murmur2(key) & _POSITIVE
 
 
-def partition_of_key(key: Buffer, partition_count: int) -> int:
+def partition_of(key: Buffer, partition_count: int) -> int:
     """`toPositive(murmur2(key)) % partition_count`. Hashes of the short keys used last are remembered."""
     if len(key) <= _CACHED_KEY_BYTES_MAX:
         return _positive_hash(bytes(key)) % partition_count
