@@ -80,7 +80,7 @@ class BatchBuilder:
     ) -> None:
         codec = compiled_codec()
         # The encoders refuse the record that would make a batch of their limit.
-        make = _PlainEncoder if codec is None else codec.builder
+        make = PlainEncoder if codec is None else codec.builder
         self._encoder: _Encoder = make(MAGIC, 0, transactional, -1, -1, -1, bytes_max + 1)
         self._append = self._encoder.append
         self._compression = compression
@@ -206,7 +206,7 @@ class _Taken:
         self.size = size
 
 
-class _PlainEncoder:
+class PlainEncoder:
     """The compiled encoder's behaviour in plain Python, where that is not installed."""
 
     def __init__(

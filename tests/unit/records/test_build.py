@@ -1,0 +1,190 @@
+"""The builder: what it takes, where it stops, and the same bytes from the compiled and the plain encoder."""
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from penstock.contract import limits
+from penstock.contract.errors import CorruptBatch, InvalidRequest
+from penstock.contract.invariant import InvariantBroken
+from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch
+from penstock.records.build import BatchBuilder, PlainEncoder, with_producer
+from penstock.records.codec import codec_name, compiled_codec
+from penstock.records.parse import records_of
+
+NOW_MS = 1_700_000_000_000
+
+
+def test_the_compiled_codec_is_what_runs_here() -> None:
+    assert codec_name() == "compiled"
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_other_peoples_parser_reads_what_was_built(codec: Compression) -> None:
+    builder = BatchBuilder(codec)
+    wanted = []
+    for index in range(200):
+        key = None if index % 3 else b"key %d" % index
+        value = None if index % 7 == 0 else b"value %d " % index * 5
+        headers = [("name", b"content"), ("näme", None), ("name", b"")] if index % 5 == 0 else []
+        assert builder.append(NOW_MS + index, key, value, headers)
+        wanted.append((index, NOW_MS + index, key, value, headers))
+    batch = builder.build(5, 4_000_000_000, 3)
+    theirs = DefaultRecordBatch(batch)
+    assert theirs.validate_crc()
+    assert theirs.compression_type == codec
+    assert (theirs.producer_id, theirs.producer_epoch, theirs.base_sequence) == (4_000_000_000, 3, 5)
+    read = [(record.offset, record.timestamp, record.key, record.value, record.headers) for record in theirs]
+    assert read == wanted
+    assert read == records_of(batch)
+
+
+def test_a_size_is_told_for_each_message_and_for_the_batch() -> None:
+    builder = BatchBuilder()
+    assert builder.size == BATCH_HEADER_BYTES
+    sizes = [builder.append(NOW_MS, b"k", b"v" * length) for length in (0, 10, 100)]
+    assert sizes == [8, 18, 110]
+    assert builder.size == BATCH_HEADER_BYTES + sum(sizes) == len(builder.build())
+
+
+def test_a_message_without_room_is_refused_and_the_batch_is_at_most_its_limit() -> None:
+    record = 110
+    builder = BatchBuilder(bytes_max=BATCH_HEADER_BYTES + 2 * record)
+    assert builder.append(NOW_MS, b"k", b"v" * 100) == record
+    assert builder.append(NOW_MS, b"k", b"v" * 101) == 0
+    builder = BatchBuilder(bytes_max=BATCH_HEADER_BYTES + 2 * record)
+    assert [builder.append(NOW_MS, b"k", b"v" * 100) for _ in range(3)] == [record, record, 0]
+    assert builder.count == 2
+    assert len(builder.build()) == BATCH_HEADER_BYTES + 2 * record
+
+
+def test_the_first_message_is_taken_whatever_its_size() -> None:
+    builder = BatchBuilder(bytes_max=100)
+    assert builder.append(NOW_MS, None, b"v" * 10_000)
+    assert not builder.append(NOW_MS, None, b"")
+    assert check_batch(builder.build()).record_count == 1
+
+
+def test_many_values_are_taken_as_far_as_they_fit() -> None:
+    values = [b"%05d" % index for index in range(5_000)]
+    builder = BatchBuilder(bytes_max=20_000)
+    first = builder.append_many(NOW_MS, values)
+    assert 0 < first < 5_000
+    assert builder.append_many(NOW_MS, values, start=first) == 0
+    second = BatchBuilder(bytes_max=10**6)
+    assert second.append_many(NOW_MS, values, start=first) == second.count == 5_000 - first
+    read = records_of(builder.build()) + records_of(second.build())
+    assert [record.value for record in read] == values
+
+
+def test_many_values_may_have_keys_and_follow_single_messages() -> None:
+    many, single = BatchBuilder(), BatchBuilder()
+    assert many.append(NOW_MS - 1, b"a", b"b", [("h", b"x")])
+    assert many.append_many(NOW_MS, [b"1", None, b"3"], [b"x", None, b"z"], 1) == 2
+    assert many.append_many(NOW_MS, []) == 0
+    for time, key, value, headers in (
+        (NOW_MS - 1, b"a", b"b", [("h", b"x")]),
+        (NOW_MS, None, None, []),
+        (NOW_MS, b"z", b"3", []),
+    ):
+        assert single.append(time, key, value, headers)
+    assert many.build() == single.build()
+
+
+def test_a_wrong_type_is_a_type_error_and_leaves_the_builder_as_it_was() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"k", b"v")
+    for key, value, headers in (
+        ("text", b"v", None),
+        (b"k", "text", None),
+        (b"k", 5, None),
+        (b"k", b"v", [("name", "text")]),
+        (b"k", b"v", [(b"name", b"c")]),
+        (b"k", b"v", ["name"]),
+    ):
+        with pytest.raises(TypeError):
+            builder.append(NOW_MS, key, value, headers)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        builder.append_many(NOW_MS, [b"second", "text", b"never"])  # type: ignore[list-item]
+    assert builder.count == 2
+    builder.append(NOW_MS, b"k", b"third")
+    assert [record.value for record in records_of(builder.build())] == [b"v", b"second", b"third"]
+
+
+def test_a_time_before_1970_is_refused() -> None:
+    builder = BatchBuilder()
+    with pytest.raises(InvalidRequest, match="timestamp_ms: -1, 0 or later required"):
+        builder.append(-1, None, b"v")
+    with pytest.raises(InvalidRequest, match="timestamp_ms: -1"):
+        builder.append_many(-1, [b"v"])
+    assert builder.append(0, None, b"v")
+    assert records_of(builder.build())[0].timestamp_ms == 0
+
+
+def test_the_count_of_a_batch_is_bounded() -> None:
+    builder = BatchBuilder(bytes_max=64 * limits.MIB)
+    most = limits.RECORDS_PER_BATCH_MAX
+    assert builder.append_many(NOW_MS, [None] * (most - 1)) == most - 1
+    assert builder.append_many(NOW_MS, [None] * 2) == 1
+    assert builder.append_many(NOW_MS, [None]) == 0
+    assert builder.append(NOW_MS, None, None) == 0
+    assert builder.count == most
+
+
+def test_a_batch_is_built_once_and_not_empty() -> None:
+    builder = BatchBuilder()
+    with pytest.raises(InvariantBroken):
+        builder.build()
+    builder.append(NOW_MS, None, b"v")
+    builder.build()
+    with pytest.raises(InvariantBroken):
+        builder.build()
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_what_does_not_get_smaller_is_sent_as_it_is(codec: Compression) -> None:
+    builder = BatchBuilder(codec)
+    builder.append(NOW_MS, None, b"short")
+    header = check_batch(builder.build())
+    assert header.compression is Compression.NONE
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_transactional_batch_says_so(codec: Compression) -> None:
+    builder = BatchBuilder(codec, transactional=True)
+    builder.append(NOW_MS, None, b"v" * 1_000)
+    header = check_batch(builder.build(0, 9, 0))
+    assert header.transactional
+    assert header.compression is codec
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_batch_gets_the_ids_of_a_new_epoch_and_nothing_else_changes(codec: Compression) -> None:
+    def filled() -> BatchBuilder:
+        builder = BatchBuilder(codec)
+        builder.append_many(NOW_MS, [b"v" * 50] * 20)
+        return builder
+
+    assert with_producer(filled().build(100, 7, 0), 0, 7, 1) == filled().build(0, 7, 1)
+    with pytest.raises(CorruptBatch):
+        with_producer(filled().build()[:-1], 0, 7, 1)
+
+
+def test_the_plain_encoder_makes_the_same_bytes_as_the_compiled_one() -> None:
+    codec = compiled_codec()
+    assert codec is not None
+    for limit in (300, 100_000):
+        encoders = [make(2, 0, True, 1, 2, 3, limit) for make in (codec.builder, PlainEncoder)]
+        for offset in range(100):
+            key = None if offset % 3 else b"k" * offset
+            value = None if offset % 4 == 1 else bytearray(b"v" * (offset * 40))
+            headers = [("ü" * offset, b"x" * offset), ("", None)] if offset % 2 else []
+            row = (offset, NOW_MS + 5_000 - 71 * offset, key, value, headers)
+            taken = [encoder.append(*row) for encoder in encoders]
+            if None in taken:
+                assert taken == [None, None]
+                break
+            assert taken[0].size == taken[1].size
+            assert encoders[0].size() == encoders[1].size()
+        for encoder in encoders:
+            encoder.set_producer_state(4, 5, 6)
+        assert encoders[0].build() == encoders[1].build()
