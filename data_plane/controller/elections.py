@@ -80,19 +80,26 @@ def elect(record: PartitionRecord, *, alive: Alive, min_insync: int) -> Partitio
     return with_in_sync(led, record.in_sync or (leader,), min_insync)
 
 
-def without_broker(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
-    """The record after `broker` was fenced (RL42): out of leadership and of the in-sync set, eligible by
-    RL43.
+def without(record: PartitionRecord, gone: Alive, *, min_insync: int) -> PartitionRecord | None:
+    """The record after every replica that is `gone` was fenced (RL42): out of leadership and of the in-sync
+    set, eligible by RL43. Those that leave in one write are all as complete as the set was.
 
     The last in-sync member leaves an empty set and stays eligible. A lost leader raises the leader epoch at
     once, so that whatever it still sends is fenced (RL7).
     """
-    if broker != record.leader and broker not in record.in_sync:
+    in_sync = tuple(broker for broker in record.in_sync if not gone(broker))
+    led = record.leader != NO_BROKER and not gone(record.leader)
+    if in_sync == record.in_sync and (led or record.leader == NO_BROKER):
         return None
-    left = record
-    if broker == record.leader:
-        left = replace(record, leader=NO_BROKER, leader_epoch=record.leader_epoch + 1)
-    return with_in_sync(left, in_order(record, lambda b: b in record.in_sync and b != broker), min_insync)
+    left = record if led else replace(record, leader=NO_BROKER)
+    if left.leader != record.leader:
+        left = replace(left, leader_epoch=record.leader_epoch + 1)
+    return with_in_sync(left, in_sync, min_insync)
+
+
+def without_broker(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
+    """The record after `broker` alone was fenced (RL42)."""
+    return without(record, lambda b: b == broker, min_insync=min_insync)
 
 
 def strip_unclean(record: PartitionRecord, broker: BrokerId, *, min_insync: int) -> PartitionRecord | None:
@@ -128,10 +135,7 @@ def successor(
     record: PartitionRecord, *, registered: Alive, alive: Alive, min_insync: int
 ) -> PartitionRecord | None:
     """What the record must become given who is `registered` (unfenced) and who is `alive`, as one write."""
-    after = record
-    for broker in record.replicas:
-        if not registered(broker):
-            after = without_broker(after, broker, min_insync=min_insync) or after
+    after = without(record, lambda broker: not registered(broker), min_insync=min_insync) or record
     after = elect(after, alive=alive, min_insync=min_insync) or after
     if after.leader != NO_BROKER and not alive(after.leader):
         after = moved_from(after, after.leader, alive=alive) or after
