@@ -18,7 +18,7 @@ partition.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import crc32c
@@ -184,6 +184,25 @@ class Odometer:
             producer: (sum(row[0] for row in rows.values()), sum(row[1] for row in rows.values()))
             for producer, rows in sorted(self._open.items())
         }
+
+    @classmethod
+    def resumed(cls, seals: Sequence[Seal]) -> Self:
+        """The state at the end of the last of `seals` (without a gap, oldest first), for when the kept state is lost.
+
+        The minute's rows are whole if the seals reach back to the minute's start; nothing is known of open transactions.
+        """
+        last = seals[-1]
+        self = cls(last.end_offset)
+        self.last_accepted_ms, self.first_accepted_ms = last.last_accepted_ms, last.first_accepted_ms
+        self.segment_base, self.batch_count, self.size = last.base_offset, last.batch_count, last.size
+        totals = last.totals.as_tuple()
+        self._committed, self._aborted, self._control = list(totals[:2]), list(totals[2:4]), list(totals[4:])
+        self._before = last.before
+        self._minute = minute_of(last.last_accepted_ms)
+        self._segment_rows = {(row.minute, row.principal): [row.messages, row.bytes] for row in last.rows}
+        for row in (row for seal in seals for row in seal.rows if row.minute == self._minute):
+            _add(self._minute_rows.setdefault(row.principal, [0, 0]), row.messages, row.bytes)
+        return self
 
     def seal(self, where: TopicPartition, digest: bytes, log_generation: int = 0) -> Seal:
         """Seal of the segment of the last batch. Ask before the first batch of the next segment is applied."""
