@@ -74,6 +74,11 @@ class Reader:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def watching(self) -> int:
+        """Watches that are open, as of the last look."""
+        return len(self._watches)
+
     def list(self, prefix: str, answer: Callable[[RangeResult | Exception], None]) -> None:
         self._queue.put(Listing(prefix, answer))
 

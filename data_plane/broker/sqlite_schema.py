@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -107,7 +108,7 @@ def connect(path: Path) -> sqlite3.Connection:
         "trusted_schema = OFF",
         "cell_size_check = ON",
     ):
-        patiently(lambda statement=f"PRAGMA {pragma}": connection.execute(statement).fetchall(), 5_000)
+        patiently(partial(connection.execute, f"PRAGMA {pragma}"), 5_000)
     return connection
 
 
@@ -118,8 +119,12 @@ def prepare(path: Path) -> None:
     this process may exist: closing any other descriptor of it would drop SQLite's locks.
     """
     directory = path.parent
-    directory.mkdir(parents=True, exist_ok=True)
-    _refuse_network_filesystem(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreFault(f"metadata store {path}: {error.strerror}; make the directory writable") from error
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    refuse_network_filesystem(directory, mounts)
     try:
         with _creating:
             _create_private(path)
@@ -179,13 +184,16 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         )
     found = patiently(lambda: connection.execute("PRAGMA integrity_check(1)").fetchone()[0], 10_000)
     if found != "ok":
+        found = "; ".join(found.splitlines())
         raise StoreFault(f"metadata store {path}: damaged ({found}); restore it from a backup")
 
 
-def _refuse_network_filesystem(directory: Path) -> None:
+def refuse_network_filesystem(directory: Path, mounts: str) -> None:
+    """`mounts` as in /proc/self/mounts. Raises `StoreFault` when the directory is not on this machine's
+    disk."""
     target = str(directory.resolve())
     found = ("", "")
-    for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in mounts.splitlines():
         mount, kind = line.split()[1:3]
         mount = mount.replace("\\040", " ")
         if (target + "/").startswith(mount.rstrip("/") + "/") and len(mount) >= len(found[0]):

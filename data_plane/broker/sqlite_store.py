@@ -69,7 +69,6 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._fault: asyncio.Future[StoreFault] = self._loop.create_future()
-        self._watches: list[_Watch] = []
         self._writer = Writer(
             WriterConfig(
                 path=path,
@@ -113,6 +112,16 @@ class SqliteStore:
             monotonic_ms=monotonic_ms,
             boot_id=boot_id or sqlite_schema.boot_id(),
         )
+
+    @property
+    def commits(self) -> int:
+        """Commits this process has made."""
+        return self._writer.commits
+
+    @property
+    def watching(self) -> int:
+        """Watches this process has open."""
+        return self._reader.watching
 
     async def failed(self) -> StoreFault:
         """Wait until the file fails (an I/O error, a full disk, damage). The process must then stop

@@ -140,7 +140,9 @@ class Writer:
         self._queue: queue.SimpleQueue[tuple[Operation, Answer] | None] = queue.SimpleQueue()
         self._fault: StoreFault | None = None
         self._closing = False
-        self._commits = 0
+        self.commits = 0
+        """So far; written by the thread alone."""
+        self._checkpointed_at = 0
         self._connection: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection | None = None
         self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
@@ -180,7 +182,7 @@ class Writer:
                 group = []
             if self._closing:
                 break
-            if self._commits >= CHECKPOINT_COMMITS and self._fault is None:
+            if self.commits - self._checkpointed_at >= CHECKPOINT_COMMITS and self._fault is None:
                 self._checkpoint()
         self._close_connections()
 
@@ -204,7 +206,7 @@ class Writer:
             # Our own bug: nothing was committed, and nothing more may be.
             self._fail(error)
             return [(answer, StoreUnavailable(str(self._fault))) for answer in answers]
-        self._commits += 1
+        self.commits += 1
         if changed:
             self._committed()
         return list(zip(answers, outcomes, strict=True))
@@ -266,9 +268,11 @@ class Writer:
             elif isinstance(operation, KeepAlive):
                 outcomes.append(self._keep_alive(operation, plan))
             elif isinstance(operation, EndSession):
-                outcomes.append(self._end([operation.session_id], plan))
+                self._end([operation.session_id], plan)
+                outcomes.append(None)
             else:
-                outcomes.append(self._expire(plan))
+                self._expire(plan)
+                outcomes.append(None)
         if plan.revision > start:
             self._write(plan)
             excess = plan.revision - self._config.retained_revisions - compacted
@@ -381,7 +385,7 @@ class Writer:
         checkpoints (its "WAL-reset bug"); automatic checkpoints are therefore off, and no commit meets one.
         """
         assert self._checkpointer is not None
-        self._commits = 0
+        self._checkpointed_at = self.commits
         try:
             patiently(lambda: self._execute("BEGIN IMMEDIATE"), self._config.busy_ms)
             try:
