@@ -1,0 +1,247 @@
+"""Who gets in, how long, and what he can name."""
+
+import pytest
+
+from data_plane.authz.access import IMAGE_AGE_MS_MAX, Authenticator, Operation, Principal
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import TopicRecord
+from penstock.contract import limits
+from penstock.contract.api_keys import ApiKey
+from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
+from penstock.contract.ids import TopicId
+
+from .setup import ACME, GLOBEX, NOW_MS, PEER, Tenants, key_number
+
+ONE, TWO, UNKNOWN = key_number(1), key_number(2), key_number(99)
+
+
+def with_wrong_secret(key: ApiKey) -> ApiKey:
+    return ApiKey(env=key.env, key_id=key.key_id, secret="0" * 43)
+
+
+def test_a_key_gives_its_tenant_and_principal_number() -> None:
+    principal = Tenants().enter(ONE)
+    assert (principal.tenant, principal.number, principal.key_id) == (ACME, 1, ONE.key_id)
+
+
+def test_the_scheme_is_read_in_any_case() -> None:
+    assert Tenants().enter(f"bearer  {TWO.reveal()} ").tenant == GLOBEX
+
+
+def test_an_unknown_id_and_a_wrong_secret_read_the_same() -> None:
+    tenants = Tenants()
+    texts = []
+    for key in (UNKNOWN, with_wrong_secret(ONE)):
+        with pytest.raises(Unauthenticated) as raised:
+            tenants.enter(key)
+        texts.append(str(raised.value))
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("text", ["", "Bearer", "Bearer nonsense", "Basic dXNlcjpwYXNz", ONE.reveal()])
+def test_what_is_no_key_is_refused(text: str) -> None:
+    with pytest.raises(Unauthenticated, match="malformed"):
+        Tenants().enter(text)
+
+
+def test_no_refusal_shows_a_secret() -> None:
+    tenants = Tenants()
+    for key in (UNKNOWN, with_wrong_secret(ONE)):
+        with pytest.raises(Unauthenticated) as raised:
+            tenants.enter(key)
+        assert key.secret not in str(raised.value)
+    with pytest.raises(Unauthenticated) as raised:
+        tenants.enter(f"Bearer {ONE.reveal()}x")
+    assert ONE.secret not in str(raised.value)
+
+
+def test_a_revoked_key_is_refused_and_only_its_holder_is_told_so() -> None:
+    tenants = Tenants()
+    tenants.change_key(1, revoked=True)
+    with pytest.raises(Unauthenticated, match="was revoked"):
+        tenants.enter(ONE)
+    with pytest.raises(Unauthenticated, match="is not valid"):
+        tenants.enter(with_wrong_secret(ONE))
+
+
+def test_a_key_expires_to_the_millisecond() -> None:
+    tenants = Tenants()
+    tenants.change_key(1, expires_at_ms=NOW_MS)
+    principal = tenants.enter(ONE, now_ms=NOW_MS - 1)
+    assert tenants.authenticator.still_valid(principal, NOW_MS - 1)
+    assert not tenants.authenticator.still_valid(principal, NOW_MS)
+    with pytest.raises(Unauthenticated, match="has expired"):
+        tenants.enter(ONE, now_ms=NOW_MS)
+
+
+def test_peppers_rotate_without_new_keys() -> None:
+    tenants = Tenants()
+    tenants.add_key(3, ACME, pepper_version=2)
+    assert tenants.enter(key_number(3)).number == 3
+    assert tenants.enter(ONE).number == 1
+
+
+def test_a_key_of_a_pepper_this_broker_lacks_is_refused() -> None:
+    tenants = Tenants()
+    tenants.change_key(1, pepper_version=9)
+    with pytest.raises(Unauthenticated, match="is not valid"):
+        tenants.enter(ONE)
+
+
+def test_a_short_pepper_stops_the_broker_before_it_serves() -> None:
+    with pytest.raises(ValueError, match="pepper"):
+        Authenticator(ClusterImage(), {1: b"short"})
+
+
+# -- open streams ---------------------------------------------------------------------------------------
+
+
+def test_an_open_stream_ends_with_its_key() -> None:
+    tenants = Tenants()
+    for end in (
+        lambda: tenants.change_key(1, revoked=True),
+        lambda: tenants.change_key(1, tenant=GLOBEX),
+        lambda: tenants.put(model.credential_key(ONE.key_id), None),
+    ):
+        tenants.add_key(1, ACME)
+        principal = tenants.enter(ONE)
+        assert tenants.authenticator.still_valid(principal, NOW_MS)
+        end()
+        assert not tenants.authenticator.still_valid(principal, NOW_MS)
+
+
+def test_other_keys_do_not_end_a_stream() -> None:
+    tenants = Tenants()
+    principal = tenants.enter(ONE)
+    tenants.change_key(2, revoked=True)
+    assert tenants.authenticator.still_valid(principal, NOW_MS)
+
+
+def test_a_broker_without_the_store_lets_nobody_new_in() -> None:
+    tenants = Tenants()
+    credentials = f"Bearer {ONE.reveal()}"
+    for age, lets_in in ((IMAGE_AGE_MS_MAX, True), (IMAGE_AGE_MS_MAX + 1, False)):
+        if lets_in:
+            assert tenants.authenticator.authenticate(
+                credentials, peer=PEER, now_ms=NOW_MS, monotonic_ms=0, image_age_ms=age
+            )
+        else:
+            with pytest.raises(BrokerUnavailable):
+                tenants.authenticator.authenticate(
+                    credentials, peer=PEER, now_ms=NOW_MS, monotonic_ms=0, image_age_ms=age
+                )
+
+
+# -- failures -------------------------------------------------------------------------------------------
+
+
+def fail(tenants: Tenants, key: ApiKey | str, peer: str, monotonic_ms: float = 0) -> type[Exception]:
+    with pytest.raises((Unauthenticated, Throttled)) as raised:
+        tenants.enter(key, peer=peer, monotonic_ms=monotonic_ms)
+    return raised.type
+
+
+def test_failures_of_one_address_are_limited_whatever_key_they_name() -> None:
+    tenants = Tenants()
+    most = limits.FAILED_AUTH_PER_MINUTE_MAX
+    outcomes = [fail(tenants, key_number(100 + n % 100), PEER) for n in range(most + 1)]
+    assert outcomes == [Unauthenticated] * most + [Throttled]
+    assert fail(tenants, UNKNOWN, "10.0.0.2") is Unauthenticated
+
+
+def test_failures_on_one_key_are_limited_from_whatever_address() -> None:
+    tenants = Tenants()
+    most = limits.FAILED_AUTH_PER_MINUTE_MAX
+    wrong = with_wrong_secret(ONE)
+    outcomes = [fail(tenants, wrong, f"10.0.1.{n}") for n in range(most + 1)]
+    assert outcomes == [Unauthenticated] * most + [Throttled]
+    assert fail(tenants, with_wrong_secret(TWO), "10.0.2.1") is Unauthenticated
+
+
+def test_malformed_keys_are_limited_too() -> None:
+    tenants = Tenants()
+    outcomes = [fail(tenants, "Bearer x", PEER) for _ in range(limits.FAILED_AUTH_PER_MINUTE_MAX + 1)]
+    assert outcomes[-1] is Throttled
+
+
+def test_failing_in_a_tenants_name_does_not_lock_it_out() -> None:
+    tenants = Tenants()
+    for _ in range(500):
+        fail(tenants, with_wrong_secret(ONE), PEER)
+    assert tenants.enter(ONE, peer=PEER).tenant == ACME
+
+
+def test_the_limit_passes_with_time() -> None:
+    tenants = Tenants()
+    for _ in range(limits.FAILED_AUTH_PER_MINUTE_MAX):
+        fail(tenants, UNKNOWN, PEER)
+    assert fail(tenants, UNKNOWN, PEER, 999) is Throttled
+    assert fail(tenants, UNKNOWN, PEER, 60_000) is Unauthenticated
+
+
+# -- names ----------------------------------------------------------------------------------------------
+
+
+def test_a_name_is_looked_up_within_the_own_tenant() -> None:
+    tenants = Tenants()
+    for key, tenant in ((ONE, ACME), (TWO, GLOBEX)):
+        principal = tenants.enter(key)
+        assert tenants.authenticator.topic(principal, Operation.PRODUCE, "orders").tenant == tenant
+        assert [topic.tenant for topic in tenants.authenticator.topics(principal)] == [tenant]
+
+
+def test_another_tenants_topic_is_not_told_from_a_missing_one() -> None:
+    tenants = Tenants()
+    principal = tenants.enter(ONE)
+    foreign, missing = TopicId(b"\2" * 16), TopicId(b"\7" * 16)
+    texts = []
+    for topic_id in (foreign, missing):
+        with pytest.raises(NotFound) as raised:
+            tenants.authenticator.topic_by_id(principal, Operation.CONSUME, topic_id)
+        texts.append(str(raised.value).replace(topic_id.hex(), "ID"))
+    assert texts[0] == texts[1]
+    with pytest.raises(NotFound):
+        tenants.authenticator.authorize(principal, Operation.DESCRIBE, tenants.image.topics[foreign])
+    assert tenants.authenticator.topic_by_id(principal, Operation.CONSUME, TopicId(b"\1" * 16)).tenant == ACME
+
+
+def test_a_name_cannot_reach_into_another_tenant() -> None:
+    tenants = Tenants()
+    principal = tenants.enter(ONE)
+    for name in ("globex/orders", "../globex/orders", "Orders", "orders\x00", ""):
+        with pytest.raises(NotFound):
+            tenants.authenticator.topic(principal, Operation.DESCRIBE, name)
+
+
+class ReadOnly:
+    """Rules for the tests: everybody may describe, principal 1 may consume, nobody may produce."""
+
+    def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
+        if operation is Operation.DESCRIBE or (operation is Operation.CONSUME and principal.number == 1):
+            return None
+        return f"the right to {operation.value} is missing"
+
+
+class Hidden:
+    """Rules for the tests: nothing at all."""
+
+    def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
+        return "hidden"
+
+
+def test_the_hook_is_asked_for_each_operation() -> None:
+    tenants = Tenants(ReadOnly())
+    principal = tenants.enter(ONE)
+    assert tenants.authenticator.topic(principal, Operation.CONSUME, "orders")
+    with pytest.raises(Forbidden, match="right to produce is missing"):
+        tenants.authenticator.topic(principal, Operation.PRODUCE, "orders")
+
+
+def test_a_topic_that_may_not_be_described_does_not_exist() -> None:
+    tenants = Tenants(Hidden())
+    principal = tenants.enter(ONE)
+    for operation in Operation:
+        with pytest.raises(NotFound):
+            tenants.authenticator.topic(principal, operation, "orders")
+    assert tenants.authenticator.topics(principal) == []
