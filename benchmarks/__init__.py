@@ -1,0 +1,1 @@
+"""Benchmarks: the product beside the floor, on the machine they run on."""

@@ -1,0 +1,100 @@
+"""Run benchmarks and print each figure beside its goal: `make bench`, `ONLY=name`, `ALL=1`."""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.client_rates import sdk_rates
+from benchmarks.failover import leader_kill
+from benchmarks.figures import GOALS, Benchmark, Measured
+from benchmarks.latency import steady_load
+from benchmarks.throughput import floor_ratios, full_batches, small_batches
+
+BENCHMARKS = (
+    Benchmark(figures=("broker_fsync_floor_ratio", "ack_p99_floor_ratio"), run=floor_ratios, seconds=120),
+    Benchmark(
+        figures=(
+            "broker_100b_fsync_msgs_per_s",
+            "broker_100b_replicated_msgs_per_s",
+            "broker_1kb_fsync_mb_per_s",
+        ),
+        run=full_batches,
+        seconds=40,
+    ),
+    Benchmark(figures=("small_batches_per_s",), run=small_batches, seconds=40),
+    Benchmark(
+        figures=(
+            "client_100b_zstd_fsync_msgs_per_s",
+            "consume_100b_msgs_per_s",
+            "consume_batches_100b_msgs_per_s",
+        ),
+        run=sdk_rates,
+        seconds=60,
+    ),
+    Benchmark(
+        figures=("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms", "fsync_return_ms"),
+        run=steady_load,
+        seconds=70,
+    ),
+    Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=400),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", help="one figure; it is printed last as one JSON line")
+    parser.add_argument("--all", action="store_true", help="the long ones too")
+    parser.add_argument("--folder", type=Path, default=Path("var"), help="where clusters rest while it runs")
+    arguments = parser.parse_args()
+    chosen = [b for b in BENCHMARKS if _wanted(b, arguments.only, everything=arguments.all)]
+    if not chosen:
+        names = ", ".join(name for benchmark in BENCHMARKS for name in benchmark.figures)
+        print(f"no figure {arguments.only!r}; there are: {names}", file=sys.stderr)
+        return 2
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    measured: list[Measured] = []
+    for number, benchmark in enumerate(chosen, 1):
+        names = ", ".join(benchmark.figures)
+        print(f"[{number}/{len(chosen)}] {names} (about {benchmark.seconds} s)", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-") as folder:
+            measured += benchmark.run(Path(folder))
+    _show(measured)
+    if arguments.only:
+        print(next(one.line() for one in measured if one.name == arguments.only))
+    return 0
+
+
+def _wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool:
+    return only in benchmark.figures if only else benchmark.quick or everything
+
+
+def _show(measured: list[Measured]) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    title = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+    table = Table(title=title)
+    for column in ("figure", "value", "unit", "goal", "", "beside"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    by_name = {one.name: one.value for one in measured}
+    for one in measured:
+        goal, met = _judged(one, by_name)
+        beside = ", ".join(f"{name} {value:.4g}" for name, value in one.beside.items())
+        table.add_row(one.name, f"{one.value:,.3f}", one.unit, goal, met, beside)
+    Console(width=160).print(table)
+
+
+def _judged(one: Measured, by_name: dict[str, float]) -> tuple[str, str]:
+    if one.name == "ack_p99_500_partitions_ms":
+        return "<= 2 x ack_p99_ms", "met" if one.value <= 2 * by_name["ack_p99_ms"] else "NOT met"
+    goal = GOALS.get(one.name)
+    return ("", "") if goal is None else (str(goal), "met" if goal.met(one.value) else "NOT met")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""A cluster of three broker processes for one benchmark, and its topics."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from control_plane.placement.planner import BrokerView, plan
+from data_plane.dev.admin_client import AdminClient
+from data_plane.dev.cluster import DevCluster
+from data_plane.dev.layout import ClusterSpec, DataDirectory
+from penstock.contract.ids import TopicId
+from penstock.contract.topic_settings import TopicSettings
+
+
+class BenchCluster:
+    """Up within the block; everything is stopped at its end. The processes see a profile file of their own."""
+
+    def __init__(self, folder: Path, brokers: int = 3) -> None:
+        os.environ["PENSTOCK_PROFILE_FILE"] = str(folder / "profiles.toml")
+        self.directory = DataDirectory(folder / "cluster")
+        self.dev = DevCluster(self.directory)
+        self._brokers = brokers
+        self.spec: ClusterSpec
+        self.api_key = ""
+
+    def __enter__(self) -> Self:
+        self.spec = self.dev.up(self._brokers, lambda done, of, note: None).spec
+        self.api_key = read_profile(self.directory)["api_key"]
+        addresses = [broker.internal_address for broker in self.spec.brokers]
+        self.admin = AdminClient(addresses, self.directory.secret_file.read_text().strip())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.admin.close()
+        self.dev.down()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.client_address for broker in self.spec.brokers)
+
+    def client_address(self, broker: int) -> str:
+        return self.spec.broker(broker).client_address
+
+    def topic(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        **settings: Any,
+    ) -> TopicId:
+        """Create a topic, planned over all brokers unless assignments are given; known to every broker on return."""
+        wanted = TopicSettings.from_dict({"max_batch_bytes": 12 << 20, **settings})
+        if assignments is None:
+            views = [
+                BrokerView(
+                    id=b.id, zone=b.zone or str(b.id), replicas=b.replicas, leaders=b.leaders, state=b.state
+                )
+                for b in self.admin.describe_cluster().brokers
+            ]
+            assignments = plan(partitions, wanted.replication, views)
+        topic_id, revision = self.admin.create_topic(self.spec.tenant, name, wanted, assignments)
+        self.admin.wait_until_seen(revision)
+        return topic_id
+
+
+def read_profile(directory: DataDirectory) -> dict[str, str]:
+    """The profile that the cluster wrote beside its data."""
+    import json
+
+    values: dict[str, str] = json.loads(directory.profile_file.read_text())
+    return values

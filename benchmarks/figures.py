@@ -1,0 +1,65 @@
+"""Figures: what a benchmark measures, its unit, its goal, and how it is run."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of all lie, by rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def median(values: Sequence[float]) -> float:
+    return percentile(values, 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What the figure should reach: at least (`floor` True) or at most `value`."""
+
+    value: float
+    at_least: bool
+
+    def met(self, value: float) -> bool:
+        return value >= self.value if self.at_least else value <= self.value
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One figure as measured. `beside` are figures printed with it, not judged."""
+
+    name: str
+    value: float
+    unit: str
+    beside: dict[str, float] = field(default_factory=dict)
+
+    def line(self) -> str:
+        values = {"name": self.name, "value": round(self.value, 3), "unit": self.unit}
+        return json.dumps(values | {name: round(value, 3) for name, value in self.beside.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One run that measures one or more figures. `run(folder)` works in a folder of its own on a real disk."""
+
+    figures: tuple[str, ...]
+    run: Callable[[Path], list[Measured]]
+    seconds: int
+    """About how long it takes."""
+    quick: bool = True
+    """Whether it belongs to the quick set."""
+
+
+GOALS: dict[str, Goal] = {
+    "broker_fsync_floor_ratio": Goal(value=0.5, at_least=True),
+    "ack_p99_floor_ratio": Goal(value=3.0, at_least=False),
+    "small_batches_per_s": Goal(value=5_000, at_least=True),
+    "leader_kill_p99_s": Goal(value=3.0, at_least=False),
+}
+"""Goals that hold now. `ack_p99_500_partitions_ms` is judged against twice `ack_p99_ms` of the same run."""
