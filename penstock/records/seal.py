@@ -5,8 +5,9 @@ the segment. Layout, big-endian:
 
     magic 4s "PSSL" | version H | length I | topic_id 16s | partition I | log_generation I
     | base_offset q | end_offset q | batch_count I | size q | first_accepted_ms q | last_accepted_ms q
-    | totals before the segment 6q | totals at its end 6q | digest 32s | row_count I
+    | totals before the segment 6q | totals at its end 6q | digest 32s | row_count I | open_count I
     | rows: (minute I | principal I | messages q | bytes q), by minute and principal
+    | open rows: (producer_id q | principal I | messages q | bytes q), by producer id and principal
     | crc I
 
 `length` is the whole seal. `crc` is CRC-32C of everything before it. The totals are in the order of `Totals`.
@@ -27,13 +28,14 @@ from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import BATCH_HEADER_BYTES, Buffer
 from penstock.records.stamp import STAMP_BYTES
-from penstock.records.usage import MinuteRow, Totals
+from penstock.records.usage import MinuteRow, OpenRow, Totals
 
 _MAGIC = b"PSSL"
 VERSION = 1
 _PREFIX = struct.Struct(">4sHI")
-_FIXED = struct.Struct(">4sHI16sIIqqIqqq6q6q32sI")
+_FIXED = struct.Struct(">4sHI16sIIqqIqqq6q6q32sII")
 _ROW = struct.Struct(">IIqq")
+_OPEN = struct.Struct(">qIqq")
 _CRC = struct.Struct(">I")
 SEAL_BYTES_MIN = _FIXED.size + _CRC.size
 _DIGEST_OF = struct.Struct(">16sIq")
@@ -64,6 +66,8 @@ class Seal:
     """The odometer at `end_offset`."""
     rows: tuple[MinuteRow, ...]
     """What the segment added to the committed totals, by minute and principal in that order."""
+    open_rows: tuple[OpenRow, ...]
+    """What stood in open transactions at `end_offset`, by producer id and principal in that order."""
     digest: bytes
 
     def __post_init__(self) -> None:
@@ -77,6 +81,13 @@ class Seal:
         invariant(
             all((a.minute, a.principal) < (b.minute, b.principal) for a, b in pairwise(self.rows)),
             "a seal's rows are in order, one a minute and principal",
+        )
+        invariant(
+            all(
+                (a.producer_id, a.principal) < (b.producer_id, b.principal)
+                for a, b in pairwise(self.open_rows)
+            ),
+            "a seal's open rows are in order, one a producer id and principal",
         )
         added = self.totals.since(self.before)
         invariant(
@@ -107,14 +118,16 @@ class SegmentDigest:
 
 def pack_seal(seal: Seal) -> bytes:
     """The seal's only encoding."""
-    length = _FIXED.size + len(seal.rows) * _ROW.size + _CRC.size
+    length = _FIXED.size + len(seal.rows) * _ROW.size + len(seal.open_rows) * _OPEN.size + _CRC.size
     fixed = _FIXED.pack(
         _MAGIC, VERSION, length, seal.where.topic_id, seal.where.partition, seal.log_generation,
         seal.base_offset, seal.end_offset, seal.batch_count, seal.size,
         seal.first_accepted_ms, seal.last_accepted_ms,
-        *seal.before.as_tuple(), *seal.totals.as_tuple(), seal.digest, len(seal.rows),
+        *seal.before.as_tuple(), *seal.totals.as_tuple(), seal.digest,
+        len(seal.rows), len(seal.open_rows),
     )  # fmt: skip
     rows = [_ROW.pack(row.minute, row.principal, row.messages, row.bytes) for row in seal.rows]
+    rows += [_OPEN.pack(row.producer_id, row.principal, row.messages, row.bytes) for row in seal.open_rows]
     body = b"".join([fixed, *rows])
     return body + _CRC.pack(crc32c.crc32c(body))
 
@@ -136,10 +149,11 @@ def unpack_seal(data: Buffer, at: int = 0) -> tuple[Seal, int]:
         _, _, _, topic_id, partition, log_generation, base_offset, end_offset, batch_count, size, first_ms,
         last_ms, *rest,
     ) = _FIXED.unpack_from(body)  # fmt: skip
-    digest, row_count = rest[12:]
-    rows = view[_FIXED.size : len(body)]
-    if row_count * _ROW.size != len(rows):
-        raise SealCorrupt(f"seal: {row_count} rows in {len(rows)} bytes, {_ROW.size} required for each")
+    digest, row_count, open_count = rest[12:]
+    open_at = _FIXED.size + row_count * _ROW.size
+    wanted = open_at + open_count * _OPEN.size
+    if wanted != len(body):
+        raise SealCorrupt(f"seal: {len(body)} bytes before the checksum, {wanted} required by its counts")
     try:
         seal = Seal(
             where=TopicPartition(TopicId(topic_id), partition),
@@ -152,7 +166,8 @@ def unpack_seal(data: Buffer, at: int = 0) -> tuple[Seal, int]:
             last_accepted_ms=last_ms,
             before=Totals.from_tuple(tuple(rest[:6])),
             totals=Totals.from_tuple(tuple(rest[6:12])),
-            rows=tuple(MinuteRow(*row) for row in _ROW.iter_unpack(rows)),
+            rows=tuple(MinuteRow(*row) for row in _ROW.iter_unpack(body[_FIXED.size : open_at])),
+            open_rows=tuple(OpenRow(*row) for row in _OPEN.iter_unpack(body[open_at:])),
             digest=digest,
         )
     except InvariantBroken as error:

@@ -57,3 +57,13 @@ class MinuteRow:
     principal: int
     messages: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OpenRow:
+    """Messages and bytes that one principal has in the open transaction of one producer id; in no total yet."""
+
+    producer_id: int
+    principal: int
+    messages: int
+    bytes: int

@@ -28,7 +28,7 @@ from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import Buffer
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
-from penstock.records.usage import MinuteRow, Totals, minute_of
+from penstock.records.usage import MinuteRow, OpenRow, Totals, minute_of
 
 _MAGIC = b"PSOD"
 VERSION = 1
@@ -178,6 +178,15 @@ class Odometer:
         return tuple(MinuteRow(*key, *counted) for key, counted in sorted(self._segment_rows.items()))
 
     @property
+    def open_rows(self) -> tuple[OpenRow, ...]:
+        """What stands in open transactions, by producer id and principal."""
+        return tuple(
+            OpenRow(producer, principal, *counted)
+            for producer, rows in sorted(self._open.items())
+            for principal, counted in sorted(rows.items())
+        )
+
+    @property
     def open_transactions(self) -> dict[int, tuple[int, int]]:
         """(messages, bytes) of each producer id whose transaction is open, by id."""
         return {
@@ -187,22 +196,39 @@ class Odometer:
 
     @classmethod
     def resumed(cls, seals: Sequence[Seal]) -> Self:
-        """The state at the end of the last of `seals` (without a gap, oldest first), for when the kept state is lost.
+        """The state at the end of the last of `seals` (oldest first), for when the kept state is lost.
 
-        The minute's rows are whole if the seals reach back to the minute's start; nothing is known of open transactions.
+        It is the very state if the seals reach back without a gap to before the last minute or to where counting
+        began; else the minute's rows lack what is missing.
         """
         last = seals[-1]
         self = cls(last.end_offset)
         self.last_accepted_ms, self.first_accepted_ms = last.last_accepted_ms, last.first_accepted_ms
         self.segment_base, self.batch_count, self.size = last.base_offset, last.batch_count, last.size
-        totals = last.totals.as_tuple()
-        self._committed, self._aborted, self._control = list(totals[:2]), list(totals[2:4]), list(totals[4:])
+        self._set_totals(last.totals)
         self._before = last.before
-        self._minute = minute_of(last.last_accepted_ms)
         self._segment_rows = {(row.minute, row.principal): [row.messages, row.bytes] for row in last.rows}
-        for row in (row for seal in seals for row in seal.rows if row.minute == self._minute):
-            _add(self._minute_rows.setdefault(row.principal, [0, 0]), row.messages, row.bytes)
+        for open_row in last.open_rows:
+            rows = self._open.setdefault(open_row.producer_id, {})
+            rows[open_row.principal] = [open_row.messages, open_row.bytes]
+        self._minute = minute_of(last.last_accepted_ms)
+        begins = last.end_offset
+        for seal in reversed(seals):
+            if seal.end_offset != begins or minute_of(seal.last_accepted_ms) < self._minute:
+                break
+            for row in seal.rows:
+                if row.minute == self._minute:
+                    _add(self._minute_rows.setdefault(row.principal, [0, 0]), row.messages, row.bytes)
+            begins = seal.base_offset
         return self
+
+    def _set_totals(self, totals: Totals) -> None:
+        numbers = totals.as_tuple()
+        self._committed, self._aborted, self._control = (
+            list(numbers[:2]),
+            list(numbers[2:4]),
+            list(numbers[4:]),
+        )
 
     def seal(self, where: TopicPartition, digest: bytes, log_generation: int = 0) -> Seal:
         """Seal of the segment of the last batch. Ask before the first batch of the next segment is applied."""
@@ -218,6 +244,7 @@ class Odometer:
             before=self._before,
             totals=self.totals,
             rows=self.segment_rows,
+            open_rows=self.open_rows,
             digest=digest,
         )
 
@@ -225,9 +252,7 @@ class Odometer:
         """The state as bytes. `seed` is `stamp_seed` of the partition."""
         minute_rows, segment_rows = self.minute_rows, self.segment_rows
         open_rows = [
-            _OPEN.pack(producer, principal, *counted)
-            for producer, rows in sorted(self._open.items())
-            for principal, counted in sorted(rows.items())
+            _OPEN.pack(row.producer_id, row.principal, row.messages, row.bytes) for row in self.open_rows
         ]
         fixed = _FIXED.pack(
             _MAGIC, VERSION, self.end_offset, self.last_accepted_ms, *self.totals.as_tuple(),
@@ -271,8 +296,7 @@ class Odometer:
     def _decoded(cls, fields: list[int], rows: memoryview) -> Self:
         self = cls(fields[0])
         self.last_accepted_ms = fields[1]
-        totals = Totals.from_tuple(tuple(fields[2:8])).as_tuple()
-        self._committed, self._aborted, self._control = list(totals[:2]), list(totals[2:4]), list(totals[4:])
+        self._set_totals(Totals.from_tuple(tuple(fields[2:8])))
         self._minute, self.segment_base = fields[8:10]
         self._before = Totals.from_tuple(tuple(fields[10:16]))
         self.batch_count, self.size, self.first_accepted_ms = fields[16:19]

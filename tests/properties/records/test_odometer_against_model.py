@@ -139,5 +139,7 @@ def test_seals_of_a_log_join_without_a_gap_and_read_back(log: list[Stamp]) -> No
     assert at == len(stored)
     assert seals[0].before == Totals()
     assert seals[-1].totals == odometer.totals
+    # A state taken up from the seals alone is the state itself.
+    assert Odometer.resumed(seals).encode(SEED) == odometer.encode(SEED)
     for earlier, later in pairwise(seals):
         assert (later.base_offset, later.before) == (earlier.end_offset, earlier.totals)

@@ -7,7 +7,7 @@ import pytest
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.seal import Seal, SealCorrupt, SegmentDigest, pack_seal, unpack_seal
-from penstock.records.usage import MinuteRow, Totals, minute_of
+from penstock.records.usage import MinuteRow, OpenRow, Totals, minute_of
 
 HERE = TopicPartition(TopicId(bytes(range(16))), 3)
 SEAL = Seal(
@@ -33,6 +33,7 @@ SEAL = Seal(
         MinuteRow(28_333_333, 9, 10, 500),
         MinuteRow(28_333_334, 7, 10, 500),
     ),
+    open_rows=(OpenRow(5, 7, 1, 90), OpenRow(5, 8, 2, 180), OpenRow(6, 7, 3, 270)),
     digest=bytes(range(32)),
 )
 
@@ -44,7 +45,7 @@ def test_a_seal_reads_back_and_says_where_the_next_begins() -> None:
 
 
 def test_a_seal_without_rows_reads_back() -> None:
-    bare = dataclasses.replace(SEAL, rows=(), totals=SEAL.before)
+    bare = dataclasses.replace(SEAL, rows=(), open_rows=(), totals=SEAL.before)
     assert unpack_seal(pack_seal(bare))[0] == bare
 
 
@@ -69,6 +70,7 @@ def test_every_changed_byte_and_every_truncation_of_a_seal_is_noticed() -> None:
         ({"rows": SEAL.rows[::-1]}, "rows are in order"),
         ({"rows": SEAL.rows[:2]}, "add up"),
         ({"rows": (SEAL.rows[0],) * 2}, "rows are in order"),
+        ({"open_rows": SEAL.open_rows[::-1]}, "open rows are in order"),
         ({"digest": b"short"}, "32 bytes"),
         ({"where": TopicPartition(TopicId(b"short"), 0)}, "16 bytes"),
         ({"totals": Totals()}, "whole numbers from 0 on"),

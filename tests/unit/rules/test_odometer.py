@@ -171,3 +171,17 @@ def test_a_state_that_no_odometer_writes_is_refused_even_under_a_good_checksum(a
     body[place : place + len(junk)] = junk
     with pytest.raises(OdometerCorrupt):
         Odometer.decode(bytes(body) + crc32c.crc32c(bytes(body), SEED).to_bytes(4, "big"), SEED)
+
+
+def test_a_state_taken_up_from_seals_has_only_the_rows_that_reach_it_without_a_gap() -> None:
+    writer = Writer()
+    seals = []
+    for _ in range(3):
+        writer.write(1, 100, flags=StampFlag.FIRST_OF_SEGMENT)
+        writer.write(2, 200, flags=TXN, producer=7, principal=3)
+        seals.append(writer.odometer.seal(HERE, bytes(32)))
+    assert Odometer.resumed(seals).encode(SEED) == writer.odometer.encode(SEED)
+    resumed = Odometer.resumed([seals[0], seals[2]])
+    assert resumed.minute_rows == (MinuteRow(MINUTE, 1, 1, 100),)
+    assert resumed.totals == writer.odometer.totals
+    assert resumed.open_transactions == {7: (6, 600)}
