@@ -1,0 +1,141 @@
+"""Penstock's SDK: `Client` and what it makes, receipts and messages, and one tree of errors under `PenstockError`.
+
+    with penstock.Client(profile="dev") as client:
+        with client.producer() as producer:
+            producer.send("orders", b"one book", key=b"anna").result(timeout=10)
+
+The same names, to be awaited, are in `penstock.asyncio`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from penstock.blocking.client import Client
+    from penstock.blocking.consumer import Consumer
+    from penstock.blocking.delivery import Delivery
+    from penstock.blocking.producer import Producer
+    from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
+    from penstock.client.messages import Message, MessageBatch
+    from penstock.client.pending_batch import Receipt
+    from penstock.contract.errors import (
+        AlreadyExists,
+        Belief,
+        BrokerUnavailable,
+        BufferFull,
+        Closed,
+        ConfigurationError,
+        CorruptBatch,
+        CorruptLog,
+        DeliveryTimeout,
+        DiskFull,
+        ErrorCode,
+        ErrorKind,
+        FencedLeaderEpoch,
+        Forbidden,
+        InternalError,
+        InvalidRequest,
+        LeaderNotReady,
+        LimitExceeded,
+        LogTruncated,
+        MessageTooLarge,
+        NoLeader,
+        NotEnoughReplicas,
+        NotFound,
+        NotLeader,
+        OffsetOutOfRange,
+        OutcomeUnknown,
+        OutOfOrderSequence,
+        PenstockError,
+        ProducerFenced,
+        ShuttingDown,
+        Throttled,
+        TimedOut,
+        TimestampOutOfRange,
+        Unauthenticated,
+        UnknownLeaderEpoch,
+        UnknownProducer,
+        UnsupportedCompression,
+        UsedAfterFork,
+    )
+
+_ERRORS = "penstock.contract.errors"
+_HOME = {
+    "Client": "penstock.blocking.client",
+    "Consumer": "penstock.blocking.consumer",
+    "Delivery": "penstock.blocking.delivery",
+    "Producer": "penstock.blocking.producer",
+    "BrokerDescription": "penstock.client.descriptions",
+    "PartitionDescription": "penstock.client.descriptions",
+    "TopicDescription": "penstock.client.descriptions",
+    "Message": "penstock.client.messages",
+    "MessageBatch": "penstock.client.messages",
+    "Receipt": "penstock.client.pending_batch",
+}
+"""Where a public name lives. Loaded when first asked for: brokers import `penstock.contract` without the SDK's
+machinery, and a program patched by gevent imports grpc after the patch."""
+
+__all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
+    "Client",
+    "Producer",
+    "Delivery",
+    "Receipt",
+    "Consumer",
+    "Message",
+    "MessageBatch",
+    "TopicDescription",
+    "PartitionDescription",
+    "BrokerDescription",
+    "PenstockError",
+    "Belief",
+    "ErrorCode",
+    "ErrorKind",
+    "AlreadyExists",
+    "BrokerUnavailable",
+    "BufferFull",
+    "Closed",
+    "ConfigurationError",
+    "CorruptBatch",
+    "CorruptLog",
+    "DeliveryTimeout",
+    "DiskFull",
+    "FencedLeaderEpoch",
+    "Forbidden",
+    "InternalError",
+    "InvalidRequest",
+    "LeaderNotReady",
+    "LimitExceeded",
+    "LogTruncated",
+    "MessageTooLarge",
+    "NoLeader",
+    "NotEnoughReplicas",
+    "NotFound",
+    "NotLeader",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "OutcomeUnknown",
+    "ProducerFenced",
+    "ShuttingDown",
+    "Throttled",
+    "TimedOut",
+    "TimestampOutOfRange",
+    "Unauthenticated",
+    "UnknownLeaderEpoch",
+    "UnknownProducer",
+    "UnsupportedCompression",
+    "UsedAfterFork",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(import_module(_HOME.get(name, _ERRORS)), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

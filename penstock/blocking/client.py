@@ -1,0 +1,180 @@
+"""The blocking client: where producers, consumers and descriptions come from."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from penstock.blocking.consumer import Consumer
+from penstock.blocking.producer import Producer
+from penstock.blocking.runtime import Runtime, now_ms
+from penstock.client import descriptions
+from penstock.client.arguments import consumer_settings, producer_settings
+from penstock.client.descriptions import BrokerDescription, TopicDescription
+from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
+from penstock.contract.errors import PenstockError
+from penstock.profiles import connection_settings
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """One key's way to one cluster. Safe between threads; a context manager that closes it at its end.
+
+    Each setting is taken from the arguments, else from PENSTOCK_BOOTSTRAP, PENSTOCK_API_KEY,
+    PENSTOCK_API_URL, PENSTOCK_CA_FILE, else from the profile (`profile`, PENSTOCK_PROFILE, or `default`) in
+    the profile file.
+
+    Nothing is connected and no thread started before first use. A client made before `os.fork()` raises
+    `UsedAfterFork` in the child. Without `ca_file` only addresses of this machine are spoken to.
+
+    Raises `ConfigurationError`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] | None = None,
+        api_key: str | None = None,
+        api_url: str | None = None,
+        ca_file: str | None = None,
+        profile: str | None = None,
+    ) -> None:
+        settings = connection_settings(
+            bootstrap=bootstrap, api_key=api_key, api_url=api_url, ca_file=ca_file, profile=profile
+        )
+        self._runtime = Runtime(settings)
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._finalizer = weakref.finalize(self, self._runtime.abandon)
+
+    def producer(
+        self,
+        acks: Literal["all", 0, 1] | str = "all",
+        compression: str = "zstd",
+        linger_ms: float = 5,
+        batch_bytes: int = 256 * 1024,
+        batch_messages: int = 50_000,
+        idempotent: bool = True,
+        delivery_timeout_ms: float = 120_000,
+        buffer_bytes: int = 64 * 1024 * 1024,
+        on_full: FullPolicy = "block",
+        max_block_ms: float = 30_000,
+        max_attempts: int | None = None,
+        retry_backoff_ms: float = 20,
+        retry_backoff_max_ms: float = 1_000,
+        partitioner: Partitioner | None = None,
+    ) -> Producer:
+        """A producer of its own identity and buffer. The guide docs/guides/sdk.md explains each argument.
+
+        Raises `ConfigurationError`.
+        """
+        self._runtime.check()
+        producer = Producer(
+            self._runtime,
+            producer_settings(
+                acks=acks,
+                compression=compression,
+                linger_ms=linger_ms,
+                batch_bytes=batch_bytes,
+                batch_messages=batch_messages,
+                idempotent=idempotent,
+                delivery_timeout_ms=delivery_timeout_ms,
+                buffer_bytes=buffer_bytes,
+                on_full=on_full,
+                max_block_ms=max_block_ms,
+                max_attempts=max_attempts,
+                retry_backoff_ms=retry_backoff_ms,
+                retry_backoff_max_ms=retry_backoff_max_ms,
+                partitioner=partitioner,
+            ),
+        )
+        self._producers.add(producer)
+        return producer
+
+    def consumer(
+        self,
+        topics: str | Sequence[str] = (),
+        group: str | None = None,
+        auto_offset_reset: OffsetReset = "earliest",
+        auto_commit: bool = False,
+        fetch_bytes: int = 32 * 1024 * 1024,
+        partition_fetch_bytes: int = 8 * 1024 * 1024,
+    ) -> Consumer:
+        """A consumer of all partitions of `topics`, or of those it is later told to `assign`.
+
+        `auto_offset_reset` says where to begin, and where to go on when the position is no longer in the log.
+
+        Raises `ConfigurationError`, also for `group` and `auto_commit`, which this version does not offer.
+        """
+        self._runtime.check()
+        names, settings = consumer_settings(
+            topics=topics,
+            group=group,
+            auto_offset_reset=auto_offset_reset,
+            auto_commit=auto_commit,
+            fetch_bytes=fetch_bytes,
+            partition_fetch_bytes=partition_fetch_bytes,
+        )
+        return Consumer(self._runtime, names, settings)
+
+    def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
+        """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
+        return descriptions.topics_in(self._ask(*descriptions.metadata_request(None), timeout))
+
+    def topic(self, name: str, timeout: float = 10.0) -> TopicDescription:
+        """One topic. Raises `NotFound`, and as `topics` does."""
+        return descriptions.topic_in(self._ask(*descriptions.metadata_request((name,)), timeout), name)
+
+    def brokers(self, timeout: float = 10.0) -> list[BrokerDescription]:
+        """All registered brokers by id. Raises as `topics` does."""
+        return descriptions.brokers_in(self._ask(*descriptions.metadata_request(()), timeout))
+
+    def close(self) -> None:
+        """Flush and close every producer, close every consumer, end every connection. Closing twice is
+        harmless.
+        """
+        if self._runtime.unusable is None:
+            for producer in sorted(self._producers, key=id):
+                producer.close()
+            self._runtime.close()
+        self._finalizer.detach()
+
+    def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
+        runtime = self._runtime
+        answers: list[bytes] = []
+        failures: list[PenstockError] = []
+        with runtime.lock:
+            runtime.check()
+            runtime.start()
+            enquiry = runtime.core.enquire(
+                method,
+                request,
+                deadline=now_ms() + timeout * 1000,
+                on_answer=_told(runtime, answers),
+                on_failure=_told(runtime, failures),
+            )
+            runtime.wake()
+            while not answers and not failures:
+                runtime.check()
+                if not runtime.wait(enquiry.deadline + 1_000):
+                    break
+        if answers:
+            return answers[0]
+        raise failures[0] if failures else TimeoutError(method)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _told(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:
+    def tell(what: _T, now: float) -> None:
+        into.append(what)
+        runtime.core.changed = True
+
+    return tell

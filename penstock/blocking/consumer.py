@@ -1,0 +1,225 @@
+"""The blocking consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Self, TypeVar
+
+from penstock.blocking.runtime import Runtime, now_ms
+from penstock.client.consumer_core import ConsumerCore, Place
+from penstock.client.core import NEVER, unavailable
+from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
+from penstock.client.handing_out import HandingOut
+from penstock.client.messages import Message, MessageBatch
+from penstock.client.seeking import SeekTo, no_group, seek_target
+from penstock.client.settings import ConsumerSettings
+from penstock.contract.errors import Closed, PenstockError, TimedOut
+
+_METADATA_S = 30.0
+"""How long a call without a timeout of its own waits for the first news of its topics."""
+_T = TypeVar("_T")
+
+
+class Consumer:
+    """Reads messages. For one thread at a time. Made by `Client.consumer`; a context manager that closes it
+    at its end.
+    """
+
+    def __init__(self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock
+        with runtime.lock:
+            self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
+        self._handing_out = HandingOut(self._take, self._finished, self._unreadable)
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
+        """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
+        `max_messages`.
+
+        Raises what a partition has stopped with, once everything before it was handed out:
+        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `NotFound`, `Unauthenticated`; a seek or pause
+        of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
+        the timeout.
+        """
+        return self._poll(lambda: self._handing_out.messages(max_messages), timeout)
+
+    def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
+        """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
+        does.
+        """
+        return self._poll(lambda: self._handing_out.batches(max_batches), timeout)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Message after message, for ever; raises as `poll` does."""
+        while True:
+            yield from self.poll(timeout=None)
+
+    def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
+        deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        while True:
+            with self._lock:
+                unknown = self._prepare()
+            found = gather()
+            if found:
+                with self._lock:
+                    self._runtime.wake()
+                return found
+            with self._lock:
+                self._core.raise_halted()
+                if self._core.has_readable():
+                    continue
+                self._runtime.wake()
+                if not self._runtime.wait(deadline):
+                    if unknown is not None and timeout:
+                        raise unavailable(self._runtime.core.topic_waits(unknown))
+                    return []
+
+    def _prepare(self) -> str | None:
+        self._check()
+        self._runtime.start()
+        unknown = self._core.prepare()
+        self._runtime.wake()
+        return unknown
+
+    def _take(self) -> Chunk | None:
+        with self._lock:
+            return self._core.take_chunk()
+
+    def _finished(self, chunk: Chunk) -> None:
+        with self._lock:
+            self._core.finished(chunk, now_ms())
+
+    def _unreadable(self, chunk: Chunk, error: PenstockError) -> None:
+        with self._lock:
+            self._core.unreadable(chunk, error)
+
+    # ---- positions ----------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
+        with self._lock:
+            self._check()
+            self._core.assign([(topic, partition) for topic, partition in partitions])
+            self._runtime.wake()
+
+    def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
+        """The (topic, partition) pairs that are read. Waits for the first news of the topics."""
+        with self._lock:
+            self._known(timeout)
+            return sorted(self._core.cursors)
+
+    def seek(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+        to: SeekTo | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Go on reading elsewhere; of all partitions of the topic if `partition` is None. Exactly one place:
+
+        `offset` (the next message is that or the first one after it), `timestamp_ms` (the first message
+        with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
+        """
+        target = seek_target(offset, timestamp_ms, to)
+        with self._lock:
+            for cursor in self._cursors(topic, partition, timeout):
+                self._core.seek(cursor, offset=offset, timestamp_ms=target)
+            self._runtime.wake()
+
+    def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
+        """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
+        with self._lock:
+            (cursor,) = self._cursors(topic, partition, timeout)
+            deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+            while not cursor.positioned:
+                self._check()
+                if cursor.error is not None:
+                    raise cursor.error
+                self._runtime.wake()
+                if not self._runtime.wait(deadline):
+                    raise TimedOut(f"{topic}-{partition}: its position was not told in time")
+            return cursor.offset
+
+    def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
+        """Of every partition read: the offset that its next message will have (its high watermark)."""
+        return self._offsets(END, timeout)
+
+    def beginning_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
+        """Of every partition read: the offset of the first message still there."""
+        return self._offsets(BEGINNING, timeout)
+
+    def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
+        deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        with self._lock:
+            self._known(timeout)
+            places: list[Place] = sorted(self._core.cursors)
+            offsets, failures = self._core.list_offsets(places, which, deadline)
+            while len(offsets) < len(places) and not failures:
+                self._check()
+                self._runtime.wake()
+                self._runtime.wait(deadline + 1_000)
+            if failures:
+                raise failures[0]
+            return {place: offsets[place] for place in places}
+
+    def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
+        """Hand out nothing of these partitions until `resume`; their position stays."""
+        with self._lock:
+            for cursor in self._cursors(topic, partition, timeout):
+                self._core.pause(cursor)
+
+    def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
+        """Hand out messages of these partitions again."""
+        with self._lock:
+            for cursor in self._cursors(topic, partition, timeout):
+                self._core.resume(cursor)
+            self._runtime.wake()
+
+    def commit(self) -> None:
+        """Needs a group, and groups are not offered by this version: always raises `ConfigurationError`."""
+        raise no_group("commit")
+
+    def _cursors(self, topic: str, partition: int | None, timeout: float | None) -> list[Cursor]:
+        self._known(timeout)
+        if partition is not None:
+            return [self._core.cursor(topic, partition)]
+        return self._core.cursors_of(topic)
+
+    def _known(self, timeout: float | None) -> None:
+        """Under the lock: wait until all partitions of all topics are known."""
+        deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        while True:
+            unknown = self._prepare()
+            if unknown is None:
+                return
+            if not self._runtime.wait(deadline):
+                raise unavailable(self._runtime.core.topic_waits(unknown))
+
+    # ---- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End reading. Closing twice is harmless."""
+        if self._core.closed or self._runtime.unusable is not None:
+            return
+        with self._lock:
+            self._runtime.core.remove(self._core, now_ms())
+            self._runtime.wake()
+
+    def _check(self) -> None:
+        self._runtime.check()
+        if self._core.closed:
+            raise Closed("consumer: closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,216 @@
+"""The blocking producer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from penstock.blocking.delivery import Delivery
+from penstock.blocking.runtime import Runtime, now_ms, settle
+from penstock.client.core import unavailable
+from penstock.client.producer_core import Headers, ProducerCore
+from penstock.client.settings import ProducerSettings
+from penstock.contract.errors import Closed, TimedOut
+
+if TYPE_CHECKING:
+    from penstock.client.producer_core import Route
+
+
+class Producer:
+    """Sends messages. Safe between threads. Made by `Client.producer`; a context manager that closes it at
+    its end.
+    """
+
+    def __init__(self, runtime: Runtime, settings: ProducerSettings) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock
+        self._client_core = runtime.core
+        with runtime.lock:
+            self._core: ProducerCore = runtime.core.add_producer(settings)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Put one message into a batch and return at once; its `Delivery` tells the outcome.
+
+        Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
+        of a topic, and for room in the buffer if `on_full` is "block".
+
+        Raises `NotFound` (topic or partition), `MessageTooLarge`, `BufferFull`, `BrokerUnavailable`,
+        `Unauthenticated`, `Closed`.
+        """
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        core, client_core = self._core, self._client_core
+        with self._lock:
+            route = core.routes.get(topic)
+            if route is not None:
+                delivery = core.append(route, value, key, headers, timestamp_ms, partition, now_ms, Delivery)
+                if delivery is not None:
+                    if client_core.woken or client_core.attention:
+                        self._runtime.wake()
+                    return delivery
+        return self._send_waiting(topic, value, key, headers, timestamp_ms, partition)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> list[Delivery]:
+        """Send several messages of one topic with the same headers and time, in order; one `Delivery` each.
+
+        `keys`, if given, has one entry a value. Waits and raises as `send` does; then those before the one
+        that raised were sent.
+        """
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        core, client_core = self._core, self._client_core
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(values):
+            at = len(deliveries)
+            with self._lock:
+                route = core.routes.get(topic)
+                if route is not None:
+                    deliveries += core.append_many(
+                        route, values, keys, at, headers, timestamp_ms, partition, now_ms, Delivery
+                    )
+                    if client_core.woken or client_core.attention:
+                        self._runtime.wake()
+            if len(deliveries) == at:
+                key = None if keys is None else keys[at]
+                deliveries.append(
+                    self._send_waiting(topic, values[at], key, headers, timestamp_ms, partition)
+                )
+        return deliveries
+
+    def _send_waiting(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        timestamp_ms: int,
+        partition: int | None,
+    ) -> Delivery:
+        runtime, core = self._runtime, self._core
+        deadline = now_ms() + core.settings.max_block_ms
+        with self._lock:
+            while True:
+                self._check()
+                runtime.start()
+                route: Route | None = core.route(topic)
+                if route is not None:
+                    delivery = core.append(
+                        route, value, key, headers, timestamp_ms, partition, now_ms, Delivery
+                    )
+                    if delivery is not None:
+                        runtime.wake()
+                        return delivery
+                    if core.settings.on_full != "block":
+                        runtime.wake()
+                        return core.turned_away(route, timestamp_ms, Delivery)
+                runtime.wake()
+                if not runtime.wait(deadline):
+                    if route is None:
+                        raise unavailable(runtime.core.topic_waits(topic))
+                    raise core.buffer_full()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
+        its own.
+
+        Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
+        """
+        self._runtime.check()
+        with self._lock:
+            pending = self._core.seal_all()
+            self._runtime.wake()
+        if not pending:
+            return
+        countdown = _Countdown(len(pending))
+        for batch in pending:
+            Delivery(batch, 0, 0)._when_done(partial(_count, countdown))
+        if not countdown.wait(timeout):
+            raise TimedOut(f"producer: {countdown.left} batches without an outcome after {timeout:g} s")
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails
+        with `Closed`, or as unknown if it was sent. Closing twice is harmless.
+        """
+        if self._core.closed or self._runtime.unusable is not None:
+            return
+        try:
+            self.flush(timeout)
+        except TimedOut:
+            pass  # the deliveries themselves tell
+        with self._lock:
+            if self._core in self._client_core.producers:
+                self._client_core.remove(self._core, now_ms())
+            batches = self._runtime.signal()
+        settle(batches)
+
+    @property
+    def failed_count(self) -> int:
+        """Messages that ended without being applied for certain, so far."""
+        return self._core.failed_messages
+
+    @property
+    def dropped_count(self) -> int:
+        """Messages that `on_full="drop"` turned away, so far."""
+        return self._core.dropped_messages
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of messages without an outcome."""
+        return self._core.buffered_bytes
+
+    def _check(self) -> None:
+        self._runtime.check()
+        if self._core.closed:
+            raise Closed("producer: closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Countdown:
+    """Wait for a number of events."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+
+    def count(self) -> None:
+        with self._lock:
+            self.left -= 1
+            if self.left == 0:
+                self._over.set()
+
+    def wait(self, timeout: float | None) -> bool:
+        return self._over.wait(timeout)
+
+
+def _count(countdown: _Countdown) -> None:
+    countdown.count()

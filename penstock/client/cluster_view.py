@@ -1,0 +1,103 @@
+"""What the client believes of the cluster: brokers, topics, leaders; it moves only forward (RL7)."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.client.refusals import refusal
+from penstock.contract.errors import PenstockError
+from penstock.contract.v1 import log_pb2
+
+NO_LEADER = -1
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """Who leads one partition; `leader` -1 = nobody now, `leader_epoch` -1 = unknown."""
+
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    in_sync: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicView:
+    """One topic as last described. `error` is set while the brokers refuse it (unknown, deleted,
+    forbidden).
+    """
+
+    name: str
+    topic_id: bytes = b""
+    partitions: list[PartitionView] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    error: PenstockError | None = None
+    revision: int = 0
+
+
+class ClusterView:
+    """Merged from answers and watches of several brokers, which may be of different age.
+
+    A partition's leader is taken over when its leader epoch is higher than the known one, or the same in an
+    answer that is not older. Everything else goes by the metadata revision that an answer reflects.
+    """
+
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.revision = 0
+        self.brokers: dict[int, str] = {}
+        self.topics: dict[str, TopicView] = {}
+
+    def apply(self, response: log_pb2.MetadataResponse) -> list[str]:
+        """Take an answer in; returns the names of the topics that changed for producers or consumers."""
+        revision = response.revision
+        if response.brokers and revision >= self.revision:
+            self.brokers = {broker.id: broker.address for broker in response.brokers}
+            self.cluster_id = response.cluster_id
+        self.revision = max(self.revision, revision)
+        return [message.name for message in response.topics if self._apply_topic(message, revision)]
+
+    def address_of(self, broker: int) -> str | None:
+        return self.brokers.get(broker)
+
+    def forget(self, name: str) -> None:
+        """Nobody is interested in this topic any more."""
+        self.topics.pop(name, None)
+
+    def _apply_topic(self, message: log_pb2.TopicMetadata, revision: int) -> bool:
+        known = self.topics.get(message.name)
+        current = known is None or revision >= known.revision
+        if message.error:
+            if not current:
+                return False
+            self.topics[message.name] = TopicView(
+                name=message.name, error=refusal(message.error, message.message), revision=revision
+            )
+            return True
+        if known is None or (known.topic_id != message.topic_id and current):
+            known = self.topics[message.name] = TopicView(name=message.name, topic_id=message.topic_id)
+        elif known.topic_id != message.topic_id:
+            return False
+        changed = False
+        if current:
+            known.revision, known.error = revision, None
+            if message.settings_json:
+                settings = json.loads(message.settings_json)
+                if settings != known.settings:
+                    known.settings, changed = settings, True
+        for partition in message.partitions:
+            while len(known.partitions) <= partition.partition:
+                known.partitions.append(PartitionView())
+                changed = True
+            changed |= _apply_partition(known.partitions[partition.partition], partition, current)
+        return changed
+
+
+def _apply_partition(view: PartitionView, message: log_pb2.PartitionMetadata, current: bool) -> bool:
+    newer = message.leader_epoch > view.leader_epoch
+    if not newer and not (current and message.leader_epoch == view.leader_epoch):
+        return False
+    moved = (view.leader, view.leader_epoch) != (message.leader, message.leader_epoch)
+    view.leader, view.leader_epoch = message.leader, message.leader_epoch
+    view.replicas, view.in_sync = tuple(message.replicas), tuple(message.in_sync)
+    return moved

@@ -1,0 +1,529 @@
+"""What one consumer decides: which partitions to open where, which pushes count, where each position stands.
+
+Rules: RL20, RL56, RL57.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from penstock.client.backoff import Backoff
+from penstock.client.cluster_view import NO_LEADER, TopicView
+from penstock.client.cursor import BEGINNING, END, Chunk, Cursor, CursorState
+from penstock.client.fetch_lane import FetchLane, FetchLaneState
+from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
+from penstock.client.refusals import LEADERSHIP_CODES, final, refusal
+from penstock.client.settings import ConsumerSettings
+from penstock.contract import errors, limits, methods
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.frames import FrameKind, unpack_frame
+from penstock.contract.v1 import log_pb2
+from penstock.records.batch import CONTROL, split_batches
+
+if TYPE_CHECKING:
+    from penstock.client.core import ClientCore
+
+NEVER = float("inf")
+WINDOW_BYTES_MIN = 4 * limits.KIB
+"""With very many partitions each still gets its turn, one batch at a time."""
+CREDIT_LATEST_MS = 1_000
+"""Consumed bytes are told to the broker at least this often, however few: what was delivered is counted by
+them.
+"""
+PROBE_MS = 10_000
+"""A stream that was silent for this long is asked for a sign of life, by opening one partition anew."""
+SILENT_MS = 15_000
+"""A stream that stays silent after that is given up."""
+_PLACE = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's
+header.
+"""
+
+Place = tuple[str, int]
+"""(topic, partition)."""
+
+
+class ConsumerCore:
+    """State machine of one consumer. All methods are called under the client's lock.
+
+    Batches are taken with `take_chunk`, decoded by the caller outside the lock, and given back with
+    `finished`.
+    """
+
+    def __init__(
+        self, core: ClientCore, topics: tuple[str, ...], settings: ConsumerSettings, random: Random
+    ) -> None:
+        self.settings = settings
+        self._core = core
+        self._topics = topics
+        self._assigned: dict[Place, None] | None = None
+        self._backoff = Backoff(50, 1_000, random)
+        self._questions = OffsetQuestions(core, random)
+        self._handles = 0
+        self.cursors: dict[Place, Cursor] = {}
+        self._known: dict[str, None] = {}
+        self._lanes: dict[int, FetchLane] = {}
+        self._filled: deque[Cursor] = deque()
+        self.closed = False
+
+    # ---- what is read -------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._topics
+
+    def assign(self, places: Sequence[Place]) -> None:
+        """Read exactly these partitions from now on. Positions of those read before are kept."""
+        self._assigned = dict.fromkeys(places)
+        self._topics = tuple(dict.fromkeys(topic for topic, _ in places))
+        for place, cursor in list(self.cursors.items()):
+            if place not in self._assigned:
+                self._leave(cursor)
+                del self.cursors[place]
+        for name in list(self._known):
+            del self._known[name]
+            if name not in self._topics:
+                self._core.forget_topic(name, self)
+        self._core.attend()
+
+    def prepare(self) -> str | None:
+        """Learn the partitions of all topics; the name of one that is not known yet, or None when all are.
+
+        Raises what the brokers said of a topic, and `NotFound` for an assigned partition that does not exist.
+        """
+        for name in self._topics:
+            if name in self._known:
+                continue
+            view = self._core.watch_topic(name, self)
+            if view is None:
+                return name
+            if view.error is not None:
+                error = view.error
+                self._core.forget_topic(name, self)
+                raise error
+            if not view.partitions:
+                return name
+            self._check_assigned(view)
+            self._known[name] = None
+            self._grow(view, self._initial_target())
+        return None
+
+    def _check_assigned(self, view: TopicView) -> None:
+        for topic, partition in self._assigned or ():
+            if topic == view.name and not 0 <= partition < len(view.partitions):
+                raise errors.NotFound(
+                    f"{topic}: no partition {partition}; it has {len(view.partitions)}, 0 to {len(view.partitions) - 1}"
+                )
+
+    def _initial_target(self) -> int | None:
+        return {"earliest": BEGINNING, "latest": END, "error": None}[self.settings.auto_offset_reset]
+
+    def _grow(self, view: TopicView, target: int | None) -> None:
+        for number, partition in enumerate(view.partitions):
+            place = (view.name, number)
+            if place in self.cursors or (self._assigned is not None and place not in self._assigned):
+                continue
+            self._handles += 1
+            cursor = Cursor(view.name, view.topic_id, number, self._handles)
+            cursor.leader, cursor.leader_epoch = partition.leader, partition.leader_epoch
+            self.cursors[place] = cursor
+            self._start(cursor, target)
+        self._core.attend()
+
+    def _start(self, cursor: Cursor, target: int | None) -> None:
+        cursor.jump(target)
+        if target is None:
+            cursor.halt(
+                errors.OffsetOutOfRange(
+                    f"{cursor.label}: no position to begin at and auto_offset_reset is 'error'; seek first"
+                )
+            )
+
+    def _leave(self, cursor: Cursor) -> None:
+        cursor.place(0)
+        cursor.state = CursorState.HALTED
+        if cursor.lane is not None:
+            cursor.lane.want_close(cursor)
+            self._core.wake_writer(cursor.lane.token)
+            cursor.lane = None
+
+    def topic_changed(self, view: TopicView, now: float) -> None:
+        """The view of a topic that this consumer reads moved."""
+        self._core.changed = True
+        if view.name not in self._known:
+            return
+        cursors = [cursor for (topic, _), cursor in self.cursors.items() if topic == view.name]
+        error = view.error
+        if error is None and any(cursor.topic_id != view.topic_id for cursor in cursors):
+            error = errors.NotFound(
+                f"{view.name}: was deleted and created anew; open another consumer for the new topic"
+            )
+        if error is not None:
+            for cursor in cursors:
+                self._close_cursor(cursor)
+                cursor.halt(error)
+            return
+        for cursor in cursors:
+            partition = view.partitions[cursor.partition]
+            if (cursor.leader, cursor.leader_epoch) != (partition.leader, partition.leader_epoch):
+                cursor.leader, cursor.leader_epoch = partition.leader, partition.leader_epoch
+                if cursor.state is CursorState.OPEN:
+                    self._close_cursor(cursor)
+                cursor.retry_at = now
+        self._grow(view, BEGINNING)
+
+    def _close_cursor(self, cursor: Cursor) -> None:
+        """It is open nowhere now; what was fetched stays."""
+        if cursor.lane is not None:
+            cursor.lane.want_close(cursor)
+            if cursor.lane.state is FetchLaneState.OPEN:
+                self._core.wake_writer(cursor.lane.token)
+            cursor.lane = None
+        if cursor.state is CursorState.OPEN:
+            cursor.state = CursorState.PLACED
+
+    # ---- positions ----------------------------------------------------------------------------------------------
+
+    def cursor(self, topic: str, partition: int) -> Cursor:
+        """Raises `NotFound` when this consumer does not read that partition."""
+        cursor = self.cursors.get((topic, partition))
+        if cursor is None:
+            raise errors.NotFound(f"{topic}-{partition}: not read by this consumer; assign it first")
+        return cursor
+
+    def cursors_of(self, topic: str) -> list[Cursor]:
+        """All of one topic, by partition. Raises `NotFound` when this consumer reads none of it."""
+        found = [cursor for cursor in self.cursors.values() if cursor.topic == topic]
+        if not found:
+            raise errors.NotFound(f"{topic}: not read by this consumer; assign it first")
+        return sorted(found, key=lambda cursor: cursor.partition)
+
+    def seek(self, cursor: Cursor, *, offset: int | None = None, timestamp_ms: int | None = None) -> None:
+        """Move the position: to an offset, or to what a lookup of a time (or `BEGINNING`, `END`) will say."""
+        self._close_cursor(cursor)
+        if offset is not None:
+            cursor.place(offset)
+        else:
+            cursor.jump(timestamp_ms)
+        self._core.attend()
+
+    def list_offsets(
+        self, places: Iterable[Place], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[Place, int], list[PenstockError]]:
+        """Ask for an offset of each place; the mapping fills and the list gets errors as answers come
+        (`changed`).
+        """
+        offsets: dict[Place, int] = {}
+        failures: list[PenstockError] = []
+        for place in places:
+            self._questions.ask(_listing(self._core, place, timestamp_ms, deadline, offsets, failures))
+        return offsets, failures
+
+    # ---- driving ------------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> None:
+        for cursor in self.cursors.values():
+            if cursor.state is CursorState.UNPLACED and not cursor.asked:
+                self._look_up(cursor)
+            elif cursor.state is CursorState.PLACED and cursor.retry_at <= now:
+                self._open_cursor(cursor, now)
+            elif cursor.credit_due_at <= now and cursor.lane is not None:
+                cursor.lane.want_credit(cursor)
+                self._core.wake_writer(cursor.lane.token)
+                cursor.credit_due_at = NEVER
+        self._questions.step(now)
+        for lane in self._lanes.values():
+            self._tend(lane, now)
+
+    def next_step_at(self) -> float:
+        at = self._questions.next_step_at()
+        for cursor in self.cursors.values():
+            if cursor.state is CursorState.PLACED and cursor.leader != NO_LEADER:
+                lane = self._lanes.get(cursor.leader)
+                at = min(at, max(cursor.retry_at, lane.retry_at if lane is not None else 0.0))
+            at = min(at, cursor.credit_due_at)
+        for lane in self._lanes.values():
+            if lane.state is FetchLaneState.OPEN and lane.cursors:
+                at = min(at, lane.last_heard + (SILENT_MS if lane.probed else PROBE_MS))
+        return at
+
+    def _tend(self, lane: FetchLane, now: float) -> None:
+        if lane.state is not FetchLaneState.OPEN:
+            return
+        silence = now - lane.last_heard
+        if not lane.cursors:
+            if lane.broker not in self._core.view.brokers:
+                self._core.close_stream(lane.token)
+                lane.state = FetchLaneState.CLOSED
+        elif silence >= SILENT_MS and lane.probed:
+            self._core.close_stream(lane.token)
+            self.stream_lost(lane.token, None, f"silent for {SILENT_MS} ms", now)
+        elif silence >= PROBE_MS and not lane.probed:
+            lane.probed = True
+            lane.want_open(next(iter(lane.cursors.values())))
+            self._core.wake_writer(lane.token)
+
+    def _look_up(self, cursor: Cursor) -> None:
+        line, target = cursor.line, cursor.target
+        cursor.asked = True
+        if target is None:
+            return
+
+        def placed(offset: int, now: float) -> None:
+            if cursor.line == line:
+                cursor.place(offset)
+                self._core.changed = True
+                self._core.attend()
+
+        def failed(error: PenstockError, now: float) -> None:
+            if cursor.line == line:
+                cursor.halt(error)
+                self._core.changed = True
+
+        self._questions.ask(OffsetQuestion(cursor.topic, cursor.partition, target, NEVER, placed, failed))
+
+    def _open_cursor(self, cursor: Cursor, now: float) -> None:
+        if cursor.leader == NO_LEADER:
+            return
+        lane = self._lanes.get(cursor.leader)
+        if lane is None:
+            lane = self._lanes[cursor.leader] = FetchLane(cursor.leader)
+        if lane.state is FetchLaneState.CLOSED and not self._open_lane(lane, now):
+            return
+        shared = sum(1 for other in self.cursors.values() if other.leader == cursor.leader)
+        share = self.settings.fetch_bytes // max(1, shared)
+        cursor.window = max(WINDOW_BYTES_MIN, min(self.settings.partition_fetch_bytes, share))
+        cursor.state, cursor.lane = CursorState.OPEN, lane
+        lane.want_open(cursor)
+        self._core.wake_writer(lane.token)
+
+    def _open_lane(self, lane: FetchLane, now: float) -> bool:
+        if now < lane.retry_at:
+            return False
+        address = self._core.view.address_of(lane.broker)
+        if address is None:
+            lane.retry_at = now + self._backoff.delay_ms(3)
+            self._core.refresh(now)
+            return False
+        lane.opened(self._core.open_stream(self, address, methods.CONSUME), now)
+        return True
+
+    def _lane_of(self, token: int) -> FetchLane | None:
+        for lane in self._lanes.values():
+            if lane.token == token and lane.state is FetchLaneState.OPEN:
+                return lane
+        return None
+
+    def next_outgoing(self, token: int, now: float) -> tuple[bytes | None, float]:
+        """The next frame for a stream, or None: only events bring one."""
+        lane = self._lane_of(token)
+        return (lane.next_frame() if lane is not None else None), NEVER
+
+    # ---- what brokers say ---------------------------------------------------------------------------------------
+
+    def frame_received(self, token: int, frame: bytes, now: float) -> None:
+        """Pushes; those of an earlier generation are dropped. Raises `FrameError`, or is dropped with the
+        stream.
+        """
+        lane = self._lane_of(token)
+        if lane is None:
+            return
+        kind, head_bytes, payload = unpack_frame(frame)
+        try:
+            if kind is not FrameKind.CONSUME_PUSH:
+                raise errors.CorruptBatch(f"frame kind {kind.name} came on a consume stream")
+            head = log_pb2.ConsumePushHead.FromString(bytes(head_bytes))
+            lane.last_heard, lane.probed, lane.failures = now, False, 0
+            position = 0
+            for push in head.pushes:
+                part = payload[position : position + push.size]
+                position += push.size
+                cursor = lane.cursors.get(push.handle)
+                if cursor is not None and cursor.generation == push.generation:
+                    self._pushed(lane, cursor, push, part, now)
+        except errors.CorruptBatch as error:
+            self._core.close_stream(token)
+            self.stream_lost(token, None, error.message, now)
+
+    def _pushed(
+        self, lane: FetchLane, cursor: Cursor, push: log_pb2.ConsumePush, part: memoryview, now: float
+    ) -> None:
+        if push.error:
+            self._refused(lane, cursor, push, now)
+            return
+        cursor.high_watermark, cursor.log_start_offset = push.high_watermark, push.log_start_offset
+        cursor.failures = 0
+        if not part:
+            return
+        for batch in split_batches(part):
+            base_offset, _, epoch, _, _, attributes, last_delta = _PLACE.unpack_from(batch)
+            next_offset = base_offset + last_delta + 1
+            chunk = Chunk(
+                cursor, cursor.line, cursor.generation, batch, next_offset, epoch, bool(attributes & CONTROL)
+            )
+            cursor.buffer.append(chunk)
+            cursor.buffered_bytes += len(batch)
+            cursor.fetch_offset, cursor.fetch_epoch = next_offset, epoch
+        self._fill(cursor)
+        self._core.changed = True
+
+    def _fill(self, cursor: Cursor) -> None:
+        if not cursor.filled and cursor.readable:
+            cursor.filled = True
+            self._filled.append(cursor)
+
+    def _refused(self, lane: FetchLane, cursor: Cursor, push: log_pb2.ConsumePush, now: float) -> None:
+        """The broker has closed the handle."""
+        lane.forget(cursor)
+        cursor.lane = None
+        cursor.state = CursorState.PLACED
+        error = refusal(push.error, push.message)
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.auto_offset_reset != "error":
+            if not cursor.readable and not cursor.buffer:
+                cursor.jump(self._initial_target())
+            else:
+                cursor.halt(error)
+        elif final(error):
+            if isinstance(error, errors.LogTruncated):
+                error.divergence_offset = push.divergence_offset
+                error.message = f"{error.message}; the logs part at offset {push.divergence_offset}"
+                error.args = (error.message,)
+            cursor.halt(error)
+        else:
+            cursor.failures += 1
+            cursor.retry_at = now + self._backoff.delay_ms(cursor.failures)
+            if error.code in LEADERSHIP_CODES:
+                self._core.refresh(now)
+        self._core.changed = True
+        self._core.attend()
+
+    def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
+        """Every partition open on it is opened anew, where its leader is by then; what was fetched stays."""
+        lane = self._lane_of(token)
+        if lane is None:
+            return
+        error = refusal(code, message)
+        lane.state = FetchLaneState.CLOSED
+        lane.failures += 1
+        lane.retry_at = now + self._backoff.delay_ms(lane.failures)
+        for cursor in list(lane.cursors.values()):
+            cursor.lane = None
+            cursor.generation += 1
+            cursor.state = CursorState.PLACED
+            cursor.credit_owed, cursor.credit_due_at = 0, NEVER
+            if code is not None and final(error):
+                cursor.halt(error)
+        lane.cursors.clear()
+        self._core.changed = True
+        self._core.refresh(now)
+        self._core.attend()
+
+    # ---- handing out --------------------------------------------------------------------------------------------
+
+    def take_chunk(self) -> Chunk | None:
+        """The next batch to hand out, of each partition in turn; its `cursor.part` may hold what is left of
+        it.
+        """
+        while self._filled:
+            cursor = self._filled[0]
+            if not cursor.readable:
+                self._filled.popleft()
+                cursor.filled = False
+                continue
+            self._filled.rotate(-1)
+            if cursor.part is not None and cursor.part_of is not None:
+                return cursor.part_of
+            chunk = cursor.buffer.popleft()
+            cursor.buffered_bytes -= len(chunk.batch)
+            return chunk
+        return None
+
+    def has_readable(self) -> bool:
+        """Whether `take_chunk` would give something."""
+        return any(cursor.readable for cursor in self._filled)
+
+    def finished(self, chunk: Chunk, now: float) -> None:
+        """A batch was handed out whole: the position is behind it, and its bytes may be pushed anew."""
+        cursor = chunk.cursor
+        if chunk.line != cursor.line:
+            return
+        cursor.part = cursor.part_of = None
+        cursor.offset, cursor.epoch = max(cursor.offset, chunk.next_offset), chunk.epoch
+        if (
+            chunk.generation == cursor.generation
+            and cursor.state is CursorState.OPEN
+            and cursor.lane is not None
+        ):
+            cursor.credit_owed += len(chunk.batch)
+            if cursor.credit_owed * 4 >= cursor.window:
+                cursor.lane.want_credit(cursor)
+                self._core.wake_writer(cursor.lane.token)
+            elif cursor.credit_due_at == NEVER:
+                cursor.credit_due_at = now + CREDIT_LATEST_MS
+                self._core.attend_at(cursor.credit_due_at)
+
+    def unreadable(self, chunk: Chunk, error: PenstockError) -> None:
+        """A batch did not pass its checks: it is never handed out, and the partition stops before it (I19)."""
+        cursor = chunk.cursor
+        if chunk.line == cursor.line:
+            self._close_cursor(cursor)
+            offset, epoch = cursor.offset, cursor.epoch
+            cursor.place(offset, epoch)
+            cursor.halt(type(error)(f"{cursor.label}: at offset {offset}: {error.message}"))
+
+    def raise_halted(self) -> None:
+        """Raise the error of a partition that stands still and has nothing left to hand out."""
+        for cursor in self.cursors.values():
+            error = cursor.error
+            if error is None or cursor.paused or cursor.buffer or cursor.part is not None:
+                continue
+            lost_place = isinstance(error, errors.OffsetOutOfRange) and cursor.positioned
+            if lost_place and self.settings.auto_offset_reset != "error":
+                cursor.jump(self._initial_target())
+                self._core.attend()
+            else:
+                raise error
+
+    def pause(self, cursor: Cursor) -> None:
+        """Hand out nothing of it until `resume`; what was fetched waits, and no more than its window comes."""
+        cursor.paused = True
+
+    def resume(self, cursor: Cursor) -> None:
+        cursor.paused = False
+        self._fill(cursor)
+        self._core.changed = True
+
+    def close(self, now: float) -> None:
+        """End every stream; the bytes consumed last are still told where the stream allows it."""
+        self.closed = True
+        for lane in self._lanes.values():
+            if lane.state is FetchLaneState.OPEN:
+                self._core.close_stream(lane.token, gently=True, last=lane.last_frames())
+                lane.state = FetchLaneState.CLOSED
+        for name in self._topics:
+            self._core.forget_topic(name, self)
+        self.cursors.clear()
+        self._filled.clear()
+
+
+def _listing(
+    core: ClientCore,
+    place: Place,
+    timestamp_ms: int,
+    deadline: float,
+    offsets: dict[Place, int],
+    failures: list[PenstockError],
+) -> OffsetQuestion:
+    def told(offset: int, now: float) -> None:
+        offsets[place] = offset
+        core.changed = True
+
+    def failed(error: PenstockError, now: float) -> None:
+        failures.append(error)
+        core.changed = True
+
+    return OffsetQuestion(place[0], place[1], timestamp_ms, deadline, told, failed)

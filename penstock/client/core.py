@@ -1,0 +1,402 @@
+"""The client's core: joins metadata, producers and consumers, and turns what they want into actions for the
+runtime.
+
+A runtime keeps to this: it calls every method under one lock (asyncio needs none); after each call it takes
+`actions`, `woken`, `completed` and `changed`, and calls `step` when `attention` was raised or
+`next_step_at` has come. Times are milliseconds of one clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
+from penstock.client.cluster_view import ClusterView, TopicView
+from penstock.client.enquiry import Enquiries, Enquiry, OnAnswer, OnFailure
+from penstock.client.refusals import final
+from penstock.client.settings import ConsumerSettings, ProducerSettings
+from penstock.client.watchers import Watchers
+from penstock.contract import methods
+from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError
+from penstock.contract.frames import FrameError
+from penstock.contract.v1 import log_pb2
+
+if TYPE_CHECKING:
+    from penstock.client.consumer_core import ConsumerCore
+    from penstock.client.lane import Outgoing
+    from penstock.client.pending_batch import PendingBatch
+    from penstock.client.producer_core import ProducerCore
+
+NEVER = float("inf")
+SUSPECT_MS = 2_000
+"""An address that failed is not asked for this long while another is known."""
+REFRESH_MS = 100
+"""Metadata is asked for at most this often; the watches are what usually tells."""
+REFRESH_DEADLINE_MS = 10_000
+TOPIC_DEADLINE_MS = 3_600_000
+"""How long the core goes on asking for a topic in use; a send or poll that waits has its own, shorter
+limit.
+"""
+
+
+class ClientCore:
+    """State machine of one client."""
+
+    def __init__(self, bootstrap: tuple[str, ...], random: Random) -> None:
+        self.view = ClusterView()
+        self._random = random
+        self._bootstrap = bootstrap
+        self._turn = random.randrange(len(bootstrap))
+        self._suspects: dict[str, float] = {}
+        self._now = 0.0
+        self._tokens = 0
+        self._planned = NEVER
+        self._streams: dict[int, ProducerCore | ConsumerCore] = {}
+        self._watch_tokens: dict[int, None] = {}
+        self._watchers = Watchers(self, random)
+        self._enquiries = Enquiries(self, random)
+        self._interest: dict[str, list[ProducerCore | ConsumerCore]] = {}
+        self._topics_asked: dict[str, Enquiry] = {}
+        self._topic_errors: dict[str, PenstockError] = {}
+        self._interest_changed = False
+        self._refresh_wanted = False
+        self._refreshing = False
+        self._refreshed_at = -NEVER
+        self.producers: list[ProducerCore] = []
+        self.consumers: list[ConsumerCore] = []
+        self.actions: list[Action] = []
+        self.attention = False
+        """`step` has something to do, or `next_step_at` may have moved to an earlier time."""
+        self.woken: dict[int, float] = {}
+        """Streams whose writer should look for a frame, and when (0 = now)."""
+        self.completed: list[PendingBatch] = []
+        """Batches whose outcome is known: the runtime takes them and runs their callbacks outside the lock."""
+        self.changed = False
+        """Something that a waiting caller may wait for has changed: topics, room in a buffer, messages,
+        positions.
+        """
+
+    # ---- members ------------------------------------------------------------------------------------------------
+
+    def add_producer(self, settings: ProducerSettings) -> ProducerCore:
+        from penstock.client.producer_core import ProducerCore
+
+        producer = ProducerCore(self, settings, self._random)
+        self.producers.append(producer)
+        return producer
+
+    def add_consumer(self, topics: tuple[str, ...], settings: ConsumerSettings) -> ConsumerCore:
+        from penstock.client.consumer_core import ConsumerCore
+
+        consumer = ConsumerCore(self, topics, settings, self._random)
+        self.consumers.append(consumer)
+        return consumer
+
+    def remove(self, member: ProducerCore | ConsumerCore, now: float) -> None:
+        """Close one producer or consumer: what has no outcome fails, its streams end."""
+        self._now = now
+        member.close(now)
+        self.producers = [other for other in self.producers if other is not member]
+        self.consumers = [other for other in self.consumers if other is not member]
+        for name in list(self._interest):
+            self.forget_topic(name, member)
+
+    def close(self, now: float) -> None:
+        members: list[ProducerCore | ConsumerCore] = [*self.producers, *self.consumers]
+        for member in members:
+            self.remove(member, now)
+        self._watchers.close()
+        self.changed = True
+
+    # ---- driving ------------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> None:
+        """Do what the clock and `attention` demand."""
+        self._now = now
+        self.attention = False
+        for producer in self.producers:
+            producer.step(now)
+        for consumer in self.consumers:
+            consumer.step(now)
+        if self._interest_changed:
+            self._interest_changed = False
+            self._watchers.topics_changed(tuple(sorted(self._interest)), now)
+        if self._refresh_wanted and not self._refreshing and now >= self._refreshed_at + REFRESH_MS:
+            self._start_refresh(now)
+        self._watchers.step(now)
+        self._enquiries.step(now)
+
+    def next_step_at(self) -> float:
+        at = min(self._watchers.next_step_at(), self._enquiries.next_step_at())
+        for producer in self.producers:
+            at = min(at, producer.next_step_at())
+        for consumer in self.consumers:
+            at = min(at, consumer.next_step_at())
+        if self._refresh_wanted and not self._refreshing:
+            at = min(at, self._refreshed_at + REFRESH_MS)
+        if self._interest_changed:
+            at = 0.0
+        self._planned = at
+        return at
+
+    # ---- what the runtime reports -------------------------------------------------------------------------------
+
+    def frame_received(self, token: int, frame: bytes, now: float) -> None:
+        """A frame of a stream, or an answer of a watch."""
+        self._now = now
+        try:
+            if token in self._watch_tokens:
+                if self._watchers.pushed(token):
+                    self._apply(log_pb2.MetadataResponse.FromString(frame), now)
+                return
+            member = self._streams.get(token)
+            if member is not None:
+                member.frame_received(token, frame, now)
+        except (FrameError, DecodeError) as error:
+            self.close_stream(token)
+            self._lost(token, None, f"the broker broke the protocol: {error}", now)
+
+    def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
+        """A stream or watch could not be opened or has ended. `code` is an `ErrorCode` if the broker gave
+        one.
+        """
+        self._now = now
+        self._lost(token, code, message, now)
+
+    def _lost(self, token: int, code: int | None, message: str, now: float) -> None:
+        if token in self._watch_tokens:
+            del self._watch_tokens[token]
+            self._watchers.lost(token, code, now)
+            self.attend()
+            return
+        member = self._streams.pop(token, None)
+        if member is not None:
+            member.stream_lost(token, code, message, now)
+
+    def call_answered(self, token: int, response: bytes, now: float) -> None:
+        self._now = now
+        try:
+            self._enquiries.answered(token, response, now)
+        except DecodeError as error:
+            self._enquiries.failed(token, None, f"the broker broke the protocol: {error}", now)
+        self.attend()
+
+    def call_failed(self, token: int, code: int | None, message: str, now: float) -> None:
+        self._now = now
+        self._enquiries.failed(token, code, message, now)
+        self.attend()
+
+    def next_frame(self, token: int, now: float) -> tuple[Outgoing | bytes | None, float]:
+        """What a stream's writer sends next, or None and when to look again. An `Outgoing` is encoded
+        outside the lock.
+        """
+        self._now = now
+        member = self._streams.get(token)
+        return member.next_outgoing(token, now) if member is not None else (None, NEVER)
+
+    def encoded(self, token: int, outgoing: Outgoing) -> None:
+        """An `Outgoing` has become a frame; told before the frame is sent."""
+        outgoing.owner.encoded(token, outgoing)
+
+    # ---- what members ask of the core ---------------------------------------------------------------------------
+
+    def new_token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    def act(self, action: Action) -> None:
+        self.actions.append(action)
+
+    def attend(self) -> None:
+        self.attention = True
+
+    def attend_at(self, at: float) -> None:
+        """`step` is to come by this time; the runtime may be waiting for a later one."""
+        if at < self._planned:
+            self.attention = True
+
+    def outcome_known(self, batch: PendingBatch) -> None:
+        self.completed.append(batch)
+        self.changed = True
+
+    def wake_writer(self, token: int, at: float = 0.0) -> None:
+        if at < self.woken.get(token, NEVER):
+            self.woken[token] = at
+
+    def open_stream(self, member: ProducerCore | ConsumerCore, address: str, method: str) -> int:
+        token = self.new_token()
+        self._streams[token] = member
+        self.act(OpenStream(token=token, address=address, method=method))
+        return token
+
+    def open_watch(self, address: str, method: str, request: bytes) -> int:
+        token = self.new_token()
+        self._watch_tokens[token] = None
+        self.act(OpenWatch(token=token, address=address, method=method, request=request))
+        return token
+
+    def close_stream(self, token: int, *, gently: bool = False, last: tuple[bytes, ...] = ()) -> None:
+        self._streams.pop(token, None)
+        self._watch_tokens.pop(token, None)
+        self.act(CloseStream(token=token, gently=gently, last=last))
+
+    def enquire(
+        self,
+        method: str,
+        request: bytes,
+        *,
+        deadline: float,
+        on_answer: OnAnswer,
+        on_failure: OnFailure,
+        broker: int | None = None,
+    ) -> Enquiry:
+        """Ask `broker` (None = any) until answered or `deadline`; exactly one of the callbacks comes,
+        later.
+        """
+        enquiry = Enquiry(method, request, deadline, on_answer, on_failure, broker)
+        self._enquiries.add(enquiry)
+        self.attend()
+        return enquiry
+
+    def drop_enquiry(self, enquiry: Enquiry) -> None:
+        self._enquiries.drop(enquiry)
+
+    # ---- addresses ----------------------------------------------------------------------------------------------
+
+    @property
+    def address_count(self) -> int:
+        return len(self._addresses())
+
+    def _addresses(self) -> list[str]:
+        """Registered brokers by id; the bootstrap addresses while none is known."""
+        known = [self.view.brokers[broker] for broker in sorted(self.view.brokers)]
+        return known or list(self._bootstrap)
+
+    def address_for(self, broker: int | None, avoid: list[str] | None = None) -> str | None:
+        """Where to ask: the broker's address, or the next one in turn, the ones that failed lately last."""
+        if broker is not None:
+            return self.view.address_of(broker)
+        addresses = self._addresses()
+        if all(self._suspected(address) for address in addresses):
+            addresses += [address for address in self._bootstrap if address not in addresses]
+        self._turn += 1
+        turned = [addresses[(self._turn + place) % len(addresses)] for place in range(len(addresses))]
+        taken = avoid or []
+        return min(turned, key=lambda address: (address in taken, self._suspected(address)))
+
+    def _suspected(self, address: str) -> bool:
+        return self._suspects.get(address, -NEVER) > self._now
+
+    def address_failed(self, address: str, now: float) -> None:
+        self._suspects[address] = now + SUSPECT_MS
+
+    def address_works(self, address: str) -> None:
+        self._suspects.pop(address, None)
+
+    # ---- metadata -----------------------------------------------------------------------------------------------
+
+    def watch_topic(self, name: str, member: ProducerCore | ConsumerCore) -> TopicView | None:
+        """The topic as known now, or None while it is being asked for. From now on `member` hears of its
+        changes.
+
+        Raises what the brokers finally answered, once; the next call asks anew.
+        """
+        error = self._topic_errors.pop(name, None)
+        if error is not None:
+            raise error
+        members = self._interest.setdefault(name, [])
+        if member not in members:
+            members.append(member)
+            if len(members) == 1:
+                self._interest_changed = True
+                self.attend()
+        view = self.view.topics.get(name)
+        if view is None and name not in self._topics_asked:
+            self._ask_topic(name)
+        return view
+
+    def forget_topic(self, name: str, member: ProducerCore | ConsumerCore) -> None:
+        members = self._interest.get(name)
+        if members is None or member not in members:
+            return
+        members.remove(member)
+        if not members:
+            del self._interest[name]
+            self.view.forget(name)
+            asked = self._topics_asked.pop(name, None)
+            if asked is not None:
+                self._enquiries.drop(asked)
+            self._interest_changed = True
+            self.attend()
+
+    def topic_waits(self, name: str) -> str:
+        """Why a topic is not known yet, for a caller that waited too long."""
+        asked = self._topics_asked.get(name)
+        tried = (
+            "; ".join(f"{where}: {what}" for where, what in asked.errors.items()) if asked is not None else ""
+        )
+        return f"{name}: no broker told its partitions ({tried or 'no answer from ' + ', '.join(self._addresses())})"
+
+    def refresh(self, now: float) -> None:
+        """Ask for the metadata of all topics in use, soon and not too often."""
+        if not self._refresh_wanted:
+            self._refresh_wanted = True
+            self.attend()
+
+    def _ask_topic(self, name: str) -> None:
+        def failed(error: PenstockError, now: float) -> None:
+            self._topics_asked.pop(name, None)
+            self._topic_errors[name] = error
+            self._interest.pop(name, None)
+            self._interest_changed = self.changed = True
+
+        def answered(response: bytes, now: float) -> None:
+            self._topics_asked.pop(name, None)
+            self._apply(log_pb2.MetadataResponse.FromString(response), now)
+
+        self._topics_asked[name] = self.enquire(
+            methods.METADATA,
+            log_pb2.MetadataRequest(topics=[name]).SerializeToString(),
+            deadline=self._now + TOPIC_DEADLINE_MS,
+            on_answer=answered,
+            on_failure=failed,
+        )
+
+    def _start_refresh(self, now: float) -> None:
+        self._refresh_wanted, self._refreshing, self._refreshed_at = False, True, now
+
+        def over(error: PenstockError, now: float) -> None:
+            self._refreshing = False
+            if final(error) and not isinstance(error, InvalidRequest):
+                self._refresh_wanted = False
+
+        def answered(response: bytes, now: float) -> None:
+            self._refreshing = False
+            self._apply(log_pb2.MetadataResponse.FromString(response), now)
+
+        self.enquire(
+            methods.METADATA,
+            log_pb2.MetadataRequest(topics=sorted(self._interest)).SerializeToString(),
+            deadline=now + REFRESH_DEADLINE_MS,
+            on_answer=answered,
+            on_failure=over,
+        )
+
+    def _apply(self, response: log_pb2.MetadataResponse, now: float) -> None:
+        names = self.view.apply(response)
+        for name in names:
+            view = self.view.topics[name]
+            for member in list(self._interest.get(name, ())):
+                member.topic_changed(view, now)
+            if name not in self._interest:
+                self.view.forget(name)
+        self.changed = True
+        self.attend()
+
+
+def unavailable(message: str) -> BrokerUnavailable:
+    """What a caller gets that waited in vain for a first answer."""
+    return BrokerUnavailable(f"{message}; check the bootstrap addresses and whether the brokers run")

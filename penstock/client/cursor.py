@@ -1,0 +1,156 @@
+"""Reading of one partition: its position, what was pushed and not yet handed out, and what it waits for.
+
+    UNPLACED --lookup--> PLACED --opened on the leader's stream--> OPEN --stream lost, leader moved--> PLACED
+    any --error that a retry does not cure--> HALTED --seek--> UNPLACED or PLACED
+
+Two numbers tell old from new: `generation` rises with every opening, so that pushes for an earlier one are
+dropped; `line` rises with every jump of the position, so that batches fetched before it are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from penstock.client.messages import Message
+from penstock.contract.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.client.fetch_lane import FetchLane
+
+BEGINNING, END = -2, -1
+"""Times that `ListOffsets` takes for the log's two ends."""
+UNKNOWN_EPOCH = -1
+
+
+class CursorState(Enum):
+    UNPLACED = "unplaced"
+    PLACED = "placed"
+    OPEN = "open"
+    HALTED = "halted"
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """One pushed batch, whole."""
+
+    cursor: Cursor
+    line: int
+    generation: int
+    batch: memoryview
+    next_offset: int
+    """The offset behind its last record."""
+    epoch: int
+    control: bool
+
+
+class Cursor:
+    """State only; `ConsumerCore` moves it. `offset` and `epoch` are the position: the next message to hand
+    out, and the leader epoch of the one before (RL56). `fetch_offset` and `fetch_epoch` run ahead of them
+    by what waits here.
+    """
+
+    __slots__ = (
+        "asked",
+        "buffer",
+        "buffered_bytes",
+        "credit_due_at",
+        "credit_owed",
+        "epoch",
+        "error",
+        "failures",
+        "fetch_epoch",
+        "fetch_offset",
+        "filled",
+        "generation",
+        "handle",
+        "high_watermark",
+        "label",
+        "lane",
+        "leader",
+        "leader_epoch",
+        "line",
+        "log_start_offset",
+        "offset",
+        "part",
+        "part_of",
+        "partition",
+        "paused",
+        "retry_at",
+        "state",
+        "target",
+        "topic",
+        "topic_id",
+        "window",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int, handle: int) -> None:
+        self.topic, self.topic_id, self.partition, self.handle = topic, topic_id, partition, handle
+        self.label = f"{topic}-{partition}"
+        self.state = CursorState.UNPLACED
+        self.target: int | None = None
+        """With UNPLACED: what to look up, a time in ms, `BEGINNING` or `END`; None = nobody said where to
+        begin.
+        """
+        self.asked = False
+        self.line = self.generation = 0
+        self.offset = self.fetch_offset = -1
+        self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
+        self.leader = self.leader_epoch = -1
+        self.lane: FetchLane | None = None
+        self.retry_at = 0.0
+        self.failures = 0
+        self.buffer: deque[Chunk] = deque()
+        self.buffered_bytes = 0
+        self.part: Iterator[Message] | None = None
+        self.part_of: Chunk | None = None
+        self.filled = False
+        self.window = 0
+        self.credit_owed = 0
+        self.credit_due_at = float("inf")
+        self.paused = False
+        self.error: PenstockError | None = None
+        self.high_watermark = self.log_start_offset = -1
+
+    @property
+    def positioned(self) -> bool:
+        """`offset` means something."""
+        return self.offset >= 0
+
+    def jump(self, target: int | None) -> None:
+        """Begin anew where a lookup of `target` will say."""
+        self._drop()
+        self.state, self.target, self.asked = CursorState.UNPLACED, target, False
+        self.offset = self.fetch_offset = -1
+
+    def place(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
+        """Begin anew at `offset`."""
+        self._drop()
+        self.state, self.target, self.asked = CursorState.PLACED, None, False
+        self.offset = self.fetch_offset = offset
+        self.epoch = self.fetch_epoch = epoch
+
+    def halt(self, error: PenstockError) -> None:
+        """Nothing more is fetched until a seek; what waits here is still handed out, then `error` is
+        raised.
+        """
+        self.state, self.error, self.asked = CursorState.HALTED, error, False
+
+    def _drop(self) -> None:
+        self.line += 1
+        self.generation += 1
+        self.error = None
+        self.buffer.clear()
+        self.buffered_bytes = 0
+        self.part = self.part_of = None
+        self.failures = 0
+        self.retry_at = 0.0
+        self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
+
+    @property
+    def readable(self) -> bool:
+        """Something waits here that may be handed out."""
+        return not self.paused and (bool(self.buffer) or self.part is not None)

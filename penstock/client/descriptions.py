@@ -1,0 +1,95 @@
+"""What a client tells about topics and brokers."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.client.refusals import refusal
+from penstock.contract import methods
+from penstock.contract.errors import NotFound
+from penstock.contract.v1 import log_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    """One partition; `leader` -1 = none now. Brokers by id."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """One topic of the key's tenant."""
+
+    name: str
+    topic_id: str
+    """32 hexadecimal digits."""
+    partitions: tuple[PartitionDescription, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """By name, as in the reference of topic settings; times in ms, sizes in bytes, -1 = unlimited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    """One registered broker: where clients reach it, and its failure domain."""
+
+    broker: int
+    address: str
+    zone: str
+
+
+def metadata_request(names: tuple[str, ...] | None) -> tuple[str, bytes]:
+    """(method, request) for some topics, for all (None), or with no names for the brokers alone."""
+    request = log_pb2.MetadataRequest(topics=names or (), all_topics=names is None)
+    return methods.METADATA, request.SerializeToString()
+
+
+def topics_in(response: bytes) -> list[TopicDescription]:
+    """All topics of an answer by name; those that are being deleted are left out."""
+    answer = log_pb2.MetadataResponse.FromString(response)
+    return [
+        _topic(message)
+        for message in sorted(answer.topics, key=lambda topic: topic.name)
+        if not message.error
+    ]
+
+
+def topic_in(response: bytes, name: str) -> TopicDescription:
+    """The one topic asked for. Raises what the broker said of it."""
+    for message in log_pb2.MetadataResponse.FromString(response).topics:
+        if message.name == name:
+            if message.error:
+                raise refusal(message.error, message.message)
+            return _topic(message)
+    raise NotFound(f"{name}: no such topic")
+
+
+def brokers_in(response: bytes) -> list[BrokerDescription]:
+    """All registered brokers by id."""
+    answer = log_pb2.MetadataResponse.FromString(response)
+    return [
+        BrokerDescription(broker=broker.id, address=broker.address, zone=broker.zone)
+        for broker in sorted(answer.brokers, key=lambda broker: broker.id)
+    ]
+
+
+def _topic(message: log_pb2.TopicMetadata) -> TopicDescription:
+    return TopicDescription(
+        name=message.name,
+        topic_id=message.topic_id.hex(),
+        partitions=tuple(
+            PartitionDescription(
+                partition=partition.partition,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replicas),
+                in_sync=tuple(partition.in_sync),
+            )
+            for partition in message.partitions
+        ),
+        settings=json.loads(message.settings_json) if message.settings_json else {},
+    )

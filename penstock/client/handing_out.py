@@ -1,0 +1,79 @@
+"""From pushed batches to what `poll` returns: decoding, counting, moving the position; without the lock."""
+
+from collections.abc import Callable
+from itertools import islice
+
+from penstock.client.cursor import Chunk
+from penstock.client.messages import Message, MessageBatch
+from penstock.contract.errors import PenstockError
+from penstock.records.parse import columns_of
+
+Finished = Callable[[Chunk], None]
+
+
+class HandingOut:
+    """One poll under way. `take` gives the next chunk (None = none waits), `finished` and `unreadable` give
+    one back.
+
+    These three run under the client's lock; the caller of this class passes them so bound.
+    """
+
+    __slots__ = ("_finished", "_take", "_unreadable")
+
+    def __init__(
+        self,
+        take: Callable[[], Chunk | None],
+        finished: Finished,
+        unreadable: Callable[[Chunk, PenstockError], None],
+    ) -> None:
+        self._take, self._finished, self._unreadable = take, finished, unreadable
+
+    def messages(self, count_max: int) -> list[Message]:
+        """Up to `count_max` messages of what waits, some of each partition in turn."""
+        gathered: list[Message] = []
+        while len(gathered) < count_max:
+            chunk = self._take()
+            if chunk is None:
+                break
+            cursor = chunk.cursor
+            if cursor.part is None:
+                batch = self._decoded(chunk)
+                if batch is None:
+                    continue
+                cursor.part, cursor.part_of = batch.messages(), chunk
+            taken = list(islice(cursor.part, count_max - len(gathered)))
+            if taken:
+                gathered += taken
+                cursor.offset = taken[-1].offset + 1
+                cursor.epoch = chunk.epoch
+            if len(gathered) < count_max or cursor.offset >= chunk.next_offset:
+                self._finished(chunk)
+        return gathered
+
+    def batches(self, count_max: int) -> list[MessageBatch]:
+        """Up to `count_max` batches of what waits; the rest of a batch that `messages` began comes first."""
+        gathered: list[MessageBatch] = []
+        while len(gathered) < count_max:
+            chunk = self._take()
+            if chunk is None:
+                break
+            batch = self._decoded(chunk)
+            if batch is not None:
+                if len(batch):
+                    gathered.append(batch)
+                self._finished(chunk)
+        return gathered
+
+    def _decoded(self, chunk: Chunk) -> MessageBatch | None:
+        """Checked and parsed from the position on; None = nothing of it is for the caller."""
+        cursor = chunk.cursor
+        if chunk.control:
+            self._finished(chunk)
+            return None
+        try:
+            return MessageBatch(
+                cursor.topic, cursor.partition, columns_of(chunk.batch, max(0, cursor.offset))
+            )
+        except PenstockError as error:
+            self._unreadable(chunk, error)
+            return None

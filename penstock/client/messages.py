@@ -1,0 +1,106 @@
+"""What a consumer hands out: light messages, or whole batches in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.records.parse import Columns, RecordHeaders
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Message(NamedTuple):
+    """One message as stored."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """Milliseconds since 1970 UTC; -1 = none."""
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone."""
+    headers: RecordHeaders
+    """(name, content) pairs in their order; names may repeat."""
+
+
+_new_message: partial[Message] = partial(tuple.__new__, Message)
+"""Makes a message of an iterable of its fields without the interpreter."""
+
+
+class MessageBatch:
+    """The messages of one stored batch, column by column; nothing is made for a message until its column is
+    asked for.
+
+    All columns have `len(batch)` entries in offset order and must not be changed.
+    """
+
+    __slots__ = ("_columns", "partition", "topic")
+
+    topic: str
+    partition: int
+
+    def __init__(self, topic: str, partition: int, columns: Columns) -> None:
+        self.topic, self.partition = topic, partition
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return self._columns.offsets
+
+    @property
+    def timestamps_ms(self) -> list[int]:
+        """Milliseconds since 1970 UTC; -1 = none."""
+        return self._columns.timestamps_ms
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        return self._columns.keys
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """None is a tombstone."""
+        return self._columns.values
+
+    @property
+    def headers(self) -> list[RecordHeaders]:
+        return self._columns.headers
+
+    def messages(self) -> Iterator[Message]:
+        """The same, one light tuple a message."""
+        columns = self._columns
+        return map(
+            _new_message,
+            zip(
+                repeat(self.topic, len(columns)),
+                repeat(self.partition, len(columns)),
+                columns.offsets,
+                columns.timestamps_ms,
+                columns.keys,
+                columns.values,
+                columns.headers,
+                strict=True,
+            ),
+        )
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.messages()
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """offset int64, timestamp_ms timestamp[ms, UTC], key and value binary, headers list<struct<name,
+        content>>.
+
+        Needs pyarrow, which the SDK does not bring.
+        """
+        return self._columns.arrow()
+
+    def __repr__(self) -> str:
+        first = self.offsets[0] if len(self) else "-"
+        return f"<MessageBatch {self.topic}-{self.partition} of {len(self)} from {first}>"

@@ -1,0 +1,160 @@
+"""One batch of a producer from its first message to its outcome, and what is read off it: deliveries and
+receipts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.contract.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.client.partition_queue import PartitionQueue
+    from penstock.records.build import BatchBuilder
+
+
+class Receipt(NamedTuple):
+    """Where a message rests. With `acks=0` nobody says so: `offset` is -1."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """The message's own time, or the broker's for topics with `timestamp_type` append."""
+    duplicate: bool
+    """The broker had the message already, from an earlier attempt; `offset` is the one given then."""
+
+
+class Identity(NamedTuple):
+    """Who numbers the batches: producer id and its epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class PendingBatch:
+    """Shared by all deliveries of its messages.
+
+    `tainted`: an attempt was sent and never answered, so the outcome is not known from answers to later
+    attempts alone. `encoding`: a runtime is building its bytes outside the core's lock; until that is over
+    nobody else may take it.
+    """
+
+    __slots__ = (
+        "accepted_ms",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "callbacks",
+        "count",
+        "deadline",
+        "done",
+        "duplicate",
+        "encoded",
+        "encoded_as",
+        "encoding",
+        "error",
+        "failure",
+        "id",
+        "identity",
+        "linger_until",
+        "order",
+        "queue",
+        "raw_bytes",
+        "tainted",
+    )
+
+    def __init__(
+        self, queue: PartitionQueue, builder: BatchBuilder, order: int, linger_until: float, deadline: float
+    ) -> None:
+        self.queue = queue
+        self.builder: BatchBuilder | None = builder
+        self.order = order
+        """Position in its partition's send order; never changes."""
+        self.linger_until, self.deadline = linger_until, deadline
+        self.count = 0
+        self.raw_bytes = 0
+        self.encoded: bytes | None = None
+        self.encoded_as: tuple[Identity | None, int] = (None, -1)
+        """Identity and base sequence in the bytes of `encoded`."""
+        self.encoding = False
+        self.identity: Identity | None = None
+        self.base_sequence = -1
+        self.id = -1
+        self.attempts = 0
+        self.tainted = False
+        self.failure: PenstockError | None = None
+        """The last refusal that is being retried."""
+        self.done = False
+        self.error: PenstockError | None = None
+        self.base_offset = -1
+        self.accepted_ms = -1
+        self.duplicate = False
+        self.callbacks: list[Callable[[], None]] = []
+
+    @property
+    def numbered(self) -> bool:
+        return self.base_sequence >= 0
+
+    @property
+    def stale_numbers(self) -> bool:
+        """Its bytes exist, under numbers that are no longer its own."""
+        return self.encoded is not None and self.encoded_as != (self.identity, self.base_sequence)
+
+    @property
+    def wire_bytes_max(self) -> int:
+        """What it may take of a stream's credit at most."""
+        if self.encoded is not None:
+            return len(self.encoded)
+        return self.builder.size if self.builder is not None else 0
+
+    def finish(
+        self,
+        error: PenstockError | None,
+        base_offset: int = -1,
+        accepted_ms: int = -1,
+        duplicate: bool = False,
+    ) -> None:
+        """Fix the outcome; everything that only sending needed is dropped."""
+        self.error = error
+        self.base_offset, self.accepted_ms, self.duplicate = base_offset, accepted_ms, duplicate
+        self.builder = self.encoded = None
+        self.done = True
+
+
+class PendingDelivery:
+    """One message's share in a batch; the runtimes add how to wait for it. Nothing here is computed before
+    it is asked.
+    """
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: PendingBatch, index: int, timestamp_ms: int) -> None:
+        self._batch, self._index, self._timestamp_ms = batch, index, timestamp_ms
+
+    def done(self) -> bool:
+        """Whether the outcome is known: applied, not applied, or given up as unknown."""
+        return self._batch.done
+
+    def _receipt(self) -> Receipt:
+        """The receipt, or the error raised; the batch must be done."""
+        batch = self._batch
+        if batch.error is not None:
+            raise batch.error
+        queue = batch.queue
+        return Receipt(
+            queue.topic,
+            queue.partition,
+            batch.base_offset + self._index if batch.base_offset >= 0 else -1,
+            batch.accepted_ms if queue.append_time and batch.accepted_ms >= 0 else self._timestamp_ms,
+            batch.duplicate,
+        )
+
+    def __repr__(self) -> str:
+        batch = self._batch
+        state = (
+            "pending" if not batch.done else "applied" if batch.error is None else type(batch.error).__name__
+        )
+        return f"<Delivery {batch.queue.topic}-{batch.queue.partition} {state}>"

@@ -1,0 +1,52 @@
+"""Errors of the wire made into the SDK's exceptions, and what may be believed when several things went
+wrong.
+"""
+
+from penstock.contract.errors import (
+    Belief,
+    BrokerUnavailable,
+    ErrorCode,
+    ErrorKind,
+    OutcomeUnknown,
+    PenstockError,
+    error_class,
+)
+
+LEADERSHIP_CODES = frozenset(
+    {
+        ErrorCode.NOT_LEADER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NO_LEADER,
+        ErrorCode.BROKER_UNAVAILABLE,
+        ErrorCode.SHUTTING_DOWN,
+        ErrorCode.OUTCOME_UNKNOWN,
+    }
+)
+"""After these the metadata is asked for again: somebody else may lead by now."""
+
+
+def refusal(code: int | None, message: str) -> PenstockError:
+    """The exception of a wire code; None (the connection broke) is `BrokerUnavailable`."""
+    if code is None:
+        return BrokerUnavailable(message)
+    return error_class(code)(message)
+
+
+def final(error: PenstockError) -> bool:
+    """Asking again, anywhere, would be answered the same."""
+    return error.kind in (ErrorKind.FATAL, ErrorKind.FENCED)
+
+
+def with_context(error: PenstockError, context: str) -> PenstockError:
+    """The same error with `context` after its message."""
+    return type(error)(f"{error.message} ({context})")
+
+
+def unknown_because(label: str, error: PenstockError) -> PenstockError:
+    """What a batch fails with when its last answer is `error` but an earlier copy was never answered
+    (RL17).
+    """
+    if error.belief is Belief.UNKNOWN:
+        return error
+    return OutcomeUnknown(f"{label}: an earlier attempt was never answered; the last one: {error.message}")

@@ -1,0 +1,129 @@
+"""Settings of a client, a producer and a consumer, checked where they are given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.contract import limits
+from penstock.contract.errors import ConfigurationError
+
+FullPolicy = Literal["block", "fail", "drop"]
+OffsetReset = Literal["earliest", "latest", "error"]
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
+"""(topic, key, value, partition count) to a partition number."""
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_ACKS: dict[object, int] = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """Where the brokers are and who asks. `ca_file` None = plaintext, which only loopback addresses may
+    have.
+    """
+
+    bootstrap: tuple[str, ...]
+    api_key: str | None = None
+    api_url: str | None = None
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap:
+            raise ConfigurationError(
+                "bootstrap: no broker address; pass bootstrap=, set PENSTOCK_BOOTSTRAP, or name a profile"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """How messages are gathered, sent and retried. Sizes in bytes, `_ms` in milliseconds.
+
+    Raises `ConfigurationError` naming the argument when a value is out of its bounds.
+    """
+
+    acks: int
+    """0 no answer, 1 the leader holds it, -1 every in-sync replica holds it."""
+    compression: str
+    linger_ms: float
+    batch_bytes: int
+    batch_messages: int
+    idempotent: bool
+    delivery_timeout_ms: float
+    buffer_bytes: int
+    on_full: FullPolicy
+    max_block_ms: float
+    max_attempts: int | None
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    partitioner: Partitioner | None
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            raise ConfigurationError(
+                f"compression: {self.compression!r} is not one of {', '.join(COMPRESSIONS)}"
+            )
+        _bounded("linger_ms", self.linger_ms, 0, 60_000)
+        _bounded("batch_bytes", self.batch_bytes, 1, limits.BATCH_BYTES_MAX_LIMIT)
+        _bounded("batch_messages", self.batch_messages, 1, limits.RECORDS_PER_BATCH_MAX)
+        _bounded("delivery_timeout_ms", self.delivery_timeout_ms, 1, 24 * 3600 * 1000)
+        _bounded("buffer_bytes", self.buffer_bytes, 1, 2**40)
+        _bounded("max_block_ms", self.max_block_ms, 0, 24 * 3600 * 1000)
+        if self.max_attempts is not None:
+            _bounded("max_attempts", self.max_attempts, 1, 1_000_000)
+        _bounded("retry_backoff_ms", self.retry_backoff_ms, 1, 60_000)
+        _bounded("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms, 600_000)
+        if self.on_full not in ("block", "fail", "drop"):
+            raise ConfigurationError(f"on_full: {self.on_full!r} is not one of block, fail, drop")
+        if self.on_full == "drop" and self.acks != 0:
+            raise ConfigurationError("on_full: 'drop' loses messages silently and needs acks=0")
+
+    @property
+    def numbered(self) -> bool:
+        """Batches carry producer id, epoch and sequence. Without answers (acks=0) there is nothing to
+        retry.
+        """
+        return self.idempotent and self.acks != 0
+
+    @property
+    def in_flight_max(self) -> int:
+        """Batches of one partition that may be unanswered. Without sequence numbers only one keeps the
+        order (RL58).
+        """
+        if self.acks == 0:
+            return 1_000_000
+        return limits.IN_FLIGHT_BATCHES_PER_PRODUCER if self.numbered else 1
+
+
+def acks_number(acks: int | str) -> int:
+    """`"all"`, 1 or 0 as the number on the wire; raises `ConfigurationError`."""
+    try:
+        return _ACKS[acks]
+    except (KeyError, TypeError):
+        raise ConfigurationError(f"acks: {acks!r} is not one of 'all', 1, 0") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What is read and how much of it may wait here. Sizes in bytes.
+
+    Raises `ConfigurationError` naming the argument when a value is out of its bounds.
+    """
+
+    auto_offset_reset: OffsetReset
+    fetch_bytes: int
+    """Pushed bytes that may wait here, over all partitions of one broker."""
+    partition_fetch_bytes: int
+    """The same for one partition; one batch may exceed it."""
+
+    def __post_init__(self) -> None:
+        if self.auto_offset_reset not in ("earliest", "latest", "error"):
+            raise ConfigurationError(
+                f"auto_offset_reset: {self.auto_offset_reset!r} is not one of earliest, latest, error"
+            )
+        _bounded("fetch_bytes", self.fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
+        _bounded("partition_fetch_bytes", self.partition_fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
+
+
+def _bounded(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise ConfigurationError(f"{name}: {value!r} is not within {low} to {high}")

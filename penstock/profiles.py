@@ -1,0 +1,111 @@
+"""Where a client's settings come from: arguments before PENSTOCK_* environment variables before the profile
+file.
+
+The profile file is TOML, one table a profile, by default `~/.config/penstock/profiles.toml`:
+
+    [dev]
+    bootstrap = ["127.0.0.1:7461", "127.0.0.1:7462"]
+    api_key = "penstock_dev_..."
+    ca_file = "/etc/penstock/ca.pem"
+    api_url = "http://127.0.0.1:8000"
+
+Fields that the SDK does not know are left alone: other tools keep theirs beside them.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.client.settings import ConnectionSettings
+from penstock.contract.errors import ConfigurationError
+
+PROFILE = "PENSTOCK_PROFILE"
+PROFILE_FILE = "PENSTOCK_PROFILE_FILE"
+BOOTSTRAP = "PENSTOCK_BOOTSTRAP"
+API_KEY = "PENSTOCK_API_KEY"
+API_URL = "PENSTOCK_API_URL"
+CA_FILE = "PENSTOCK_CA_FILE"
+DEFAULT_PROFILE = "default"
+"""Read when no profile is named, if the file has it."""
+
+
+def profile_file(environment: Mapping[str, str] | None = None) -> Path:
+    """The profile file's path, whether it exists or not."""
+    environment = os.environ if environment is None else environment
+    named = environment.get(PROFILE_FILE)
+    if named:
+        return Path(named).expanduser()
+    config = environment.get("XDG_CONFIG_HOME")
+    return (Path(config) if config else Path("~/.config").expanduser()) / "penstock" / "profiles.toml"
+
+
+def read_profile(name: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The fields of a profile; None = the one named in the environment, else `default` if there is one.
+
+    Raises `ConfigurationError` when a named profile or the file cannot be read.
+    """
+    environment = os.environ if environment is None else environment
+    wanted = name or environment.get(PROFILE) or None
+    path = profile_file(environment)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if wanted is None:
+            return {}
+        raise ConfigurationError(f"profile {wanted!r}: there is no profile file {path}") from None
+    except OSError as error:
+        raise ConfigurationError(f"profile file {path}: {error.strerror}") from error
+    try:
+        profiles = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"profile file {path}: {error}") from error
+    fields = profiles.get(wanted or DEFAULT_PROFILE)
+    if fields is None and wanted is None:
+        return {}
+    if not isinstance(fields, dict):
+        known = ", ".join(sorted(profile for profile, value in profiles.items() if isinstance(value, dict)))
+        raise ConfigurationError(f"profile {wanted!r}: not in {path}, which has {known or 'none'}")
+    return fields
+
+
+def connection_settings(
+    *,
+    bootstrap: str | Sequence[str] | None = None,
+    api_key: str | None = None,
+    api_url: str | None = None,
+    ca_file: str | None = None,
+    profile: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ConnectionSettings:
+    """Join arguments, environment and profile, each setting from the first that has it. Raises
+    `ConfigurationError`.
+    """
+    environment = os.environ if environment is None else environment
+    fields = read_profile(profile, environment)
+    return ConnectionSettings(
+        bootstrap=_addresses(bootstrap or environment.get(BOOTSTRAP) or fields.get("bootstrap") or ()),
+        api_key=_text("api_key", api_key or environment.get(API_KEY) or fields.get("api_key")),
+        api_url=_text("api_url", api_url or environment.get(API_URL) or fields.get("api_url")),
+        ca_file=_text("ca_file", ca_file or environment.get(CA_FILE) or fields.get("ca_file")),
+    )
+
+
+def _addresses(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise ConfigurationError(f"bootstrap: {value!r} is not host:port, nor a list of such")
+    addresses = tuple(item.strip() for item in value if item.strip())
+    for address in addresses:
+        host, found, port = address.rpartition(":")
+        if not found or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigurationError(f"bootstrap: {address!r} is not host:port")
+    return addresses
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ConfigurationError(f"{name}: {value!r} is not text")
