@@ -38,6 +38,6 @@ def json_field(name: str, value: bytes | None, *, as_hex: bool) -> dict[str, Any
     return {f"{name}_hex": value.hex()}
 
 
-def json_headers(headers: Sequence[tuple[str, bytes]], *, as_hex: bool) -> list[dict[str, Any]]:
+def json_headers(headers: Sequence[tuple[str, bytes | None]], *, as_hex: bool) -> list[dict[str, Any]]:
     """Headers in order, repeated names included."""
     return [{"name": name, **json_field("value", value, as_hex=as_hex)} for name, value in headers]

@@ -15,6 +15,7 @@ from penstock.cli.exit_codes import ServerPartMissing
 
 GROUP = "penstock.commands"
 _SERVER_PACKAGES = ("control_plane", "data_plane")
+_OWN_PACKAGES = (*_SERVER_PACKAGES, "penstock")
 
 
 class Absent(Exception):
@@ -27,7 +28,7 @@ class Absent(Exception):
     def refusal(self) -> ServerPartMissing:
         """What to tell the user."""
         command = f"penstock {' '.join(self.path)}"
-        if self.missing_module.partition(".")[0] in _SERVER_PACKAGES:
+        if self.missing_module in _SERVER_PACKAGES:
             return ServerPartMissing(f"{command} belongs to the server, which is not installed here")
         return ServerPartMissing(
             f"{command} needs the package {self.missing_module}, which is not installed here"
@@ -37,6 +38,11 @@ class Absent(Exception):
 @functools.cache
 def _found() -> dict[tuple[str, ...], EntryPoint]:
     return {tuple(point.name.split(".")): point for point in entry_points(group=GROUP)}
+
+
+def find_again() -> None:
+    """Forget which entry points were found: distributions have changed."""
+    _found.cache_clear()
 
 
 def names_under(path: Sequence[str]) -> list[str]:
@@ -51,7 +57,10 @@ def load(path: Sequence[str]) -> click.Command:
     try:
         command = point.load()
     except ModuleNotFoundError as missing:
-        raise Absent(path, missing.name or point.module) from missing
+        name = missing.name or point.module
+        if name.partition(".")[0] in _OWN_PACKAGES and name not in _SERVER_PACKAGES:
+            raise  # part of what is there: a bug
+        raise Absent(path, name) from missing
     if not isinstance(command, click.Command):
         raise TypeError(f"entry point {point.name} leads to {command!r}, which is no click command")
     return command

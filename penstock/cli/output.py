@@ -18,7 +18,7 @@ _PIPE_WIDTH = 250
 
 def print_json(value: Any) -> None:
     """One JSON document on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    print(json.dumps(value, ensure_ascii=False))
 
 
 def _console(*, stderr: bool = False) -> Console:

@@ -1,4 +1,6 @@
-"""Messages from arguments and lines: exact bytes, keys where asked for, and the place named when something is wrong."""
+"""Messages from arguments and lines: exact bytes, keys where asked for, and the place named when something
+is wrong.
+"""
 
 import io
 

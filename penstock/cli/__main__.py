@@ -1,0 +1,86 @@
+"""Entry point of the command line: `penstock` and `python -m penstock.cli`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import NoReturn
+
+import click
+
+from penstock.cli import failures
+from penstock.cli.consume import consume
+from penstock.cli.exit_codes import ExitCode
+from penstock.cli.invocation import Group, Invocation
+from penstock.cli.produce import produce
+from penstock.cli.topics import topic
+
+_EPILOG = """\b
+Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
+5 refused for good; 6 not applied, may succeed later; 7 outcome unknown;
+8 the server part is not installed; 130 interrupted."""
+
+
+def _version_line() -> str:
+    from penstock.records.codec import codec_name
+
+    try:
+        number = version("penstock")
+    except PackageNotFoundError:
+        number = "unknown"
+    return f"penstock {number} (codec: {codec_name()})"
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(_version_line())
+        context.exit()
+
+
+@click.group(name="penstock", cls=Group, epilog=_EPILOG)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and which codec is in use.",
+)
+def cli() -> None:
+    """Publish, read and look after topics of Penstock."""
+
+
+@click.group(name="key", cls=Group, path=("key",))
+def key() -> None:
+    """API keys."""
+
+
+cli.add_command(topic)
+cli.add_command(key)
+cli.add_command(produce)
+cli.add_command(consume)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; failures are told on the standard error stream."""
+    invocation = Invocation()
+    try:
+        ended = cli.main(args=list(arguments), prog_name="penstock", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing more can be told to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except (Exception, KeyboardInterrupt) as error:
+        as_json = invocation.json or "--json" in arguments
+        return failures.tell(error, as_json=as_json)
+    return ended if isinstance(ended, int) else ExitCode.OK
+
+
+def main() -> NoReturn:
+    """Run the process's own command line."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

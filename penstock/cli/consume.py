@@ -1,0 +1,188 @@
+"""`penstock consume`: read messages and show them as text, as hex, as bare values or as JSON."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from penstock.cli import display
+from penstock.cli.connection import connect
+from penstock.cli.invocation import Command, current
+from penstock.cli.output import Bar, print_json, progress
+from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
+from penstock.contract.errors import TimedOut
+
+if TYPE_CHECKING:
+    from penstock import Consumer, Message
+
+_POLL_S = 0.5
+_POLL_MESSAGES = 5_000
+Place = tuple[str, int]
+
+
+@click.command("consume", cls=Command)
+@click.argument("topic")
+@click.option(
+    "--from",
+    "position",
+    default="beginning",
+    show_default=True,
+    callback=read_position,
+    metavar="WHERE",
+    help="beginning, end (and follow), an offset, a time (2026-01-31T12:00:00Z) or a time ago (-15m).",
+)
+@click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; repeatable.")
+@click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many messages.")
+@click.option("--follow", is_flag=True, help="Wait for further messages until Ctrl-C.")
+@click.option(
+    "--display",
+    "form",
+    type=click.Choice(["text", "hex", "values"]),
+    default="text",
+    show_default=True,
+    help="values: only the values, byte for byte, one a line.",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    default=30.0,
+    show_default=True,
+    help="Seconds without a message that must be there.",
+)
+def consume(
+    topic: str,
+    position: Position,
+    partitions: tuple[int, ...],
+    most: int | None,
+    follow: bool,
+    form: str,
+    timeout: float,
+) -> None:
+    """Read a topic from the beginning, or from --from, up to its end at this moment."""
+    follow = follow or isinstance(position, End)
+    reset: Literal["error", "earliest"] = "error" if isinstance(position, AtOffset) else "earliest"
+    with connect() as client, client.consumer([topic], auto_offset_reset=reset) as consumer:
+        if partitions:
+            consumer.assign([(topic, partition) for partition in sorted(set(partitions))])
+        places = consumer.assignment(timeout=timeout)
+        _go_to(consumer, topic, position, places, timeout)
+        show = _printer(form)
+        if follow:
+            # Ctrl-C is how following ends.
+            with contextlib.suppress(KeyboardInterrupt):
+                _follow(consumer, show, most)
+            return
+        ends = consumer.end_offsets(timeout=timeout)
+        with progress(f"Reading {topic}", total=1.0) if not sys.stdout.isatty() else _no_bar() as bar:
+            _read_up_to(consumer, ends, show, most, timeout, bar)
+
+
+def _no_bar() -> contextlib.AbstractContextManager[Bar]:
+    """Messages on a terminal show the progress themselves."""
+    return contextlib.nullcontext(Bar(None, None))
+
+
+def _go_to(
+    consumer: "Consumer", topic: str, position: Position, places: Sequence[Place], timeout: float
+) -> None:
+    match position:
+        case Beginning():
+            return
+        case End():
+            consumer.seek(topic, to="end", timeout=timeout)
+            for _, partition in places:
+                consumer.position(topic, partition, timeout=timeout)
+        case AtTime(timestamp_ms):
+            consumer.seek(topic, timestamp_ms=timestamp_ms, timeout=timeout)
+        case AtOffset(offset):
+            if len(places) > 1:
+                raise click.UsageError(
+                    f"{topic} has {len(places)} partitions; an offset is a place in one: add --partition."
+                )
+            consumer.seek(topic, offset=offset, timeout=timeout)
+
+
+def _follow(consumer: "Consumer", show: Callable[["Message"], None], most: int | None) -> None:
+    left = most
+    while left is None or left > 0:
+        count = _POLL_MESSAGES if left is None else min(left, _POLL_MESSAGES)
+        messages = consumer.poll(max_messages=count, timeout=_POLL_S)
+        for message in messages:
+            show(message)
+        sys.stdout.flush()
+        left = None if left is None else left - len(messages)
+
+
+def _read_up_to(
+    consumer: "Consumer",
+    ends: dict[Place, int],
+    show: Callable[["Message"], None],
+    most: int | None,
+    timeout: float,
+    bar: Bar,
+) -> None:
+    """Show what lies below `ends`. Raises `TimedOut` when nothing comes although something must."""
+    starts = {place: consumer.position(*place, timeout=timeout) for place in sorted(ends)}
+    total = sum(max(0, end - starts[place]) for place, end in ends.items())
+    waiting = {place: end for place, end in ends.items() if starts[place] < end}
+    shown = 0
+    last_news = time.monotonic()
+    while waiting and (most is None or shown < most):
+        messages = consumer.poll(max_messages=_POLL_MESSAGES, timeout=_POLL_S)
+        for message in messages:
+            if message.offset < ends[message.topic, message.partition] and (most is None or shown < most):
+                show(message)
+                shown += 1
+        positions = {place: consumer.position(*place, timeout=timeout) for place in waiting}
+        if messages:
+            last_news = time.monotonic()
+        elif time.monotonic() - last_news > timeout:
+            (topic, partition), end = next(iter(waiting.items()))
+            at = positions[topic, partition]
+            raise TimedOut(
+                f"{topic}-{partition}: no message in {timeout:g} s at {at}, though it ends at {end}"
+            )
+        waiting = {place: end for place, end in waiting.items() if positions[place] < end}
+        bar.to(shown / total, f"{shown:,} messages")
+
+
+def _printer(form: str) -> Callable[["Message"], None]:
+    if current().json:
+        return lambda message: print_json(_as_json(message, as_hex=form == "hex"))
+    if form == "values":
+        return _print_value
+    shown: Callable[[bytes], str] = bytes.hex if form == "hex" else display.text
+    return lambda message: print(_as_line(message, shown))
+
+
+def _print_value(message: "Message") -> None:
+    sys.stdout.buffer.write((message.value or b"") + b"\n")
+
+
+def _as_line(message: "Message", shown: Callable[[bytes], str]) -> str:
+    place = (
+        f"{message.topic}-{message.partition} @ {message.offset}  {display.moment(message.timestamp_ms)}  "
+    )
+    key = "" if message.key is None else f"[{shown(message.key)}] "
+    value = "(no value)" if message.value is None else shown(message.value)
+    headers = ", ".join(
+        f"{display.text(name.encode())}={'' if content is None else shown(content)}"
+        for name, content in message.headers
+    )
+    return place + key + value + (f"  {{{headers}}}" if headers else "")
+
+
+def _as_json(message: "Message", *, as_hex: bool) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp_ms": message.timestamp_ms,
+        "timestamp": display.moment(message.timestamp_ms),
+        **display.json_field("key", message.key, as_hex=as_hex),
+        **display.json_field("value", message.value, as_hex=as_hex),
+        "headers": display.json_headers(message.headers, as_hex=as_hex),
+    }

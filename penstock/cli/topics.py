@@ -1,0 +1,101 @@
+"""`penstock topic list` and `topic describe`: what the tenant's key may see of topics."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.connection import connect
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from penstock import Client, PartitionDescription, TopicDescription
+
+_TIMEOUT_S = 10.0
+
+
+@click.group(name="topic", cls=Group, path=("topic",))
+def topic() -> None:
+    """Topics: list, describe, create, delete."""
+
+
+@topic.command("list")
+@click.option(
+    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def topic_list(timeout: float) -> None:
+    """List the topics that the key may see."""
+    with connect() as client:
+        topics = client.topics(timeout=timeout)
+    if current().json:
+        print_json({"topics": [_summary(description) for description in topics]})
+        return
+    rows = [list(_summary(description).values()) for description in topics]
+    print_table(
+        ["topic", "partitions", "without leader", "not fully in sync", "replication", "durability"], rows
+    )
+
+
+@topic.command("describe")
+@click.argument("name")
+@click.option("--offsets", is_flag=True, help="Ask the leaders for the first and the next offset as well.")
+@click.option(
+    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def topic_describe(name: str, offsets: bool, timeout: float) -> None:
+    """Show settings, leaders and in-sync replicas of one topic."""
+    with connect() as client:
+        description = client.topic(name, timeout=timeout)
+        partitions = [_partition(partition) for partition in description.partitions]
+        if offsets:
+            _add_offsets(client, name, partitions, timeout)
+    if current().json:
+        print_json(
+            {
+                "topic": description.name,
+                "topic_id": description.topic_id,
+                "settings": description.settings,
+                "partitions": partitions,
+            }
+        )
+        return
+    click.echo(f"{description.name}  (id {description.topic_id})")
+    print_table(["setting", "value"], sorted(description.settings.items()))
+    rows = [[_cell(value) for value in partition.values()] for partition in partitions]
+    print_table([column.replace("_", " ") for column in partitions[0]], rows)
+
+
+def _summary(description: "TopicDescription") -> dict[str, Any]:
+    return {
+        "topic": description.name,
+        "partitions": len(description.partitions),
+        "without_leader": sum(p.leader < 0 for p in description.partitions),
+        "not_fully_in_sync": sum(len(p.in_sync) < len(p.replicas) for p in description.partitions),
+        "replication": description.settings.get("replication"),
+        "durability": description.settings.get("durability"),
+    }
+
+
+def _partition(partition: "PartitionDescription") -> dict[str, Any]:
+    return {
+        "partition": partition.partition,
+        "leader": None if partition.leader < 0 else partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "in_sync": list(partition.in_sync),
+    }
+
+
+def _add_offsets(client: "Client", name: str, partitions: list[dict[str, Any]], timeout: float) -> None:
+    with client.consumer([name]) as consumer:
+        first = consumer.beginning_offsets(timeout=timeout)
+        following = consumer.end_offsets(timeout=timeout)
+    for partition in partitions:
+        place = (name, partition["partition"])
+        partition["first_offset"], partition["next_offset"] = first[place], following[place]
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
