@@ -176,7 +176,7 @@ class AdminClient:
                 return address, self._call(
                     address, methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s
                 )
-            except _AnswerLost as error:
+            except AnswerLost as error:
                 lost = BrokerUnavailable(f"no answer from {', '.join(addresses)}: {error}")
         raise lost
 
@@ -204,7 +204,7 @@ class AdminClient:
         address, _ = self._ask(pb.DescribeClusterRequest(), _PROBE_S, self._addresses)
         try:
             answer = self._call(address, method, request, answer_type, _CALL_S)
-        except _AnswerLost as error:
+        except AnswerLost as error:
             name = method.rpartition("/")[2]
             raise OutcomeUnknown(f"{name}: the answer of {address} was lost: {error}") from error
         outcome = answer if isinstance(answer, pb.Outcome) else cast(_WithOutcome, answer).outcome
@@ -221,7 +221,7 @@ class AdminClient:
         try:
             answer: AnswerT = call(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise _read_failure(error) from error
+            raise read_failure(error) from error
         return answer
 
     def _channel(self, address: str) -> grpc.Channel:
@@ -234,7 +234,7 @@ class AdminClient:
         return self._channels[address]
 
 
-class _AnswerLost(Exception):
+class AnswerLost(BrokerUnavailable):
     """The call ended without an answer of the service."""
 
 
@@ -242,8 +242,8 @@ def _to_bytes(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _read_failure(error: grpc.RpcError) -> Exception:
-    """The refusal that a failed call carries in its trailing metadata, or `_AnswerLost`."""
+def read_failure(error: grpc.RpcError) -> PenstockError:
+    """The refusal that a failed call carries in its trailing metadata, or `AnswerLost`."""
     trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
     for key, value in trailing:
         if key == ERROR_CODE:
@@ -251,4 +251,4 @@ def _read_failure(error: grpc.RpcError) -> Exception:
     status = error.code()
     if status in _REFUSED_BY_GRPC:
         return InvalidRequest(f"{status.name}: {error.details()}")
-    return _AnswerLost(f"{status.name}: {error.details()}")
+    return AnswerLost(f"{status.name}: {error.details()}")

@@ -1,11 +1,12 @@
 """What a dev cluster is and where it rests: ids, ports and file names of one data directory.
 
-cluster.json        cluster id, tenant, brokers with their ports; written once, grown by `dev up
---brokers` cluster.secret      what internal listeners demand pepper              what turns a key's
-secret into its stored form metadata.sqlite     the metadata store of all brokers profile.json
-ready tenant, key and addresses, as in the user's profile file lock                held by the command
-that is changing the cluster brokers/<id>/       config.json, output.log and data/, the broker's log
-directory
+cluster.json        cluster id, tenant, brokers with their ports; grown by `dev up --brokers`
+cluster.secret      what internal listeners demand
+pepper              what turns a key's secret into its stored form
+metadata.sqlite     the metadata store of all brokers
+profile.toml        ready tenant, key and addresses, in the form of the user's profile file
+lock                held by the command that is changing the cluster
+brokers/<id>/       config.json, output.log and data/, the broker's log directory
 """
 
 import fcntl
@@ -114,7 +115,7 @@ class DataDirectory:
         self.secret_file = self.path / "cluster.secret"
         self.pepper_file = self.path / "pepper"
         self.metadata_file = self.path / "metadata.sqlite"
-        self.profile_file = self.path / "profile.json"
+        self.profile_file = self.path / "profile.toml"
 
     def config_file(self, broker: int) -> Path:
         return self._broker(broker) / "config.json"

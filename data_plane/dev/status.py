@@ -12,9 +12,9 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.dev import processes
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.layout import HOST, BrokerSpec, ClusterSpec, DataDirectory
+from data_plane.dev.profile import PROFILE
 from penstock.contract.errors import PenstockError
 
-PROFILE = "dev"
 _READY_S = 1.0
 _DESCRIBE_S = 2.0
 

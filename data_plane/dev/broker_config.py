@@ -1,0 +1,29 @@
+"""The configuration file of each broker of a dev cluster, and the pepper that its brokers share."""
+
+import json
+
+from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
+
+PEPPER_VERSION = 1
+
+
+def read_pepper(directory: DataDirectory) -> bytes:
+    """The pepper with which the stored form of the cluster's keys is made."""
+    return bytes.fromhex(directory.pepper_file.read_text().strip())
+
+
+def write_broker_config(directory: DataDirectory, spec: ClusterSpec, broker: BrokerSpec) -> None:
+    """Write what the broker is started with. Each broker is a failure domain of its own."""
+    values = {
+        "broker_id": broker.id,
+        "cluster_id": spec.cluster_id,
+        "zone": f"zone-{broker.id}",
+        "log_directory": str(directory.log_directory(broker.id)),
+        "metadata_file": str(directory.metadata_file),
+        "client_address": broker.client_address,
+        "internal_address": broker.internal_address,
+        "http_address": broker.http_address,
+        "cluster_secret_file": str(directory.secret_file),
+        "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
+    }
+    write_private(directory.config_file(broker.id), json.dumps(values, indent=2) + "\n")

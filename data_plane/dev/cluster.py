@@ -1,0 +1,157 @@
+"""Starting and stopping the brokers of one dev cluster. Every operation may be repeated."""
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_plane.dev import processes
+from data_plane.dev.broker_config import write_broker_config
+from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
+from data_plane.dev.provisioning import admin_of, provision
+from data_plane.dev.status import BrokerState, BrokerStatus, look, state_of
+from penstock.contract.errors import BrokerUnavailable, TimedOut
+
+START_S = 60.0
+"""A broker that is not ready after this is not going to be; recovery of a dev log takes seconds."""
+DRAIN_S = 30.0
+"""A broker's own limit for draining is 20 s; then comes its last flush."""
+_POLL_S = 0.05
+_OUTPUT_LINES = 15
+
+Report = Callable[[int, int, str], None]
+"""(steps done, steps in all, what is going on)."""
+
+
+class BrokerFailed(BrokerUnavailable):
+    """A broker ended while it was starting."""
+
+    remedy = "Read the end of its output above; its whole output is in output.log beside its configuration."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpResult:
+    """What `up` found and did."""
+
+    spec: ClusterSpec
+    started: tuple[int, ...]
+    """Ids of the brokers that were not running before."""
+
+
+class DevCluster:
+    """The cluster of one data directory."""
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self.directory = directory
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def up(self, brokers: int | None, report: Report) -> UpResult:
+        """Make the cluster exist, run and be ready for the tenant in the profile. Raises `BrokerFailed`,
+        `TimedOut`.
+        """
+        with self.directory.changing():
+            spec = self.directory.load_or_create(brokers)
+            started = self._start(spec.brokers, spec, report)
+            with admin_of(self.directory) as admin:
+                provision(self.directory, spec, admin)
+        return UpResult(spec=spec, started=started)
+
+    def down(self, timeout_s: float = DRAIN_S) -> tuple[int, ...]:
+        """Stop all brokers, and kill those that are still there after `timeout_s`; returns the ids that had
+        to be killed.
+        """
+        with self.directory.changing():
+            spec = self.directory.load()
+            configs = {broker.id: self.directory.config_file(broker.id) for broker in spec.brokers}
+            for config in configs.values():
+                processes.ask_to_stop(config)
+            remaining = processes.wait_gone(list(configs.values()), timeout_s)
+            killed = tuple(number for number, config in configs.items() if config in remaining)
+            for config in remaining:
+                processes.kill(config)
+            self.reap()
+        return killed
+
+    def kill_broker(self, number: int) -> int | None:
+        """SIGKILL one broker; returns the process id it had, None when it did not run."""
+        return processes.kill(self._config_of(number))
+
+    def stop_broker(self, number: int, timeout_s: float = DRAIN_S) -> int | None:
+        """Drain and end one broker; returns the process id it had, None when it did not run. Raises
+        `TimedOut`.
+        """
+        config = self._config_of(number)
+        pid = processes.ask_to_stop(config)
+        if pid is not None and processes.wait_gone([config], timeout_s):
+            raise _StillDraining(f"broker {number}: process {pid} is still draining after {timeout_s:g} s")
+        return pid
+
+    def start_broker(self, number: int, report: Report) -> BrokerStatus:
+        """Start one broker unless it runs, and wait until it is ready. Raises `BrokerFailed`, `TimedOut`."""
+        with self.directory.changing():
+            spec = self.directory.load()
+            self._start([spec.broker(number)], spec, report)
+        return next(broker for broker in look(self.directory).brokers if broker.spec.id == number)
+
+    def reap(self) -> None:
+        """Collect the exit states of brokers that this object started and that have ended."""
+        self._children = [child for child in self._children if child.poll() is None]
+
+    def _config_of(self, number: int) -> Path:
+        self.directory.load().broker(number)
+        return self.directory.config_file(number)
+
+    def _start(self, brokers: Sequence[BrokerSpec], spec: ClusterSpec, report: Report) -> tuple[int, ...]:
+        """Start those that do not run and wait until all are ready; returns the ids started."""
+        launched: dict[int, subprocess.Popen[bytes]] = {}
+        for broker in brokers:
+            config = self.directory.config_file(broker.id)
+            if processes.find(config) is None:
+                write_broker_config(self.directory, spec, broker)
+                child = processes.start(config, self.directory.output_file(broker.id))
+                launched[broker.id] = child
+                self._children.append(child)
+        self._wait_ready(brokers, launched, report)
+        return tuple(launched)
+
+    def _wait_ready(
+        self, brokers: Sequence[BrokerSpec], launched: dict[int, subprocess.Popen[bytes]], report: Report
+    ) -> None:
+        deadline = time.monotonic() + START_S
+        waiting = list(brokers)
+        while True:
+            waiting = [broker for broker in waiting if not self._has_started(broker, launched)]
+            names = ", ".join(str(broker.id) for broker in waiting)
+            note = f"waiting for broker {names}" if waiting else "ready"
+            report(len(brokers) - len(waiting), len(brokers), note)
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                output = self._output_of(waiting[0].id)
+                raise TimedOut(f"broker {names}: not ready after {START_S:g} s\n{output}")
+            time.sleep(_POLL_S)
+
+    def _has_started(self, broker: BrokerSpec, launched: dict[int, subprocess.Popen[bytes]]) -> bool:
+        process = launched.get(broker.id)
+        if process is not None and process.poll() is not None:
+            raise BrokerFailed(
+                f"broker {broker.id}: ended with status {process.returncode} while starting\n"
+                f"{self._output_of(broker.id)}"
+            )
+        state, _ = state_of(self.directory, broker)
+        if state is BrokerState.PAUSED:
+            raise BrokerFailed(f"broker {broker.id}: its process is paused; continue it or kill it")
+        return state is BrokerState.READY
+
+    def _output_of(self, number: int) -> str:
+        """The last lines that a broker wrote."""
+        try:
+            text = self.directory.output_file(number).read_text(errors="backslashreplace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(f"  | {line}" for line in text.splitlines()[-_OUTPUT_LINES:])
+
+
+class _StillDraining(TimedOut):
+    remedy = "Wait and repeat, or use `penstock dev broker kill`."
