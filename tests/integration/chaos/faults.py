@@ -30,7 +30,8 @@ class Round:
 
 
 def schedule(rounds: int) -> list[Round]:
-    """`rounds` rounds: each broker in turn, killed and paused alternately, and at even distances all of them at once.
+    """`rounds` rounds: each broker in turn, killed and paused alternately, and at even distances all of
+    them at once.
 
     Of fewer than ten rounds one hits all, else three do.
     """

@@ -1,4 +1,6 @@
-"""Reads a partition straight from a broker's log directory: every batch with its stamp, checked against each other."""
+"""Reads a partition straight from a broker's log directory: every batch with its stamp, checked against
+each other.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ class Damaged(AssertionError):
 
 
 def stored_batches(log_directory: Path, partition: TopicPartition, below: int) -> list[StoredBatch]:
-    """Batches that end at or below offset `below`, in order. Raises `Damaged` naming the file and the fact."""
+    """Batches that end at or below offset `below`, in order. Raises `Damaged` naming the file and the fact.
+    """
     directory = log_directory / "topics" / str(partition)
     stored = list(_read(directory, partition, below))
     for before, after in pairwise(stored):
