@@ -53,7 +53,7 @@ class _Router(grpc.GenericRpcHandler):
     def __init__(self, stand_in: StandIn) -> None:
         self.stand_in = stand_in
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+    def service(self, details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
         answer = self.stand_in.answers.get(details.method)
         if answer is None:
             return None
