@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data_plane.broker import sqlite_schema
-from data_plane.broker.sqlite_reader import Reader, ReaderConfig, WatchState
-from data_plane.broker.sqlite_schema import StoreFault
-from data_plane.broker.sqlite_writer import (
-    Answer,
+from data_plane.broker.sqlite_group import (
+    CHANGES_PER_TXN_MAX,
     EndSession,
     ExpireSessions,
     KeepAlive,
@@ -23,9 +21,10 @@ from data_plane.broker.sqlite_writer import (
     Operation,
     Outcome,
     Txn,
-    Writer,
-    WriterConfig,
 )
+from data_plane.broker.sqlite_reader import Reader, ReaderConfig, WatchState
+from data_plane.broker.sqlite_schema import StoreFault
+from data_plane.broker.sqlite_writer import Answer, Writer, WriterConfig
 from data_plane.metadata.port import (
     Change,
     Compare,
@@ -131,6 +130,9 @@ class SqliteStore:
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         keys = {change.key for change in changes}
         invariant(len(keys) == len(changes), "a key stands in at most one change of a transaction")
+        invariant(
+            len(changes) <= CHANGES_PER_TXN_MAX, f"a transaction has at most {CHANGES_PER_TXN_MAX} changes"
+        )
         outcome = await self._submit(Txn(tuple(compares), tuple(changes)))
         assert isinstance(outcome, TxnResult)
         return outcome
