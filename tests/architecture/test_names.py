@@ -9,6 +9,8 @@ MEANINGLESS = frozenset(
 )
 LINES_MAX = 550
 """A module near 500 lines has two purposes; the rest is room to finish a thought."""
+TEST_LINES_MAX = 700
+"""Tests of one subject may be many; each is read alone."""
 
 
 def every_module() -> list[str]:
@@ -38,8 +40,12 @@ def test_no_module_has_outgrown_its_purpose() -> None:
     sizes = {
         name: len((house.ROOT / name).read_text(encoding="utf-8").splitlines()) for name in every_module()
     }
-    found = {name: lines for name, lines in sizes.items() if lines > LINES_MAX}
-    assert not found, f"over {LINES_MAX} lines: {found}"
+    found = {
+        name: lines
+        for name, lines in sizes.items()
+        if lines > (TEST_LINES_MAX if name.startswith("tests/") else LINES_MAX)
+    }
+    assert not found, f"too long: {found}"
 
 
 def test_tests_are_packages_below_the_tests_folder_only() -> None:
