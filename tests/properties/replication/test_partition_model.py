@@ -110,7 +110,7 @@ def test_the_model_finds_the_planted_bug(bug: str, monkeypatch: pytest.MonkeyPat
 def test_the_model_finds_that_the_own_epochs_end_is_ignored_when_truncating(
     full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two logs never agree again. It takes several elections in a row; the short form begins near a seed that has them."""
+    """Two logs never agree again. The short form begins near a seed with the elections that it takes."""
 
     def wrong(*, epoch_lookup: Any, log_end: int, divergence_epoch: int, divergence_end: int) -> int:
         return min(log_end, divergence_end)
