@@ -29,7 +29,7 @@ class Flush:
 class Inode:
     """One file: `data` as readers see it, `durable` as the medium holds it."""
 
-    __slots__ = ("bad", "data", "dirty", "durable", "durable_version", "shrinks", "version")
+    __slots__ = ("bad", "data", "dirty", "durable", "durable_version", "lost", "shrinks", "version")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
@@ -41,6 +41,8 @@ class Inode:
         """(version, size) of truncations that no sync has covered."""
         self.bad: list[tuple[int, int]] = []
         """Byte ranges that answer EIO until written again."""
+        self.lost: dict[int, None] = {}
+        """Sectors that a failed sync dropped: the page cache still shows them, the medium never got them."""
 
     @property
     def low(self) -> int | None:
@@ -57,6 +59,7 @@ class Inode:
         self.version += 1
         for sector in range(position // SECTOR_BYTES, (end - 1) // SECTOR_BYTES + 1):
             self.dirty[sector] = self.version
+            self.lost.pop(sector, None)
         if self.bad:
             self.bad = [(low, high) for low, high in self.bad if high <= position or end <= low]
 
@@ -88,12 +91,22 @@ class Inode:
 
     def fail_flush(self, flush: Flush, rng: random.Random) -> None:
         """A failed sync: some sectors reached the medium; no later sync writes the others."""
-        reached = {sector: content for sector, content in flush.sectors.items() if rng.random() < 0.5}
-        for sector, content in reached.items():
+        for sector, content in flush.sectors.items():
             start = sector * SECTOR_BYTES
-            if start <= len(self.durable):
+            if rng.random() < 0.5 and start <= len(self.durable):
                 self.durable[start : start + len(content)] = content
+            else:
+                self.lost[sector] = None
         self._clean(flush)
+
+    def evict(self) -> None:
+        """The page cache drops what it cannot write: readers see the medium again."""
+        for sector in self.lost:
+            start = sector * SECTOR_BYTES
+            end = min(start + SECTOR_BYTES, len(self.data))
+            if start < end:
+                self.data[start:end] = bytes(self.durable[start:end]).ljust(end - start, b"\0")
+        self.lost.clear()
 
     def _clean(self, flush: Flush) -> None:
         self.dirty = {sector: version for sector, version in self.dirty.items() if version > flush.version}
@@ -252,6 +265,11 @@ class Medium:
         inode = self.find(path)
         if isinstance(inode, Inode):
             inode.bad.append((position, position + length))
+
+    def evict(self) -> None:
+        """The page cache drops what failed syncs left in it."""
+        for _, inode in self.files():
+            inode.evict()
 
     # -- power cuts -----------------------------------------------------------------------------------
 

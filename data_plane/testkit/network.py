@@ -74,6 +74,8 @@ class Listener:
     process: Process
     service: Service
     internal: bool
+    failed: Callable[[Exception], None] | None = None
+    """Told when a handler raises what it must not: the process then ends."""
 
 
 class Network:
@@ -95,9 +97,9 @@ class Network:
 
     # -- hosts and listeners --------------------------------------------------------------------------
 
-    def listen(self, address: str, host: str, process: Process, service: Service, *, internal: bool) -> None:
-        self._hosts[address] = host
-        self._listeners[address] = Listener(host=host, process=process, service=service, internal=internal)
+    def listen(self, address: str, listener: Listener) -> None:
+        self._hosts[address] = listener.host
+        self._listeners[address] = listener
 
     def listener(self, address: str) -> Listener | None:
         return self._listeners.get(address)

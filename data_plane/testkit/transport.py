@@ -15,7 +15,7 @@ from data_plane.node.ports import (
 from data_plane.testkit.connection import Ending, Endpoint, Opening, StreamRefused, caller_of
 from data_plane.testkit.loop import Process
 from data_plane.testkit.network import Listener, Network
-from penstock.contract.errors import ErrorCode
+from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError
 
 _CANCEL_WITHIN_S = 0.02
@@ -140,14 +140,16 @@ def _accept(
         server.finish(Ending(CallFailed(ErrorCode.INVALID_REQUEST, f"{method}: no such method")))
         return
     task = network.loop.spawn(
-        listener.process, _answering(network, server, work), name=method.rpartition("/")[2]
+        listener.process, _answering(network, listener, server, work), name=method.rpartition("/")[2]
     )
     if network.rng.random() < network.settings.cancel_chance:
         within_s = network.rng.random() * _CANCEL_WITHIN_S
         server.on_gone = lambda: network.after(within_s, _cancel, network, listener.process, task)
 
 
-async def _answering(network: Network, server: Endpoint, work: Coroutine[Any, Any, None]) -> None:
+async def _answering(
+    network: Network, listener: Listener, server: Endpoint, work: Coroutine[Any, Any, None]
+) -> None:
     """Run a handler and end its connection with what it raised."""
     ending = Ending()
     try:
@@ -156,13 +158,18 @@ async def _answering(network: Network, server: Endpoint, work: Coroutine[Any, An
         ending = Ending(refusal)
     except FrameError as error:
         ending = Ending(CallFailed(ErrorCode.INVALID_REQUEST, str(error)))
+    except PenstockError as refusal:
+        ending = Ending(CallFailed(refusal.code, refusal.message))
     except ConnectionLost:
         pass
     except Exception as error:
         ending = Ending(CallFailed(ErrorCode.INTERNAL, f"{type(error).__name__}: {error}"))
-        network.loop.call_exception_handler(
-            {"message": "a handler failed", "exception": error, "task": asyncio.current_task()}
-        )
+        if listener.failed is not None:
+            listener.failed(error)
+        else:
+            network.loop.call_exception_handler(
+                {"message": "a handler failed", "exception": error, "task": asyncio.current_task()}
+            )
     finally:
         server.finish(ending)
 

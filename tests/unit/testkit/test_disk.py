@@ -351,3 +351,17 @@ def test_a_slow_disk_delays_the_sync_by_as_much() -> None:
         assert await disk.read(file, 0, 10) == b""
 
     _run(story())
+
+
+def test_the_page_cache_may_drop_what_a_failed_sync_left_in_it() -> None:
+    disk = _settled_file(b"a" * 2048)
+    file = disk.open("f")
+    file.write_at(0, [b"b" * 2048])
+    disk.faults.failing_syncs = 1
+    with pytest.raises(DiskFault):
+        disk.sync_now([SyncFile(file)])
+    file.write_at(0, [b"c" * 512])
+    assert file.read_at(512, 1536) == b"b" * 1536
+    disk.medium.evict()
+    content = file.read_at(0, 2048)
+    assert content[:512] == b"c" * 512 and b"a" * 512 in content

@@ -9,7 +9,7 @@ import pytest
 from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service
 from data_plane.testkit.connection import StreamRefused
 from data_plane.testkit.loop import Process, SimLoop
-from data_plane.testkit.network import LinkTiming, Network, NetworkSettings
+from data_plane.testkit.network import LinkTiming, Listener, Network, NetworkSettings
 from data_plane.testkit.transport import SimTransport
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameError
@@ -38,7 +38,7 @@ class World:
             calls={"/call": self._call, "/slow": self._slow, "/fail": self._fail, "/bad": self._bad_frame},
             watches={"/count": self._count},
         )
-        self.network.listen("s:1", "s", process, service, internal=False)
+        self.network.listen("s:1", Listener(host="s", process=process, service=service, internal=False))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.loop.run_until_complete(self.loop.spawn(self.client, work()))
@@ -352,7 +352,7 @@ def test_a_failing_handler_is_a_failure_of_the_run_and_an_internal_error_to_the_
         raise ZeroDivisionError("boom")
 
     service = Service(streams={}, calls={"/boom": boom}, watches={})
-    world.network.listen("s:2", "s", world.server, service, internal=True)
+    world.network.listen("s:2", Listener(host="s", process=world.server, service=service, internal=True))
 
     async def work() -> None:
         with pytest.raises(CallFailed) as failed:

@@ -1,0 +1,380 @@
+"""A simulated cluster: brokers on hosts of their own, started, killed, paused, cut off, and set up through Admin calls.
+
+States of a broker and what moves between them:
+
+    DOWN --start--> UP --kill, power cut, its own end--> DOWN
+    UP --pause--> PAUSED --resume--> UP
+
+A broker keeps its medium, its clock and its addresses over all its lives; everything else is made anew.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from data_plane.metadata import model
+from data_plane.metadata.port import MetaStore
+from data_plane.node.broker_node import BrokerNode
+from data_plane.node.committer import LogDirectoryFailed
+from data_plane.node.config import NodeConfig
+from data_plane.node.ports import CallFailed, ConnectionLost
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.disk import DiskFaults, SimDisk
+from data_plane.testkit.loop import Process, SimLoop
+from data_plane.testkit.medium import Medium
+from data_plane.testkit.network import Listener, Network
+from data_plane.testkit.rng import Chances, SimRng
+from data_plane.testkit.store import SimulatedStore
+from data_plane.testkit.store_history import StoreHistory
+from data_plane.testkit.swarm import Plan, TopicPlan
+from data_plane.testkit.timeline import Timeline
+from data_plane.testkit.transport import SimTransport
+from penstock.contract import limits
+from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import BrokerId, TopicId
+
+CLUSTER_ID = "simulated"
+CLUSTER_SECRET = "simulated-cluster-secret"
+TENANT = "tn_sim"
+PEPPER = b"pepper of the simulation" * 2
+ADMIN_HOST = "admin"
+_CALL_MS = 5_000
+
+
+class BrokerState(Enum):
+    DOWN = "down"
+    UP = "up"
+    PAUSED = "paused"
+
+
+@dataclass(slots=True, eq=False)
+class SimBroker:
+    """One broker over all its lives."""
+
+    broker_id: BrokerId
+    clock: SimClock
+    medium: Medium = field(default_factory=Medium)
+    faults: DiskFaults = field(default_factory=DiskFaults)
+    state: BrokerState = BrokerState.DOWN
+    lives: int = 0
+    process: Process | None = None
+    disk: SimDisk | None = None
+    node: BrokerNode | None = None
+    started_s: float = 0.0
+    without_power: bool = False
+    draining: bool = False
+    ended: str = ""
+    """Why its last life ended by itself."""
+
+    @property
+    def host(self) -> str:
+        return f"b{self.broker_id}"
+
+    @property
+    def client_address(self) -> str:
+        return f"{self.host}:9092"
+
+    @property
+    def internal_address(self) -> str:
+        return f"{self.host}:9093"
+
+    @property
+    def ready(self) -> bool:
+        return self.state is BrokerState.UP and self.node is not None and self.node.ready
+
+
+class SimCluster:
+    """All brokers of one simulation, and the only one who starts and stops them."""
+
+    def __init__(self, loop: SimLoop, plan: Plan, timeline: Timeline) -> None:
+        self.loop, self.plan, self.timeline = loop, plan, timeline
+        self.network = Network(loop, plan.seed, plan.network)
+        self.chances = Chances(plan.seed)
+        self.store = SimulatedStore(random.Random(f"{plan.seed}/store"), plan.store)
+        self.store_history = StoreHistory(loop.time)
+        self.topic_ids: dict[str, TopicId] = {}
+        self.api_key = ""
+        self.disk_hook: Callable[[SimBroker, str, str], None] | None = None
+        """Told of each operation of a broker's disk before it happens."""
+        self.unexpected_ends: list[tuple[SimBroker, Exception]] = []
+        """Lives that ended by an exception that no fault explains."""
+        self._rng = random.Random(f"{plan.seed}/cluster")
+        self._admin_process = loop.process(ADMIN_HOST)
+        self._admin = SimTransport(
+            self.network, self._admin_process, ADMIN_HOST, cluster_secret=CLUSTER_SECRET
+        )
+        self.brokers = [self._make_broker(BrokerId(number)) for number in range(plan.brokers)]
+
+    def _make_broker(self, broker_id: BrokerId) -> SimBroker:
+        skew = self.plan.clock_skew_ms_max
+        clock = SimClock(
+            self.loop,
+            skew_ms=self._rng.randint(-skew, skew),
+            rate=self._rng.uniform(0.999, 1.001),
+            monotonic_start_ms=self._rng.uniform(0, 1e9),
+        )
+        return SimBroker(broker_id, clock)
+
+    def broker(self, broker_id: int) -> SimBroker:
+        return self.brokers[broker_id]
+
+    # -- lives ----------------------------------------------------------------------------------------
+
+    def start(self, broker: SimBroker) -> None:
+        """A new life from what the medium holds."""
+        if broker.state is not BrokerState.DOWN:
+            return
+        broker.lives += 1
+        life = f"{broker.host}.{broker.lives}"
+        if broker.without_power:
+            broker.without_power = False
+            self.network.host_up(broker.host)
+        process = broker.process = self.loop.process(life)
+        seed = f"{self.plan.seed}/{life}"
+        disk = broker.disk = SimDisk(
+            broker.medium, rng=random.Random(f"{seed}/disk"), timing=self.plan.disk, faults=broker.faults
+        )
+        disk.hook = lambda kind, path: self._disk_operation(broker, process, kind, path)
+        store = self.store_history.recording(self.store.client(broker.host), life)
+        broker.state, broker.started_s, broker.draining, broker.ended = (
+            BrokerState.UP,
+            self.loop.time(),
+            False,
+            "",
+        )
+        self.timeline.note(broker.host, "start", life)
+        self.loop.spawn(
+            process, self._live(broker, process, disk, store, SimRng(seed, self.chances)), name="life"
+        )
+
+    async def _live(
+        self, broker: SimBroker, process: Process, disk: SimDisk, store: MetaStore, rng: SimRng
+    ) -> None:
+        """The process' main task. Its end is the end of the process."""
+        transport = SimTransport(self.network, process, broker.host, cluster_secret=CLUSTER_SECRET)
+        ending: Exception | None = None
+        try:
+            node = BrokerNode(
+                self.config(broker), clock=broker.clock, rng=rng, transport=transport, disk=disk, store=store
+            )
+            broker.node = node
+            self.loop.create_task(self._listen(broker, process, node), name="listen")
+            await node.run()
+        except Exception as error:
+            ending = error
+        self._ended_later(broker, process, ending)
+
+    async def _listen(self, broker: SimBroker, process: Process, node: BrokerNode) -> None:
+        """As the shell does: listen once the node has booted."""
+        while node.ready_reason == "booting":  # noqa: ASYNC110 -- the node has no event for it, nor needs one
+            await asyncio.sleep(0.002)
+        for address, service, internal in (
+            (broker.client_address, node.client_service, False),
+            (broker.internal_address, node.internal_service, True),
+        ):
+            listener = Listener(
+                host=broker.host,
+                process=process,
+                service=service,
+                internal=internal,
+                failed=lambda error: self._ended_later(broker, process, error),
+            )
+            self.network.listen(address, listener)
+
+    def _ended_later(self, broker: SimBroker, process: Process, ending: Exception | None) -> None:
+        if process.alive:
+            self.loop.call_soon(self._ended, broker, process, ending, context=self.loop.outside.context)
+
+    def _ended(self, broker: SimBroker, process: Process, ending: Exception | None) -> None:
+        if broker.process is not process or not process.alive:
+            return
+        reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
+        if ending is not None and not isinstance(ending, LogDirectoryFailed):
+            self.unexpected_ends.append((broker, ending))
+        self._end(broker, f"ended by itself: {reason}")
+        broker.medium.evict()
+        self.network.process_ended(process)
+        broker.ended = reason
+
+    def config(self, broker: SimBroker) -> NodeConfig:
+        sizes = self.plan.sizes
+        return NodeConfig(
+            broker_id=broker.broker_id,
+            cluster_id=CLUSTER_ID,
+            client_address=broker.client_address,
+            internal_address=broker.internal_address,
+            zone=f"z{broker.broker_id % 3}",
+            cluster_secret=CLUSTER_SECRET,
+            peppers={1: PEPPER},
+            timings=self.plan.timings,
+            journal_bytes=sizes.journal_bytes,
+            tail_bytes=sizes.tail_bytes,
+            replica_window_bytes=sizes.replica_window_bytes,
+            push_bytes_max=sizes.push_bytes_max,
+            unsynced_bytes_max=sizes.unsynced_bytes_max,
+            disk_soft_free_bytes=64 * limits.KIB,
+        )
+
+    def _end(self, broker: SimBroker, what: str) -> None:
+        process, disk = broker.process, broker.disk
+        if process is None or disk is None or broker.state is BrokerState.DOWN:
+            return
+        disk.kill()
+        self.loop.crash(process)
+        self.store.crashed(broker.host)
+        broker.state, broker.node = BrokerState.DOWN, None
+        self.timeline.note(broker.host, "end", what)
+
+    def kill(self, broker: SimBroker) -> None:
+        """SIGKILL. The page cache stays."""
+        process = broker.process
+        self._end(broker, "killed")
+        if process is not None:
+            self.network.process_ended(process)
+
+    def power_cut(self, broker: SimBroker) -> None:
+        """The host loses its power, whether a broker runs on it or not."""
+        process = broker.process if broker.state is not BrokerState.DOWN else None
+        self._end(broker, "power cut")
+        self.network.power_lost(broker.host, process)
+        broker.without_power = True
+        before = len(broker.medium.unsettled())
+        broker.medium.power_cut(self._rng)
+        self.timeline.note(broker.host, "power", f"{before} files were not wholly synced")
+
+    def pause(self, broker: SimBroker) -> None:
+        """SIGSTOP."""
+        if broker.state is BrokerState.UP and broker.process is not None:
+            self.loop.pause(broker.process)
+            broker.state = BrokerState.PAUSED
+            self.timeline.note(broker.host, "pause", "")
+
+    def resume(self, broker: SimBroker) -> None:
+        """SIGCONT."""
+        if broker.state is BrokerState.PAUSED and broker.process is not None:
+            broker.state = BrokerState.UP
+            self.loop.resume(broker.process)
+            self.timeline.note(broker.host, "resume", "")
+
+    def drain(self, broker: SimBroker) -> None:
+        """Ask for a clean stop."""
+        if broker.ready and broker.process is not None and broker.node is not None:
+            broker.draining = True
+            self.timeline.note(broker.host, "drain", "")
+            self.loop.spawn(broker.process, broker.node.drain(), name="drain")
+
+    def _disk_operation(self, broker: SimBroker, process: Process, kind: str, path: str) -> None:
+        if self.disk_hook is not None and broker.process is process:
+            self.disk_hook(broker, kind, path)
+
+    # -- cuts -----------------------------------------------------------------------------------------
+
+    def isolate(self, broker: SimBroker) -> None:
+        """Nothing gets to or from the host, the metadata store included."""
+        for other in self.all_hosts():
+            if other != broker.host:
+                self.network.cut(broker.host, other)
+                self.network.cut(other, broker.host)
+        self.store.cut(broker.host)
+
+    def rejoin(self, broker: SimBroker) -> None:
+        for other in self.all_hosts():
+            self.network.heal(broker.host, other)
+            self.network.heal(other, broker.host)
+        self.store.heal(broker.host)
+
+    def all_hosts(self) -> list[str]:
+        clients = [f"c{number}" for number in range(len(self.plan.producers) + self.plan.consumers + 1)]
+        return [*(broker.host for broker in self.brokers), *clients, ADMIN_HOST]
+
+    def heal(self) -> None:
+        """Undo every fault that is still on, and start what is down."""
+        self.network.heal_all()
+        self.chances.enabled = False
+        faults = self.store.faults
+        for name in (
+            "slow",
+            "refused",
+            "request_lost",
+            "answer_lost",
+            "watch_delayed",
+            "watch_cut",
+            "compacted",
+        ):
+            setattr(faults, f"{name}_chance", 0.0)
+        faults.session_early_chance = 0.0
+        for broker in self.brokers:
+            self.store.heal(broker.host)
+            broker.clock.correct()
+            fresh = DiskFaults()
+            broker.faults.capacity_bytes = fresh.capacity_bytes
+            broker.faults.extra_sync_ms = 0.0
+            broker.faults.failing_syncs = broker.faults.lost_syncs = broker.faults.misdirected_writes = 0
+            self.resume(broker)
+            self.start(broker)
+
+    # -- set-up through the Admin calls ---------------------------------------------------------------
+
+    async def set_up(self) -> None:
+        """Tenant, key and topics, as an operator makes them. Faults may already be happening."""
+        await self._admin_call(methods.PUT_TENANT, pb.PutTenantRequest(tenant=TENANT).SerializeToString())
+        key = make_api_key("sim", self._rng.randbytes(RANDOM_BYTES))
+        credential = make_credential(
+            key, pepper_version=1, pepper=PEPPER, salts=self._rng.randbytes(2 * SCRAM_SALT_BYTES)
+        )
+        request = pb.PutKeyRequest(
+            key_id=credential.key_id,
+            tenant=TENANT,
+            name="workload",
+            pepper_version=1,
+            secret_hmac=bytes.fromhex(credential.secret_hmac),
+            scram_json=json.dumps(credential.scram),
+        )
+        await self._admin_call(methods.PUT_KEY, request.SerializeToString())
+        self.api_key = key.reveal()
+        for topic in self.plan.topics:
+            await self._create_topic(topic)
+
+    async def _create_topic(self, topic: TopicPlan) -> None:
+        request = pb.CreateTopicRequest(
+            tenant=TENANT, name=topic.name, settings_json=json.dumps(topic.settings.to_dict())
+        )
+        for partition in range(topic.partitions):
+            first = (partition + len(self.topic_ids)) % len(self.brokers)
+            count = topic.settings.replication
+            request.assignments.add(brokers=[(first + step) % len(self.brokers) for step in range(count)])
+        await self._admin_call(methods.CREATE_TOPIC, request.SerializeToString())
+        named = self.store.snapshot(model.name_key(TENANT, topic.name)).items
+        self.topic_ids[topic.name] = TopicId(bytes.fromhex(named[0].value.decode()))
+
+    async def _admin_call(self, method: str, request: bytes) -> None:
+        """Any broker takes it; again until one has applied it, or an earlier try of ours was."""
+        while True:
+            broker = self._rng.choice(self.brokers)
+            try:
+                answer = await self._admin.call(broker.internal_address, method, request, _CALL_MS)
+            except (ConnectionLost, CallFailed):
+                await asyncio.sleep(0.2)
+                continue
+            kind = pb.CreateTopicResponse if method == methods.CREATE_TOPIC else pb.PutKeyResponse
+            outcome = (
+                pb.Outcome.FromString(answer)
+                if method == methods.PUT_TENANT
+                else kind.FromString(answer).outcome
+            )
+            if outcome.error in (ErrorCode.OK, ErrorCode.ALREADY_EXISTS):
+                return
+            self.timeline.note(ADMIN_HOST, "refused", f"{method.rpartition('/')[2]}: {outcome.message}")
+            await asyncio.sleep(0.2)
+
+    async def all_ready(self) -> None:
+        """Wait until every broker is registered and serves."""
+        while not all(broker.ready for broker in self.brokers):  # noqa: ASYNC110 -- looks at many processes
+            await asyncio.sleep(0.05)

@@ -1,0 +1,112 @@
+"""Faults and the protocol steps they are to meet: the table of which nothing may stay at zero."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class FaultKind(Enum):
+    """What the nemesis does."""
+
+    KILL = "kill"
+    """SIGKILL of a broker."""
+    POWER_CUT = "power cut"
+    """A broker's host loses its power: what was not synced may be gone."""
+    ALL_POWER_CUT = "all-node power cut"
+    """All hosts at the same instant."""
+    PAUSE = "pause"
+    """SIGSTOP, and SIGCONT some seconds later."""
+    CUT = "cut"
+    """Nothing gets to or from a host, the metadata store included."""
+    ONE_WAY_CUT = "one-way cut"
+    """Nothing gets from one host to some others."""
+    RESET = "connection reset"
+    """All connections between two hosts, again and again for a moment (flapping)."""
+    CLOCK_JUMP = "clock jump"
+    """A wall clock jumps by up to a year."""
+    SLOW_SYNC = "slow sync"
+    """Each sync takes up to seconds longer."""
+    SYNC_ERROR = "sync error"
+    """A sync fails and pages are lost."""
+    DISK_FULL = "full disk"
+    BIT_FLIP = "bit flip"
+    """One stored bit changes, as the broker finds it at its next boot or cold read."""
+
+
+class Step(Enum):
+    """What the victim is doing when the fault strikes."""
+
+    IDLE = "idle"
+    """Nothing below is under way."""
+    PRODUCE = "produce in flight"
+    """It leads, and something appended is not committed yet."""
+    ELECTION = "election"
+    """A partition of its has no leader that serves."""
+    CATCH_UP = "catching up"
+    """It follows and lags."""
+    IN_SYNC_CHANGE = "in-sync change"
+    """It leads, and a proposed in-sync set is not settled."""
+    ROLL = "roll"
+    """It creates a segment's file, or has and the file's name is not durable yet."""
+    TRUNCATION = "truncation"
+    """It cuts a log, or has decided to and waits for the journal."""
+    BOOT = "boot"
+    """It has started and is not registered yet."""
+
+
+@dataclass(frozen=True, slots=True, order=False)
+class Cell:
+    """One fault that is to meet one step."""
+
+    fault: FaultKind
+    step: Step
+
+    def __str__(self) -> str:
+        return f"{self.fault.value} x {self.step.value}"
+
+
+IMPOSSIBLE: Mapping[Cell, str] = {
+    Cell(FaultKind.RESET, Step.BOOT): "a booting broker has no connections to reset",
+}
+"""Cells that cannot occur, each with the reason."""
+
+CELLS: tuple[Cell, ...] = tuple(
+    cell for fault in FaultKind for step in Step if (cell := Cell(fault, step)) not in IMPOSSIBLE
+)
+
+
+class ReachedTable:
+    """How often each cell was reached, over any number of seeds."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Cell, int] = dict.fromkeys(CELLS, 0)
+
+    def add(self, cell: Cell) -> None:
+        self.counts[cell] += 1
+
+    def merge(self, counts: Mapping[str, int]) -> None:
+        """Add what another process counted, by the cells' names."""
+        for cell in CELLS:
+            self.counts[cell] += counts.get(str(cell), 0)
+
+    def named(self) -> dict[str, int]:
+        return {str(cell): count for cell, count in self.counts.items() if count}
+
+    def missing(self) -> list[Cell]:
+        """Cells never reached."""
+        return [cell for cell in CELLS if not self.counts[cell]]
+
+    def lines(self) -> list[str]:
+        """The table for people: a row a fault, a column a step, `-` where a cell cannot occur."""
+        width = max(len(fault.value) for fault in FaultKind)
+        columns = [max(len(step.value), 4) for step in Step]
+        head = " ".join(step.value.rjust(column) for step, column in zip(Step, columns, strict=True))
+        lines = [f"{'fault':<{width}} {head}"]
+        for fault in FaultKind:
+            cells = []
+            for step, column in zip(Step, columns, strict=True):
+                cell = Cell(fault, step)
+                text = "-" if cell in IMPOSSIBLE else str(self.counts[cell])
+                cells.append(text.rjust(column))
+            lines.append(f"{fault.value:<{width}} {' '.join(cells)}")
+        return lines
