@@ -61,8 +61,8 @@ class DevCluster:
         """Stop all brokers, and kill those that are still there after `timeout_s`; returns the ids that had
         to be killed.
         """
+        spec = self.directory.load()
         with self.directory.changing():
-            spec = self.directory.load()
             configs = {broker.id: self.directory.config_file(broker.id) for broker in spec.brokers}
             for config in configs.values():
                 processes.ask_to_stop(config)
@@ -89,8 +89,8 @@ class DevCluster:
 
     def start_broker(self, number: int, report: Report) -> BrokerStatus:
         """Start one broker unless it runs, and wait until it is ready. Raises `BrokerFailed`, `TimedOut`."""
+        spec = self.directory.load()
         with self.directory.changing():
-            spec = self.directory.load()
             self._start([spec.broker(number)], spec, report)
         return next(broker for broker in look(self.directory).brokers if broker.spec.id == number)
 

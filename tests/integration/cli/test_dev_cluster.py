@@ -1,0 +1,234 @@
+"""The command line against real brokers: a cluster is started, used, hurt, healed and stopped, all by commands."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_plane.dev import processes
+from data_plane.dev.layout import DataDirectory
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+COMMAND_S = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document that it printed."""
+        return json.loads(self.out)
+
+
+class CommandLine:
+    """Runs commands as a person with a home folder and a cluster's data directory."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.data = home, home / "cluster"
+        self.environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "HOME": str(home),
+            "PENSTOCK_DEV_DATA": str(self.data),
+        }
+
+    def try_to(self, *arguments: str, stdin: bytes | None = None) -> Ended:
+        """Run a command, whatever comes of it."""
+        ran = subprocess.run(
+            [str(PENSTOCK), *arguments],
+            cwd=self.home,
+            env=self.environment,
+            input=b"" if stdin is None else stdin,
+            capture_output=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        ended = Ended(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+        assert "Traceback" not in ended.err, ended.err
+        return ended
+
+    def __call__(self, *arguments: str, stdin: bytes | None = None) -> Ended:
+        """Run a command that must succeed."""
+        ended = self.try_to(*arguments, stdin=stdin)
+        assert ended.code == 0, f"penstock {' '.join(arguments)}: {ended.code}\n{ended.out}{ended.err}"
+        return ended
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command and leave it running."""
+        return subprocess.Popen(
+            [str(PENSTOCK), *arguments],
+            cwd=self.home,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def broker_processes(self) -> list[int]:
+        """Process ids of the cluster's brokers that are there."""
+        directory = DataDirectory(self.data)
+        found = [processes.find(directory.config_file(number)) for number in range(1, 6)]
+        return [process.pid for process in found if process is not None]
+
+
+@pytest.fixture
+def penstock(tmp_path: Path) -> Iterator[CommandLine]:
+    command_line = CommandLine(tmp_path)
+    yield command_line
+    command_line.try_to("dev", "down", "--timeout", "5")
+    assert command_line.broker_processes() == []
+
+
+def values(ended: Ended) -> list[str]:
+    return [json.loads(line)["value"] for line in ended.out.splitlines()]
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_is_started_used_hurt_healed_and_stopped(penstock: CommandLine) -> None:
+    up = penstock("dev", "up", "--detach", "--json").json
+    assert [broker["state"] for broker in up["brokers"]] == ["ready"] * 3
+    pids = {broker["id"]: broker["pid"] for broker in up["brokers"]}
+    again = penstock("dev", "up", "--detach", "--json").json
+    assert {broker["id"]: broker["pid"] for broker in again["brokers"]} == pids
+    assert again["started"] == []
+
+    created = penstock(
+        "topic", "create", "orders", "--partitions", "4", "--retention-ms", "3600000", "--json"
+    ).json
+    assert len(created["assignments"]) == 4
+    assert created["settings"]["retention_ms"] == 3_600_000
+    assert penstock.try_to("topic", "create", "orders", "--partitions", "4").code == 5
+    listed = penstock("topic", "list", "--json").json
+    assert [topic["topic"] for topic in listed["topics"]] == ["orders"]
+
+    receipts = penstock("produce", "orders", "one", "two", "--key", "anna", "--json").out.splitlines()
+    assert [json.loads(receipt)["offset"] for receipt in receipts] == [0, 1]
+    penstock("dev", "broker", "kill", "2")
+    dead = {b["id"]: b for b in penstock("dev", "status", "--json").json["brokers"]}[2]
+    assert (dead["state"], dead["pid"]) == ("down", None)
+    lines = b"".join(b"k%d:line %d\n" % (n % 7, n) for n in range(500))
+    summary = penstock("produce", "orders", "--key-separator", ":", "--json", stdin=lines).json
+    assert (summary["acknowledged"], summary["not_applied"], summary["unknown"]) == (500, 0, 0)
+    started = penstock("dev", "broker", "start", "2", "--json").json
+    assert started["state"] == "ready" and started["pid"] not in (None, pids[2])
+
+    read = values(penstock("consume", "orders", "--json"))
+    assert sorted(read) == sorted(["one", "two", *(f"line {n}" for n in range(500))])
+    described = penstock("topic", "describe", "orders", "--offsets", "--json").json
+    assert sum(p["next_offset"] - p["first_offset"] for p in described["partitions"]) == 502
+
+    penstock("topic", "delete", "orders")
+    assert penstock.try_to("topic", "describe", "orders").code == 3
+    penstock("dev", "broker", "stop", "3")
+    assert len(penstock.broker_processes()) == 2
+    down = penstock("dev", "down", "--json").json
+    assert (down["running"], down["killed"]) == (False, [])
+    assert penstock.broker_processes() == []
+    status = penstock("dev", "status", "--json").json
+    assert status["running"] is False
+    assert status["profile"] == "dev"
+
+
+@pytest.mark.timeout(200)
+def test_messages_and_keys_survive_a_stop_of_everything(penstock: CommandLine) -> None:
+    penstock("dev", "up", "--brokers", "1", "--detach")
+    penstock("topic", "create", "kept", "--partitions", "1")
+    penstock("produce", "kept", "grüße", "--header", "shop=north")
+    key = penstock("key", "create", "--name", "second").out.strip()
+    penstock("dev", "down")
+    refused = penstock.try_to("topic", "list", "--timeout", "1")
+    assert refused.code == 6, refused
+    penstock("dev", "up", "--detach")
+    (message,) = [json.loads(line) for line in penstock("consume", "kept", "--json").out.splitlines()]
+    assert message["value"] == "grüße"
+    assert message["headers"] == [{"name": "shop", "value": "north"}]
+    penstock.environment["PENSTOCK_API_KEY"] = key
+    assert penstock("consume", "kept", "--display", "values").out == "grüße\n"
+    wrong = key[:-1] + ("a" if key[-1] != "a" else "b")
+    penstock.environment["PENSTOCK_API_KEY"] = wrong
+    denied = penstock.try_to("topic", "list")
+    assert denied.code == 4, denied
+    assert wrong not in denied.err
+
+
+@pytest.mark.timeout(200)
+def test_one_broker_lowers_the_default_replication_and_says_so(penstock: CommandLine) -> None:
+    up = penstock("dev", "up", "--brokers", "1", "--detach")
+    assert "1 broker: topics get replication 1 and min_insync 1 here" in up.err
+    settings = penstock("topic", "create", "small", "--partitions", "2", "--json").json["settings"]
+    assert (settings["replication"], settings["min_insync_replicas"]) == (1, 1)
+    refused = penstock.try_to("topic", "create", "large", "--partitions", "1", "--replication", "3", "--json")
+    assert refused.code == 5
+    error = json.loads(refused.err)["error"]
+    assert error["message"] == "replication: 3 brokers required, 1 active"
+    assert "Start more brokers" in error["remedy"]
+
+
+@pytest.mark.timeout(200)
+def test_positions_of_reading_are_obeyed(penstock: CommandLine) -> None:
+    penstock("dev", "up", "--brokers", "1", "--detach")
+    penstock("topic", "create", "t", "--partitions", "1")
+    penstock("produce", "t", "a", "b", "c")
+    between = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+    time.sleep(max(0.0, 1.1 - time.time() % 1))
+    penstock("produce", "t", "d")
+    assert values(penstock("consume", "t", "--from", "2", "--json")) == ["c", "d"]
+    assert values(penstock("consume", "t", "--from", between, "--json")) == ["d"]
+    assert values(penstock("consume", "t", "--from", "-1h", "--max", "2", "--json")) == ["a", "b"]
+    assert penstock("consume", "t", "--from", "4").out == ""
+    beyond = penstock.try_to("consume", "t", "--from", "9", "--timeout", "5")
+    assert beyond.code == 5, beyond
+    assert penstock.try_to("consume", "nowhere").code == 3
+    assert penstock.try_to("produce", "nowhere", "x").code == 3
+
+
+@pytest.mark.timeout(200)
+def test_following_shows_what_comes_and_ends_with_an_interrupt(penstock: CommandLine) -> None:
+    penstock("dev", "up", "--brokers", "1", "--detach")
+    penstock("topic", "create", "t", "--partitions", "1")
+    penstock("produce", "t", "before")
+    following = penstock.start("consume", "t", "--follow", "--display", "values")
+    assert following.stdout is not None
+    assert following.stdout.readline() == b"before\n"
+    penstock("produce", "t", "after")
+    assert following.stdout.readline() == b"after\n"
+    following.send_signal(signal.SIGINT)
+    _, errors = following.communicate(timeout=20)
+    assert (following.returncode, errors) == (0, b"")
+
+
+@pytest.mark.timeout(200)
+def test_a_foreground_cluster_stops_with_an_interrupt(penstock: CommandLine) -> None:
+    staying = penstock.start("dev", "up", "--brokers", "1")
+    assert staying.stderr is not None
+    while (line := staying.stderr.readline()) != b"Ctrl-C stops all brokers.\n":
+        assert line, "dev up ended"
+    assert len(penstock.broker_processes()) == 1
+    staying.send_signal(signal.SIGINT)
+    staying.communicate(timeout=60)
+    assert staying.returncode == 0
+    assert penstock.broker_processes() == []
+
+
+def test_without_a_cluster_each_command_says_what_to_do(penstock: CommandLine) -> None:
+    for arguments in (["dev", "status"], ["dev", "down"], ["dev", "broker", "kill", "1"]):
+        refused = penstock.try_to(*arguments)
+        assert refused.code == 3, arguments
+        assert "penstock dev up" in refused.err
+    assert not penstock.data.exists() or not any(penstock.data.glob("cluster.json"))
