@@ -1,24 +1,24 @@
 """The broker's configuration: one JSON file, settings from PENSTOCK_BROKER_* in the environment above it; read once.
 
-| setting                | meaning                                                                  | default            |
-|------------------------|--------------------------------------------------------------------------|--------------------|
-| broker_id              | number of this broker, unique in the cluster                             | required           |
-| cluster_id             | id of the cluster; checked against metadata and log directory            | required           |
-| data                   | the log directory                                                        | required           |
-| metadata               | the SQLite file that all brokers of this machine share                   | required           |
-| client_listen          | host:port of the client listener; port 0 chooses one                     | 127.0.0.1:0        |
-| internal_listen        | host:port of the listener for other brokers and Admin calls              | 127.0.0.1:0        |
-| http_listen            | host:port of /healthz, /readyz and /metrics                              | 127.0.0.1:0        |
-| client_advertised      | what clients are told, when it is not what is bound                      | as bound           |
-| internal_advertised    | what other brokers are told                                              | as bound           |
-| zone                   | failure domain                                                           | the broker id      |
-| cluster_secret_file    | file with the secret that internal calls carry                           | required           |
-| pepper_files           | {version: file} of the peppers of API keys, hex                          | required           |
-| tls_certificate_file   | PEM chain of the client listener; without it only loopback is served     | none               |
-| tls_key_file           | its PEM key                                                              | none               |
-| timings                | {name: ms}, see `data_plane/node/config.py`                              | as there           |
-| limits                 | {name: bytes}: journal_bytes, tail_bytes, disk_soft_free_bytes and so on | as there           |
-| log_level              | debug, info, warning, error                                              | info               |
+| setting                | meaning                                                                | default        |
+| ---------------------- | ---------------------------------------------------------------------- | -------------- |
+| broker_id              | number of this broker, unique in the cluster                           | required       |
+| cluster_id             | id of the cluster; checked against metadata and log directory          | required       |
+| data                   | the log directory                                                      | required       |
+| metadata               | the SQLite file that all brokers of this machine share                 | required       |
+| client_listen          | host:port of the client listener; port 0 chooses one                   | 127.0.0.1:0    |
+| internal_listen        | host:port of the listener for other brokers and Admin calls            | 127.0.0.1:0    |
+| http_listen            | host:port of /healthz, /readyz and /metrics                            | 127.0.0.1:0    |
+| client_advertised      | what clients are told, when it is not what is bound                    | as bound       |
+| internal_advertised    | what other brokers are told                                            | as bound       |
+| zone                   | failure domain                                                         | the broker id  |
+| cluster_secret_file    | file with the secret that internal calls carry                         | required       |
+| pepper_files           | {version: file} of the peppers of API keys, hex                        | required       |
+| tls_certificate_file   | PEM chain of the client listener; without it only loopback is served   | none           |
+| tls_key_file           | its PEM key                                                            | none           |
+| timings                | {name: ms}, see `data_plane/node/config.py`                            | as there       |
+| limits                 | {name: bytes}: journal_bytes, tail_bytes, disk_soft_free_bytes and so on | as there       |
+| log_level              | debug, info, warning, error                                            | info           |
 """
 
 import ipaddress
@@ -127,7 +127,7 @@ def read_config(file: Path, environment: Mapping[str, str]) -> BrokerConfig:
         _demand(name in kinds, f"{file}: {name!r} is no setting; known: {', '.join(kinds)}")
         if "Path" in kinds[name] and value is not None:
             values[name] = Path(value)
-        elif "int" == kinds[name]:
+        elif kinds[name] == "int":
             _demand(
                 isinstance(value, int) and not isinstance(value, bool),
                 f"{name}: {value!r} is no whole number",

@@ -28,7 +28,8 @@ _STATUS = {
 
 
 class Listener(grpc.GenericRpcHandler):
-    """One service on one listener. `ours` says whether a fault inside a handler is this process's end (RL140)."""
+    """One service on one listener. `ours` says whether a fault inside a handler is this process's end
+    (RL140)."""
 
     def __init__(
         self, service: Service, *, cluster_secret: str = "", fault: Callable[[BaseException], None]
@@ -128,12 +129,12 @@ def _host(peer: str) -> str:
     return peer.partition(":")[2].rpartition(":")[0] or peer
 
 
-async def start_server(
-    listener: Listener, address: str, credentials: grpc.ServerCredentials | None
-) -> tuple[grpc.aio.Server, int]:
-    """Bind and serve; the port that was bound. Raises `OSError` when the address is taken."""
+def bind(address: str, credentials: grpc.ServerCredentials | None) -> tuple[grpc.aio.Server, int]:
+    """A server that is bound but does not serve yet, and its port. Raises `OSError` when the address is taken.
+
+    Who connects meanwhile waits: nobody is refused while the broker boots.
+    """
     server = grpc.aio.server(options=CHANNEL_OPTIONS)
-    server.add_generic_rpc_handlers((listener,))
     try:
         if credentials is None:
             port = server.add_insecure_port(address)
@@ -143,5 +144,4 @@ async def start_server(
         raise OSError(f"{address}: cannot be bound: {error}") from None
     if port == 0:
         raise OSError(f"{address}: cannot be bound")
-    await server.start()
     return server, port

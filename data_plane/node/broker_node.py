@@ -61,7 +61,8 @@ class BrokerNode:
         self._gate = Gate(Authenticator(self.view.image, config.peppers, rules), clock, self.stats)
         self._consumers: dict[ConsumeStream, None] = {}
         self._drained = asyncio.Event()
-        self._booted = False
+        self.booted = asyncio.Event()
+        """Set once the log directory is recovered: calls may come."""
         self._draining = False
         self._tasks: asyncio.TaskGroup | None = None
         self.client_service = self._client_service()
@@ -92,7 +93,7 @@ class BrokerNode:
                         self.registration.run(),
                     )
                 ]
-                self._booted = True
+                self.booted.set()
                 await self._drained.wait()
                 for task in [*running, *self._background]:
                     task.cancel()
@@ -157,7 +158,7 @@ class BrokerNode:
 
     async def drain(self) -> None:
         """A clean stop (RL50): announce it, wait until others lead, checkpoint, leave. `run` then returns."""
-        if not self._booted:
+        if not self.booted.is_set():
             raise ConnectionLost("the broker has not booted")
         self._draining = True
         await self.registration.announce_draining()
@@ -206,16 +207,33 @@ class BrokerNode:
     @property
     def ready(self) -> bool:
         """Registered and serving."""
-        return self._booted and not self._draining and self.registration.in_force()
+        return self.booted.is_set() and not self._draining and self.registration.in_force()
 
     @property
     def ready_reason(self) -> str:
         """Why not ready; empty when ready."""
-        if not self._booted:
+        if not self.booted.is_set():
             return "booting"
         if self._draining:
             return "draining"
         return "" if self.registration.in_force() else "not registered"
+
+    def levels(self) -> dict[str, int]:
+        """What can be counted now rather than since the start, for metrics."""
+        replicas = self.host.all()
+        led = [replica.leading for replica in replicas if replica.leading is not None]
+        return {
+            "replicas": len(replicas),
+            "replicas_broken": sum(1 for replica in replicas if replica.broken),
+            "partitions_led": len(led),
+            "partitions_under_replicated": sum(
+                1 for leading in led if len(leading.record.in_sync) < len(leading.record.replicas)
+            ),
+            "partitions_under_min_in_sync": sum(1 for leading in led if not leading.enough_in_sync),
+            "controller": int(self.booted.is_set() and self.control.seated),
+            "registered": int(self.booted.is_set() and self.registration.in_force()),
+            "log_bytes": sum(replica.log.size_bytes for replica in replicas),
+        }
 
     # -- what it offers ----------------------------------------------------------------------------------
 

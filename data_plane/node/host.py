@@ -8,7 +8,8 @@ from data_plane.controller.elections import strip_replica
 from data_plane.disk.port import Disk, FileMissing, SyncDirectory
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint
-from data_plane.log.journal import Journal, JournalSettings, Replay
+from data_plane.log.journal import Journal, JournalSettings
+from data_plane.log.journal_replay import Replay
 from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn
 from data_plane.log.partition_log import PartitionLog
 from data_plane.log.small_file import SmallFileCorrupt

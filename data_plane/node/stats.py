@@ -47,8 +47,6 @@ class NodeStats:
     checkpoints: int = 0
     deleted_segments: int = 0
     authentication_failures: int = 0
-    leading: int = 0
-    replicas: int = 0
     streams: int = 0
     sync_ms: Histogram = field(default_factory=Histogram)
     """From handing a group to the disk until the loop goes on (fsync_return_ms)."""
