@@ -44,7 +44,10 @@ def _print_refusal(error: PenstockError, code: ExitCode, *, as_json: bool) -> No
         )
         return
     click.secho("Error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(f"{error.message} [{error.code.name}]", err=True)
+    fact, _, evidence = error.message.partition("\n")
+    click.echo(f"{fact} [{error.code.name}]", err=True)
+    if evidence:
+        click.echo(evidence, err=True)
     if error.remedy:
         click.echo(f"  {error.remedy}", err=True)
 
