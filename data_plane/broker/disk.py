@@ -1,13 +1,18 @@
-"""The Disk port over a real log directory: the page cache on the loop, syncing and cold reads on threads."""
+"""The real disk: one log directory over the operating system's files, synced off the loop (RL119, RL126,
+RL127, RL135)."""
 
 import asyncio
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from data_plane.disk.port import (
     Buffer,
@@ -22,192 +27,306 @@ from data_plane.disk.port import (
     SyncStep,
     WriteFile,
 )
+from data_plane.node.stats import Histogram
 from penstock.contract.invariant import invariant
 
-_IOV_MAX = 1024
-"""Buffers that one pwritev takes on Linux."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_READ_THREADS = 4
-_LOCK_FILE = "lock"
+T = TypeVar("T")
+
+SYNC_THREADS = 2
+"""One for the commits and one for the checkpoint beside them, so that neither waits for the other."""
+READ_THREADS = 4
+_IOV_MAX = os.sysconf("SC_IOV_MAX")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-def _fault(error: OSError, path: str) -> DiskFault:
-    if error.errno in _FULL:
-        return DiskFull(f"{path}: no space left on the disk")
-    if error.errno == errno.ENOENT:
-        return FileMissing(f"{path}: no such file")
-    return DiskFault(f"{path}: {error.strerror}")
+@dataclass(slots=True)
+class DiskStats:
+    """Durations, written by the disk's threads and the loop, read by whoever publishes them."""
 
-
-def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
-    """Every byte, over short writes and the limit on buffers (RL127)."""
-    waiting: list[Buffer] = [buffer for buffer in buffers if len(buffer)]
-    at = 0
-    while at < len(waiting):
-        written = os.pwritev(fd, waiting[at : at + _IOV_MAX], position)
-        position += written
-        while at < len(waiting) and written >= len(waiting[at]):
-            written -= len(waiting[at])
-            at += 1
-        if written:
-            waiting[at] = memoryview(waiting[at])[written:]
+    fsync_ms: Histogram = field(default_factory=Histogram)
+    """One fsync or fdatasync as its thread sees it, its wait for the interpreter included."""
+    fsync_return_ms: Histogram = field(default_factory=Histogram)
+    """From the end of the last one of a `sync` in its thread until the loop goes on with whoever waited."""
 
 
 class RealFile:
-    """One open file descriptor, kept from write to sync (RL126)."""
+    """One open file. A file that is closed while a thread still syncs or reads it is closed when that has
+    ended: its descriptor's number must not name another file meanwhile.
+    """
 
-    def __init__(self, fd: int, path: str) -> None:
-        self._fd, self._path = fd, path
+    __slots__ = ("_closed", "_fd", "_path", "_users", "_users_lock")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path, self._fd = path, fd
+        self._closed = False
+        self._users = 0
+        self._users_lock = threading.Lock()
 
     @property
     def path(self) -> str:
         return self._path
 
-    def fileno(self) -> int:
-        return self._fd
-
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        try:
-            _write_all(self._fd, position, buffers)
-        except OSError as error:
-            raise _fault(error, self._path) from error
+        self._demand_open()
+        self.write(position, buffers)
 
     def read_at(self, position: int, length: int) -> bytes:
-        try:
-            data = os.pread(self._fd, length, position)
-            while len(data) < length:
-                more = os.pread(self._fd, length - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
-        except OSError as error:
-            raise _fault(error, self._path) from error
-        return data
+        self._demand_open()
+        return self.read(position, length)
 
     def size(self) -> int:
-        return os.fstat(self._fd).st_size
+        self._demand_open()
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise _fault(self._path, "fstat", error) from error
 
     def truncate(self, size: int) -> None:
+        self._demand_open()
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
-            raise _fault(error, self._path) from error
+            raise _fault(self._path, "truncate", error) from error
 
     def close(self) -> None:
-        if self._fd >= 0:
+        with self._users_lock:
+            last = not self._closed and self._users == 0
+            self._closed = True
+        if last:
             os.close(self._fd)
-            self._fd = -1
+
+    # -- for the disk that opened it; a pinned file may be used after `close` --------------------------------
+
+    def pin(self) -> None:
+        """Keep the descriptor until `unpin`."""
+        self._demand_open()
+        with self._users_lock:
+            self._users += 1
+
+    def unpin(self) -> None:
+        with self._users_lock:
+            self._users -= 1
+            last = self._closed and self._users == 0
+        if last:
+            os.close(self._fd)
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Short writes are continued (RL127)."""
+        left = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
+        first = 0
+        while first < len(left):
+            try:
+                written = os.pwritev(self._fd, left[first : first + _IOV_MAX], position)
+            except OSError as error:
+                raise _fault(self._path, f"write at {position}", error) from error
+            if written == 0:
+                raise DiskFault(f"{self._path}: write at {position} took nothing")
+            position += written
+            while written:
+                taken = min(written, len(left[first]))
+                left[first] = left[first][taken:]
+                written -= taken
+                if not len(left[first]):
+                    first += 1
+
+    def read(self, position: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        while length > 0:
+            try:
+                part = os.pread(self._fd, length, position)
+            except OSError as error:
+                raise _fault(self._path, f"read at {position}", error) from error
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._path}: used after close")
 
 
 class RealDisk:
-    """One log directory. One thread syncs (group commit, RL135); a few read what is cold."""
+    """See `data_plane.disk.port.Disk`. Makes `root`. After a failed sync every later sync is refused."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        root.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: Path, stats: DiskStats | None = None) -> None:
+        self.stats = stats if stats is not None else DiskStats()
+        self._root = os.fspath(root)
+        try:
+            os.makedirs(self._root, 0o700, exist_ok=True)
+        except OSError as error:
+            raise _fault(self._root, "make directory", error) from error
         self._lock_fd = -1
-        self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
-        self._reading = ThreadPoolExecutor(max_workers=_READ_THREADS, thread_name_prefix="read")
-
-    def _full(self, path: str) -> str:
-        return os.path.join(self._root, path) if path else str(self._root)
+        self._failure = ""
+        self._syncing = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
+        self._reading = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="disk-read")
 
     def lock(self) -> None:
-        fd = os.open(self._full(_LOCK_FILE), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        if self._lock_fd >= 0:
+            return
+        try:
+            fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _fault(self._root, "open", error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(fd)
-            raise DirectoryLocked(f"{self._root}: another broker process holds this log directory") from None
+            if error.errno == errno.EWOULDBLOCK:
+                raise DirectoryLocked(f"{self._root}: another process holds the log directory") from None
+            raise _fault(self._root, "lock", error) from error
         self._lock_fd = fd
 
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
-            return RealFile(os.open(self._full(path), flags, 0o600), path)
-        except OSError as error:
-            raise _fault(error, path) from error
-
-    def exists(self, path: str) -> bool:
-        return os.path.lexists(self._full(path))
-
-    def list(self, path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(self._full(path)))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _fault(error, path) from error
-
-    def make_directories(self, path: str) -> None:
-        try:
-            os.makedirs(self._full(path), mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise _fault(error, path) from error
-
-    def rename(self, source: str, target: str) -> None:
-        try:
-            os.rename(self._full(source), self._full(target))
-        except OSError as error:
-            raise _fault(error, source) from error
-
-    def remove(self, path: str) -> None:
-        try:
-            os.unlink(self._full(path))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _fault(error, path) from error
-
-    def remove_directory(self, path: str) -> None:
-        try:
-            shutil.rmtree(self._full(path))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _fault(error, path) from error
-
-    def usage(self) -> DiskUsage:
-        stat = os.statvfs(self._root)
-        return DiskUsage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
-
-    async def sync(self, steps: Sequence[SyncStep]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._syncing, self.sync_now, steps)
-
-    async def read(self, file: File, position: int, length: int) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(self._reading, file.read_at, position, length)
-
-    def sync_now(self, steps: Sequence[SyncStep]) -> None:
-        for step in steps:
-            if isinstance(step, WriteFile):
-                step.file.write_at(step.position, step.buffers)
-            elif isinstance(step, SyncFile):
-                self._sync_file(step.file)
-            else:
-                self._sync_directory(step)
-
-    def _sync_file(self, file: File) -> None:
-        invariant(isinstance(file, RealFile), "a file of this disk is synced")
-        if isinstance(file, RealFile):
-            try:
-                os.fdatasync(file.fileno())
-            except OSError as error:
-                raise _fault(error, file.path) from error
-
-    def _sync_directory(self, step: SyncDirectory) -> None:
-        try:
-            fd = os.open(self._full(step.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise _fault(error, step.path or ".") from error
-
     def close(self) -> None:
-        """Stop the threads and let another process take the directory."""
+        """End the threads once their work is done and give the directory back."""
         self._syncing.shutdown(wait=True)
-        self._reading.shutdown(wait=False)
+        self._reading.shutdown(wait=True)
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+    # -- names -----------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, self._try(path, "open", lambda where: os.open(where, flags, 0o600)))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._where(path))
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._where(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _fault(path, "list", error) from error
+
+    def make_directories(self, path: str) -> None:
+        self._try(path, "make directory", lambda where: os.makedirs(where, 0o700, exist_ok=True))
+
+    def rename(self, source: str, target: str) -> None:
+        onto = self._where(target)
+        if os.path.isdir(onto):
+            raise DiskFault(f"{target}: exists and is a directory")
+        self._try(source, f"rename to {target}", lambda where: os.rename(where, onto))
+
+    def remove(self, path: str) -> None:
+        try:
+            self._try(path, "remove", os.unlink)
+        except FileMissing:
+            pass
+
+    def remove_directory(self, path: str) -> None:
+        try:
+            self._try(path, "remove directory", shutil.rmtree)
+        except FileMissing:
+            pass
+
+    def usage(self) -> DiskUsage:
+        found = self._try("", "statvfs", os.statvfs)
+        return DiskUsage(
+            total_bytes=found.f_blocks * found.f_frsize, free_bytes=found.f_bavail * found.f_frsize
+        )
+
+    # -- durability and slow reads ---------------------------------------------------------------------------
+
+    async def sync(self, steps: Sequence[SyncStep]) -> None:
+        """Goes on when the waiter is cancelled: what was begun is finished (RL19)."""
+        taken = self._take(steps)
+        ended = await asyncio.shield(asyncio.wrap_future(self._syncing.submit(self._perform, steps, taken)))
+        self.stats.fsync_return_ms.observe((time.perf_counter() - ended) * 1000)
+
+    def sync_now(self, steps: Sequence[SyncStep]) -> None:
+        self._perform(steps, self._take(steps))
+
+    async def read(self, file: File, position: int, length: int) -> bytes:
+        ours = _ours(file)
+        ours.pin()
+
+        def work() -> bytes:
+            try:
+                return ours.read(position, length)
+            finally:
+                ours.unpin()
+
+        return await asyncio.shield(asyncio.wrap_future(self._reading.submit(work)))
+
+    def _take(self, steps: Sequence[SyncStep]) -> Sequence[RealFile]:
+        """Pin every file of the steps; `_perform` lets go of them."""
+        if self._failure:
+            raise DiskFault(f"the log directory is offline since a sync failed: {self._failure}")
+        taken = [_ours(step.file) for step in steps if not isinstance(step, SyncDirectory)]
+        for file in taken:
+            file.pin()
+        return taken
+
+    def _perform(self, steps: Sequence[SyncStep], taken: Sequence[RealFile]) -> float:
+        """Do the steps in order; when the last had ended. Runs in a thread."""
+        try:
+            for step in steps:
+                if isinstance(step, WriteFile):
+                    _ours(step.file).write(step.position, step.buffers)
+                else:
+                    self._sync_one(step)
+            return time.perf_counter()
+        finally:
+            for file in taken:
+                file.unpin()
+
+    def _sync_one(self, step: SyncFile | SyncDirectory) -> None:
+        path = step.path if isinstance(step, SyncDirectory) else step.file.path
+        began = time.perf_counter()
+        try:
+            if isinstance(step, SyncDirectory):
+                self._sync_directory(step.path)
+            else:
+                _ours(step.file).sync()
+        except OSError as error:
+            # Whatever the reason: these pages may be marked clean and lost, and a second try would succeed.
+            self._failure = f"{path}: {os.strerror(error.errno or 0)}"
+            raise DiskFault(f"{path}: sync failed: {error.strerror}") from error
+        self.stats.fsync_ms.observe((time.perf_counter() - began) * 1000)
+
+    def _sync_directory(self, path: str) -> None:
+        try:
+            fd = os.open(self._where(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise FileMissing(f"{path}: no such directory") from None
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _where(self, path: str) -> str:
+        invariant(
+            not path.startswith("/") and ".." not in path.split("/"),
+            f"{path!r} stays within the log directory",
+        )
+        return f"{self._root}/{path}" if path else self._root
+
+    def _try(self, path: str, what: str, action: Callable[[str], T]) -> T:
+        try:
+            return action(self._where(path))
+        except OSError as error:
+            raise _fault(path, what, error) from error
+
+
+def _fault(path: str, what: str, error: OSError) -> DiskFault:
+    message = f"{path}: {what}: {error.strerror}"
+    if error.errno in _NO_ROOM:
+        return DiskFull(message)
+    if error.errno == errno.ENOENT:
+        return FileMissing(message)
+    return DiskFault(message)
+
+
+def _ours(file: File) -> RealFile:
+    if not isinstance(file, RealFile):
+        raise TypeError(f"{file.path}: not a file of this disk")
+    return file

@@ -1,0 +1,266 @@
+"""What every Disk promises, as tests: run on the real disk and on the simulated one."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from data_plane.disk.port import (
+    DirectoryLocked,
+    Disk,
+    DiskFault,
+    FileMissing,
+    SyncDirectory,
+    SyncFile,
+    WriteFile,
+)
+
+
+class DiskWorld(ABC):
+    """One empty log directory."""
+
+    @abstractmethod
+    def open(self) -> Disk:
+        """The directory as one more process sees it."""
+
+    @abstractmethod
+    def leave(self, disk: Disk) -> None:
+        """That process is gone."""
+
+    @abstractmethod
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None: ...
+
+
+class DiskContract:
+    """Tests of the promise. A subclass gives the fixture `world`."""
+
+    @pytest.fixture
+    def disk(self, world: DiskWorld) -> Disk:
+        return world.open()
+
+    # -- files -----------------------------------------------------------------------------------------
+
+    def test_buffers_are_written_one_after_the_other_at_the_position(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(3, [b"one", bytearray(b"two"), memoryview(b"three")[1:]])
+        assert file.read_at(0, 100) == b"\0\0\0onetwohree"
+        assert file.size() == 13
+
+    def test_more_buffers_than_one_call_takes_are_all_written(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"%04d" % number for number in range(5_000)])
+        assert file.size() == 20_000
+        assert file.read_at(4 * 4_321, 4) == b"4321"
+
+    def test_empty_buffers_write_nothing(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(5, [])
+        file.write_at(5, [b"", memoryview(b"")])
+        assert file.size() == 0
+
+    def test_buffers_of_other_items_are_written_as_bytes(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"x", memoryview(b"abcd")])
+        assert file.read_at(0, 9) == b"xabcd"
+
+    def test_writing_over_the_middle_leaves_the_rest(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"abcdef"])
+        file.write_at(2, [b"XY"])
+        assert file.read_at(0, 6) == b"abXYef"
+
+    def test_reading_beyond_the_end_gives_what_there_is(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"abc"])
+        assert file.read_at(1, 10) == b"bc"
+        assert file.read_at(3, 10) == b""
+        assert file.read_at(99, 1) == b""
+
+    def test_truncating_cuts_and_lengthens_with_zeros(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"abcdef"])
+        file.truncate(2)
+        file.truncate(4)
+        assert file.read_at(0, 9) == b"ab\0\0"
+
+    def test_two_openings_of_a_file_see_the_same_bytes(self, disk: Disk) -> None:
+        one, other = disk.open("a", create=True), disk.open("a")
+        one.write_at(0, [b"abc"])
+        assert other.read_at(0, 3) == b"abc"
+
+    def test_a_closed_file_cannot_be_used(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.close()
+        file.close()
+        with pytest.raises(ValueError, match="used after close"):
+            file.read_at(0, 1)
+        with pytest.raises(ValueError, match="used after close"):
+            file.write_at(0, [b"x"])
+
+    def test_creating_a_file_that_exists_keeps_it(self, disk: Disk) -> None:
+        disk.open("a", create=True).write_at(0, [b"abc"])
+        assert disk.open("a", create=True).size() == 3
+
+    def test_a_missing_file_is_missing(self, disk: Disk) -> None:
+        with pytest.raises(FileMissing):
+            disk.open("a")
+        with pytest.raises(FileMissing):
+            disk.open("nowhere/a", create=True)
+        assert disk.list("") == []
+
+    def test_a_directory_is_no_file(self, disk: Disk) -> None:
+        disk.make_directories("d")
+        with pytest.raises(DiskFault):
+            disk.open("d")
+        with pytest.raises(DiskFault):
+            disk.remove("d")
+
+    # -- names -----------------------------------------------------------------------------------------
+
+    def test_names_are_listed_in_order_and_a_missing_directory_is_empty(self, disk: Disk) -> None:
+        disk.make_directories("topics/t-1")
+        disk.make_directories("topics/t-1")
+        for name in ("b", "a", "c"):
+            disk.open(f"topics/{name}", create=True)
+        assert disk.list("topics") == ["a", "b", "c", "t-1"]
+        assert disk.list("") == ["topics"]
+        assert disk.list("topics/none") == []
+        assert disk.list("topics/a") == []
+
+    def test_a_file_is_in_the_way_of_a_directory(self, disk: Disk) -> None:
+        disk.open("a", create=True)
+        with pytest.raises(DiskFault):
+            disk.make_directories("a/b")
+        with pytest.raises(DiskFault):
+            disk.make_directories("a")
+
+    def test_renaming_replaces_the_target(self, disk: Disk) -> None:
+        disk.make_directories("d")
+        disk.open("new", create=True).write_at(0, [b"new"])
+        disk.open("d/old", create=True).write_at(0, [b"old"])
+        disk.rename("new", "d/old")
+        assert disk.open("d/old").read_at(0, 3) == b"new"
+        assert not disk.exists("new")
+
+    def test_an_open_file_follows_its_rename(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        disk.rename("a", "b")
+        file.write_at(0, [b"x"])
+        assert disk.open("b").size() == 1
+
+    def test_a_directory_is_renamed_with_its_files(self, disk: Disk) -> None:
+        disk.make_directories("t-0/x")
+        disk.open("t-0/x/a", create=True).write_at(0, [b"x"])
+        disk.rename("t-0", "t-0.stray")
+        assert disk.list("") == ["t-0.stray"]
+        assert disk.open("t-0.stray/x/a").size() == 1
+
+    def test_renaming_onto_a_directory_or_from_nothing_fails(self, disk: Disk) -> None:
+        disk.make_directories("d")
+        disk.open("a", create=True)
+        with pytest.raises(DiskFault):
+            disk.rename("a", "d")
+        with pytest.raises(FileMissing):
+            disk.rename("none", "b")
+        assert disk.list("") == ["a", "d"]
+
+    def test_removing_what_is_not_there_is_no_error(self, disk: Disk) -> None:
+        disk.remove("a")
+        disk.remove_directory("d")
+        disk.open("a", create=True)
+        disk.remove("a")
+        assert not disk.exists("a")
+
+    def test_a_removed_file_can_be_read_by_whoever_has_it_open(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"abc"])
+        disk.remove("a")
+        assert file.read_at(0, 3) == b"abc"
+        with pytest.raises(FileMissing):
+            disk.open("a")
+
+    def test_a_directory_is_removed_with_all_below_it(self, disk: Disk) -> None:
+        disk.make_directories("d/e")
+        disk.open("d/e/a", create=True)
+        disk.open("d/b", create=True)
+        disk.remove_directory("d")
+        assert disk.list("") == []
+
+    def test_usage_says_how_much_room_there_is(self, disk: Disk) -> None:
+        usage = disk.usage()
+        assert 0 < usage.free_bytes <= usage.total_bytes
+
+    # -- lock ------------------------------------------------------------------------------------------
+
+    def test_one_process_at_a_time_holds_the_directory(self, world: DiskWorld) -> None:
+        one, other = world.open(), world.open()
+        one.lock()
+        one.lock()
+        with pytest.raises(DirectoryLocked):
+            other.lock()
+        world.leave(one)
+        other.lock()
+
+    # -- sync ------------------------------------------------------------------------------------------
+
+    def test_steps_are_performed_in_order(self, world: DiskWorld) -> None:
+        async def scenario() -> None:
+            disk = world.open()
+            disk.make_directories("d")
+            file = disk.open("d/a", create=True)
+            await disk.sync(
+                [
+                    WriteFile(file, 0, [b"abc", b"def"]),
+                    WriteFile(file, 1, [b"X"]),
+                    SyncFile(file),
+                    SyncDirectory("d"),
+                    SyncDirectory(""),
+                ]
+            )
+            assert file.read_at(0, 9) == b"aXcdef"
+            await disk.sync([])
+
+        world.run(scenario())
+
+    def test_what_is_synced_before_serving_is_the_same(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        disk.sync_now([WriteFile(file, 0, [b"abc"]), SyncFile(file), SyncDirectory("")])
+        assert file.read_at(0, 3) == b"abc"
+
+    def test_syncing_a_directory_that_is_not_there_fails(self, disk: Disk) -> None:
+        with pytest.raises(FileMissing):
+            disk.sync_now([SyncDirectory("none")])
+
+    def test_a_sync_goes_on_when_its_waiter_gives_up(self, world: DiskWorld) -> None:
+        async def scenario() -> None:
+            disk = world.open()
+            file = disk.open("a", create=True)
+            began = asyncio.Event()
+
+            async def commit() -> None:
+                began.set()
+                await disk.sync([WriteFile(file, 0, [b"abc"]), SyncFile(file), WriteFile(file, 3, [b"def"])])
+
+            waiter = asyncio.ensure_future(commit())
+            await began.wait()
+            waiter.cancel()
+            while file.size() < 6:
+                await disk.sync([SyncFile(file)])
+            assert file.read_at(0, 6) == b"abcdef"
+
+        world.run(scenario())
+
+    def test_slow_reads_give_what_reads_give(self, world: DiskWorld) -> None:
+        async def scenario() -> None:
+            disk = world.open()
+            file = disk.open("a", create=True)
+            file.write_at(0, [b"abcdef"])
+            assert await disk.read(file, 2, 2) == b"cd"
+            assert await disk.read(file, 4, 100) == b"ef"
+            assert await asyncio.gather(*(disk.read(file, n % 6, 1) for n in range(30))) == [
+                b"abcdef"[n % 6 : n % 6 + 1] for n in range(30)
+            ]
+
+        world.run(scenario())

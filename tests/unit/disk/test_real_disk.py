@@ -1,0 +1,168 @@
+"""What only the real disk promises: errors of the operating system, descriptors, threads and other
+processes."""
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_plane.broker.disk import RealDisk
+from data_plane.disk.port import DirectoryLocked, DiskFault, DiskFull, SyncDirectory, SyncFile, WriteFile
+from penstock.contract.invariant import InvariantBroken
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[RealDisk]:
+    disk = RealDisk(tmp_path)
+    yield disk
+    disk.close()
+
+
+def test_a_full_disk_is_told_apart_from_a_broken_one(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    file = disk.open("full")
+    with pytest.raises(DiskFull, match="full: write at 10: No space left"):
+        file.write_at(10, [b"x"])
+    with pytest.raises(DiskFull):
+        disk.sync_now([WriteFile(file, 0, [b"x"])])
+
+
+def test_a_full_disk_does_not_take_the_directory_offline(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(DiskFull):
+        disk.sync_now([WriteFile(disk.open("full"), 0, [b"x"])])
+    disk.sync_now([SyncFile(disk.open("a", create=True))])
+
+
+def test_after_a_failed_sync_nothing_is_ever_said_to_be_durable_again(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "bad").symlink_to("/dev/null")  # which refuses to be synced
+    bad, good = disk.open("bad"), disk.open("good", create=True)
+
+    async def scenario() -> None:
+        with pytest.raises(DiskFault, match="bad: sync failed"):
+            await disk.sync([SyncFile(bad)])
+        with pytest.raises(DiskFault, match="offline since a sync failed: bad"):
+            await disk.sync([SyncFile(bad)])
+        with pytest.raises(DiskFault, match="offline"):
+            await disk.sync([SyncFile(good)])
+        with pytest.raises(DiskFault, match="offline"):
+            disk.sync_now([SyncDirectory("")])
+
+    asyncio.run(scenario())
+
+
+def test_steps_behind_a_failed_one_are_not_performed(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "bad").symlink_to("/dev/null")
+    good = disk.open("good", create=True)
+    with pytest.raises(DiskFault):
+        disk.sync_now([SyncFile(disk.open("bad")), WriteFile(good, 0, [b"x"])])
+    assert good.size() == 0
+
+
+def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(disk: RealDisk) -> None:
+    """Else the thread would sync whatever file was opened next under the same number."""
+    file = disk.open("a", create=True)
+    number = os.open(os.devnull, os.O_RDONLY)
+    os.close(number)
+
+    async def scenario() -> None:
+        gate = threading.Event()
+        blocked = [disk._syncing.submit(gate.wait, 10) for _ in range(2)]
+        syncing = asyncio.ensure_future(disk.sync([WriteFile(file, 0, [b"abc"]), SyncFile(file)]))
+        reading = asyncio.ensure_future(disk.read(file, 0, 1))
+        await asyncio.sleep(0)
+        file.close()
+        other = disk.open("b", create=True)
+        gate.set()
+        await syncing
+        await reading
+        assert all(waiter.result() for waiter in blocked)
+        assert other.size() == 0
+        assert disk.open("a").read_at(0, 3) == b"abc"
+
+    asyncio.run(scenario())
+    reused = os.open(os.devnull, os.O_RDONLY)
+    os.close(reused)
+
+
+def test_a_closed_file_cannot_be_synced(disk: RealDisk) -> None:
+    file = disk.open("a", create=True)
+    file.close()
+    with pytest.raises(ValueError, match="used after close"):
+        disk.sync_now([SyncFile(file)])
+
+
+def test_descriptors_are_given_back(disk: RealDisk) -> None:
+    async def use() -> None:
+        file = disk.open("a", create=True)
+        await disk.sync([SyncFile(file), SyncDirectory("")])
+        await disk.read(file, 0, 1)
+        file.close()
+
+    async def scenario() -> None:
+        await use()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            await use()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(scenario())
+
+
+def test_a_path_cannot_leave_the_directory(disk: RealDisk) -> None:
+    for path in ("../a", "a/../../b", "/etc/passwd"):
+        with pytest.raises(InvariantBroken):
+            disk.open(path)
+
+
+def test_only_its_user_may_read_what_it_holds(disk: RealDisk, tmp_path: Path) -> None:
+    disk.make_directories("d")
+    disk.open("d/a", create=True)
+    assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "d" / "a").stat().st_mode) == 0o600
+
+
+@pytest.mark.processes
+def test_a_killed_process_gives_the_directory_back(disk: RealDisk, tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib; from data_plane.broker.disk import RealDisk;"
+        "disk = RealDisk(pathlib.Path(sys.argv[1])); disk.lock(); print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(DirectoryLocked, match="another process holds"):
+            disk.lock()
+        holder.kill()
+    disk.lock()
+
+
+def test_durations_are_counted(disk: RealDisk) -> None:
+    async def scenario() -> None:
+        file = disk.open("a", create=True)
+        await disk.sync([SyncFile(file), SyncFile(file)])
+
+    asyncio.run(scenario())
+    assert sum(disk.stats.fsync_ms.counts) == 2
+    assert sum(disk.stats.fsync_return_ms.counts) == 1
+
+
+def test_syncs_of_commit_and_checkpoint_do_not_queue_behind_each_other(disk: RealDisk) -> None:
+    async def scenario() -> None:
+        gate = threading.Event()
+        checkpoint = disk._syncing.submit(gate.wait, 10)
+        async with asyncio.timeout(5):
+            await disk.sync([SyncFile(disk.open("a", create=True))])
+        gate.set()
+        assert checkpoint.result()
+
+    asyncio.run(scenario())
