@@ -45,6 +45,8 @@ class DevCluster:
     def __init__(self, directory: DataDirectory) -> None:
         self.directory = directory
         self._children: list[subprocess.Popen[bytes]] = []
+        self._written_before: dict[int, int] = {}
+        """Size of a broker's output file when it was started here."""
 
     def up(self, brokers: int | None, report: Report) -> UpResult:
         """Make the cluster exist, run and be ready for the tenant in the profile. Raises `BrokerFailed`,
@@ -109,7 +111,9 @@ class DevCluster:
             config = self.directory.config_file(broker.id)
             if processes.find(config) is None:
                 write_broker_config(self.directory, spec, broker)
-                child = processes.start(config, self.directory.output_file(broker.id))
+                output = self.directory.output_file(broker.id)
+                self._written_before[broker.id] = output.stat().st_size if output.exists() else 0
+                child = processes.start(config, output)
                 launched[broker.id] = child
                 self._children.append(child)
         self._wait_ready(brokers, launched, report)
@@ -145,11 +149,12 @@ class DevCluster:
         return state is BrokerState.READY
 
     def _output_of(self, number: int) -> str:
-        """The last lines that a broker wrote."""
+        """The last lines that a broker wrote since this object started it."""
         try:
-            text = self.directory.output_file(number).read_text(errors="backslashreplace")
+            content = self.directory.output_file(number).read_bytes()[self._written_before.get(number, 0) :]
         except FileNotFoundError:
             return ""
+        text = content.decode(errors="backslashreplace")
         return "\n".join(f"  | {line}" for line in text.splitlines()[-_OUTPUT_LINES:])
 
 
