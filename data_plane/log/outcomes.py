@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from data_plane.disk.port import Buffer, File, SyncStep
 from penstock.contract.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from data_plane.log.segment import Segment
 
 
 class ReplicaRejected(Exception):
@@ -72,17 +76,21 @@ class JournalPiece:
 
     kind: PieceKind
     offset: int
-    """First offset of the run; new log end (TRUNCATE), new log start (LOG_START), first offset of the empty log (START_OVER)."""
+    """First offset of the run; new log end (TRUNCATE), new log start (LOG_START), first offset of the empty log (START_OVER),
+    end of what is synced (FLUSHED)."""
     end_offset: int
     segment_base: int = 0
+    """The segment of the run; of a TRUNCATE, the last segment that stays, -1 for none."""
     position: int = 0
-    """Byte in the segment file where the run begins."""
+    """Byte in the segment file where the run begins, or where the file is cut."""
     stamp_index: int = 0
-    """Number of stamps before the run in the segment's sidecar."""
+    """Number of stamps before the run, or of those that stay."""
     stamps: list[Buffer] = field(default_factory=list)
     batches: list[Buffer] = field(default_factory=list)
     batches_bytes: int = 0
     stamps_bytes: int = 0
+    sequence: int = 0
+    """Its number in the journal; 0 until the journal took it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ class Unsynced:
     pieces: tuple[JournalPiece, ...]
     cut_generation: int
     """Grows with every truncation; marks of an older generation are void."""
+    flushes: bool
+    """`first` syncs the log's own files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,7 @@ class Slice:
 class ColdRead:
     """Bytes to be read off the loop: `await disk.read(file, position, length)`, then `log.slice_of(cold, data)`.
 
-    The file stays open until then; a reader that gives up calls `log.forget(cold)`.
+    The file stays open until then; a reader that gives up calls `log.forget(cold)`, one whose read failed `log.read_failed`.
     """
 
     file: File
@@ -132,4 +142,4 @@ class ColdRead:
     first_offset: int
     next_offset: int
     stamps: bytes
-    segment_base: int
+    segment: "Segment"

@@ -1,6 +1,6 @@
 """The log of one partition: its segments, stamps and derived state, behind one synchronous object.
 
-States: open, then closed. Between `request_truncation` (or `request_log_start`, `request_start_over`) and the matching
+States: open, then closed. Between `request_truncation` (`request_log_start`, `request_start_over`) and the matching
 `truncate_to` (`move_log_start`, `start_over`) the log refuses appends.
 
 The node's order of work for a change of the log's bounds:
@@ -11,17 +11,52 @@ The node's order of work for a change of the log's bounds:
     log.mark_durable(unsynced); log.truncate_to(offset)
 """
 
+from collections.abc import Sequence
 from typing import Self
 
-from data_plane.disk.port import Disk, SyncStep
+from data_plane.disk import port
+from data_plane.disk.port import Buffer, Disk, File, SyncDirectory, SyncFile, SyncStep
+from data_plane.log import layout, recovery
+from data_plane.log.append_time import placed_at_time
 from data_plane.log.checkpoint import CheckpointEntry
-from data_plane.log.journal import JournalRecord
-from data_plane.log.outcomes import ColdRead, DamagedRange, Duplicate, RecoveryReport, Slice, Unsynced
-from data_plane.log.tail import TailBudget
+from data_plane.log.derived import SNAPSHOT_BATCHES, DerivedState
+from data_plane.log.epochs import LeaderEpochs
+from data_plane.log.identity import Identity, read_identity, write_identity
+from data_plane.log.journal_record import JournalRecord
+from data_plane.log.outcomes import (
+    ColdRead,
+    DamagedRange,
+    Duplicate,
+    JournalPiece,
+    PieceKind,
+    RecoveryReport,
+    ReplicaRejected,
+    Slice,
+    Unsynced,
+)
+from data_plane.log.pending import LogFlush, PendingWrites
+from data_plane.log.push import PushedRun, buffers_of, check_push
+from data_plane.log.reading import LogReader
+from data_plane.log.retention import GUARD_MS, ClockGuard, Closed, retention_end
+from data_plane.log.sealing import SealFile, Sealing
+from data_plane.log.segment import Segment, Unreadable
+from data_plane.log.segments import CutPoint, Segments
+from data_plane.log.sidecar import checksum_of
+from data_plane.log.tail import Tail, TailBudget
+from penstock.contract import errors, limits
 from penstock.contract.ids import TopicPartition
-from penstock.contract.topic_settings import TopicSettings
-from penstock.records.batch import BatchHeader
-from penstock.records.stamp import Stamp
+from penstock.contract.invariant import invariant
+from penstock.contract.topic_settings import Durability, TimestampType, TopicSettings
+from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, placed
+from penstock.records.stamp import Stamp, StampFlag, pack_stamp
+from penstock.rules.odometer import Odometer
+
+_OWN_TAIL_BYTES = 1 << 20
+_JOINED_BYTES_MAX = 16 << 10
+"""Batches up to this size are copied once, so that they do not keep the frame alive that they came in."""
+_ALL = 1 << 62
+_TRANSACTIONAL = int(StampFlag.TRANSACTIONAL)
+_FIRST_OF_SEGMENT = int(StampFlag.FIRST_OF_SEGMENT)
 
 
 class PartitionLog:
@@ -30,22 +65,34 @@ class PartitionLog:
     Any call may raise `DiskFault` (port): the node then stops using the log directory (RL126).
     """
 
-    where: TopicPartition
-    replica_generation: int
-    settings: TopicSettings
-    """May be set; holds from the next append on."""
-    log_start_offset: int
-    log_end_offset: int
-    durable_end_offset: int
-    high_watermark: int
-    last_epoch: int
-    """Largest epoch begun or appended, -1 for none."""
-    last_accepted_ms: int
-    size_bytes: int
-    segment_count: int
-    first_segment_offset: int
-    """Where a follower that starts over has to begin, so that its segments become identical."""
-    damage: tuple[DamagedRange, ...]
+    def __init__(
+        self, identity: Identity, settings: TopicSettings, bounds: recovery.Bounds, segments: Segments, seals: SealFile,
+        derived: DerivedState, tail: TailBudget,
+    ) -> None:  # fmt: skip
+        """For `create` and `recover`."""
+        self.where = identity.where
+        self.replica_generation = identity.replica_generation
+        self.name = str(identity.where)
+        """How messages name the partition; may be set."""
+        self.log_start_offset = bounds.log_start
+        self.log_end_offset = bounds.log_end
+        self.high_watermark = bounds.high_watermark
+        self.retention_guard_ms = GUARD_MS
+        self._settings = settings
+        self._journaled = settings.durability is Durability.FSYNC
+        self._segments, self._seals, self._derived = segments, seals, derived
+        self._sealing = Sealing(seals, identity.where)
+        self._tail = Tail(tail)
+        self._reader = LogReader(self.name, segments, self._tail, bounds.damage)
+        self._pending = PendingWrites(
+            identity.where, identity.replica_generation, segments, seals, bounds.durable_end
+        )
+        self._change_offset = 0
+        self._change_state = b""
+        self._clock = ClockGuard()
+        self._checkpoint: LogFlush | None = None
+        self._identity_file: File | None = None
+        self._closed = False
 
     @classmethod
     def create(
@@ -59,10 +106,25 @@ class PartitionLog:
         tail: TailBudget | None = None,
     ) -> Self:
         """Make the directory and `partition.json`. `creation_steps()` must be synced before the first append."""
-        raise NotImplementedError
+        disk.make_directories(directory)
+        identity = Identity(where=where, replica_generation=replica_generation, start_offset=0)
+        file = write_identity(disk, directory, identity)
+        segments = Segments(disk, directory, where, settings.index_interval_bytes)
+        seals = SealFile(disk, directory, where)
+        derived = DerivedState(disk, directory, segments, seals)
+        derived.begin_at(0, Odometer())
+        bounds = recovery.Bounds(0, 0, 0, 0)
+        log = cls(identity, settings, bounds, segments, seals, derived, tail or TailBudget(_OWN_TAIL_BYTES))
+        log._identity_file = file
+        return log
 
     def creation_steps(self) -> list[SyncStep]:
-        raise NotImplementedError
+        """What makes a new directory durable."""
+        invariant(self._identity_file is not None, f"{self.name}: only a log just made has creation steps")
+        file = self._identity_file
+        directory = self._segments.directory
+        steps: list[SyncStep] = [SyncFile(file)] if file is not None else []
+        return [*steps, SyncDirectory(directory), SyncDirectory(layout.parent(directory))]
 
     @classmethod
     def recover(
@@ -72,27 +134,124 @@ class PartitionLog:
         settings: TopicSettings,
         *,
         checkpoint_entry: CheckpointEntry | None,
-        replay: list[JournalRecord],
+        replay: Sequence[JournalRecord],
         clean: bool,
         monotonic_ms: float = 0.0,
         tail: TailBudget | None = None,
     ) -> tuple[Self, RecoveryReport]:
         """Open an existing directory: replay its journal records over its files, check what lies above the recovery point.
 
-        `replay` holds the partition's records of its replica generation, in order. Raises `PartitionUnborn`, `PartitionDamaged`.
+        `replay` holds the partition's records in order, of all replica generations. `clean`: it was stopped cleanly.
+        What is found intact above the durable end is synced here. Raises `PartitionUnborn`, `PartitionDamaged`.
         """
-        raise NotImplementedError
+        identity = read_identity(disk, directory)
+        opened = recovery.open_log(
+            disk, directory, settings, identity, checkpoint_entry, replay, trust_caches=clean
+        )
+        bounds, segments, derived = opened.bounds, opened.segments, opened.derived
+        durable_end = min(bounds.durable_end, bounds.log_end)
+        log = cls(
+            identity, settings, bounds, segments, opened.seals, derived, tail or TailBudget(_OWN_TAIL_BYTES)
+        )
+        log._resume(opened, monotonic_ms)
+        if bounds.log_end > durable_end:
+            flush, steps = log._pending.begin_flush(bounds.log_end)
+            disk.sync_now(steps)
+            log._pending.end_flush(flush)
+            log._pending.leave_to_flush(0)
+        report = RecoveryReport(
+            durable_end_offset=durable_end,
+            log_end_offset=bounds.log_end,
+            torn_tail_bytes=bounds.torn_bytes,
+            damage=tuple(bounds.damage),
+            rebuilt=tuple(bounds.rebuilt),
+        )
+        return log, report
+
+    def _resume(self, opened: "recovery.Opened", monotonic_ms: float) -> None:
+        """Take up sealing where the files leave it."""
+        self._pending.durable_end = min(self._pending.durable_end, self.log_end_offset)
+        for segment in self._segments.all[:-1]:
+            segment.opened_ms = monotonic_ms
+        for closed, draft, due_offset in opened.unsealed:
+            self._sealing.closed(closed, draft, due_offset)
+        self._sealing.resume(self._segments.active)
+        self._advance_seals()
+        self._segments.release_closed()
+
+    # properties
+
+    @property
+    def settings(self) -> TopicSettings:
+        """May be set; holds from the next append on."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._journaled = settings.durability is Durability.FSYNC
+        self._segments.index_interval_bytes = settings.index_interval_bytes
+
+    @property
+    def durable_end_offset(self) -> int:
+        """Everything below survives a power cut."""
+        return self._pending.durable_end
+
+    @property
+    def last_epoch(self) -> int:
+        """Largest epoch begun or appended, -1 for none."""
+        return self._derived.epochs.last
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Where each leader epoch began; to be read only."""
+        return self._derived.epochs
+
+    @property
+    def last_accepted_ms(self) -> int:
+        """Acceptance time of the last batch, 0 for none."""
+        return self._derived.last_accepted_ms
+
+    @property
+    def odometer(self) -> Odometer | None:
+        """The totals at the log's end; None when those below the log's start are not known. To be read only."""
+        return self._derived.odometer
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments.all)
+
+    @property
+    def first_segment_offset(self) -> int:
+        """Where a follower that starts over has to begin, so that its segments become identical."""
+        return self._segments.all[0].base_offset if self._segments.all else self.log_start_offset
+
+    @property
+    def damage(self) -> tuple[DamagedRange, ...]:
+        """Ranges that failed their checks, found at recovery or by a read (RL122)."""
+        return tuple(self._reader.damage)
 
     # appends
 
     def check_sequence(self, header: BatchHeader) -> Duplicate | None:
         """None: may be appended (or carries no producer id). Raises `OutOfOrderSequence`, `ProducerFenced`, `UnknownProducer`,
         `LimitExceeded` (RL61 to RL64)."""
-        raise NotImplementedError
+        return self._derived.producers.check(header, self._derived.last_accepted_ms, self._get_name)
+
+    def _get_name(self) -> str:
+        return self.name
 
     def check_timestamp(self, header: BatchHeader, now_ms: int) -> None:
         """Raises `TimestampOutOfRange` for a batch stamped too far in the future (RL107)."""
-        raise NotImplementedError
+        ahead = header.max_timestamp - now_ms
+        if ahead > limits.TIMESTAMP_AHEAD_MS_MAX and self._settings.timestamp_type is TimestampType.CREATE:
+            raise errors.TimestampOutOfRange(
+                f"{self.name}: a message is stamped {ahead} ms in the future, at most {limits.TIMESTAMP_AHEAD_MS_MAX} allowed"
+            )
 
     def append_as_leader(
         self,
@@ -104,92 +263,425 @@ class PartitionLog:
         floor_ms: int,
         principal: int,
     ) -> Stamp:
-        """Append a checked batch (`check_batch`, `check_sequence`, `check_timestamp`). Raises errors.DiskFull: nothing changed."""
-        raise NotImplementedError
+        """Append a checked batch (`check_batch`, `check_sequence`, `check_timestamp`). Raises errors.DiskFull: nothing changed,
+        errors.CorruptLog when acknowledged records are missing at the log's end."""
+        derived = self._derived
+        if self._reader.damage or self._pending.change is not None:
+            self._demand_appendable()
+        if leader_epoch != derived.epochs.last:
+            self.start_epoch(leader_epoch)
+        size, base_offset = len(batch), self.log_end_offset
+        accepted_ms = max(now_ms, derived.last_accepted_ms, floor_ms)
+        active = self._segments.active
+        flags = _TRANSACTIONAL if header.transactional else 0
+        segment = active
+        if (
+            segment is None
+            or segment.size + size > self._settings.segment_bytes
+            or accepted_ms - segment.first_accepted_ms >= self._settings.segment_ms
+        ):
+            segment = self._segments.made(base_offset)
+            flags |= _FIRST_OF_SEGMENT
+        stamp = Stamp(
+            base_offset, header.last_offset_delta + 1, header.record_count, size, leader_epoch, accepted_ms, principal,
+            header.producer_id, header.producer_epoch, flags, segment.size, header.base_sequence,
+        )  # fmt: skip
+        packed = pack_stamp(stamp, self._segments.seed)
+        max_timestamp = header.max_timestamp
+        if self._settings.timestamp_type is TimestampType.CREATE:
+            buffers = placed(batch, base_offset, leader_epoch)
+        else:
+            buffers = placed_at_time(batch, header, base_offset, leader_epoch, accepted_ms)
+            max_timestamp = accepted_ms
+        if size <= _JOINED_BYTES_MAX:
+            whole = b"".join(buffers)
+            buffers = [whole]
+            head = whole[:BATCH_HEADER_BYTES]
+        else:
+            head = (bytes(buffers[0]) + bytes(buffers[1][:BATCH_HEADER_BYTES]))[:BATCH_HEADER_BYTES]
+        try:
+            segment.write([packed], buffers)
+        except port.DiskFull as full:
+            if segment is not active:
+                segment.remove(set_aside=False)
+            raise self._disk_full(full) from None
+        if segment is not active:
+            self._rolled(active, segment, stamp.end_offset)
+        if self._journaled and not self._pending.flush_needed:
+            self._pending.journal(
+                segment.base_offset,
+                segment.size,
+                segment.stamp_count,
+                base_offset,
+                stamp.end_offset,
+                [packed],
+                buffers,
+                size,
+            )
+        else:
+            self._pending.leave_to_flush(size)
+        self._took(segment, stamp, packed, head, buffers, max_timestamp)
+        return stamp
 
     def append_as_follower(self, stamps: memoryview, batches: memoryview, leader_epoch: int) -> int:
         """Append what the leader pushed, all of it or nothing; the new log end. Raises `ReplicaRejected`, errors.DiskFull."""
-        raise NotImplementedError
+        derived = self._derived
+        if self._reader.damage and self._lost_tail():
+            raise ReplicaRejected(
+                f"{self.name}: acknowledged records are missing at its end, a truncation required"
+            )
+        self._demand_appendable()
+        active = self._segments.active
+        runs = check_push(
+            stamps, batches, self._segments.seed, log_end=self.log_end_offset, last_epoch=derived.epochs.last,
+            leader_epoch=leader_epoch, last_accepted_ms=derived.last_accepted_ms,
+            active_size=None if active is None else active.size,
+        )  # fmt: skip
+        targets = self._write_runs(runs)
+        for run, segment in zip(runs, targets, strict=True):
+            packed, buffers = buffers_of(run)
+            first, last = run.batches[0].stamp, run.batches[-1].stamp
+            if run.begins_segment:
+                self._rolled(self._segments.active, segment, first.end_offset)
+            size = last.position + last.size - first.position
+            if self._journaled and not self._pending.flush_needed:
+                self._pending.journal(
+                    segment.base_offset, first.position, segment.stamp_count, first.base_offset, last.end_offset,
+                    packed, buffers, size,
+                )  # fmt: skip
+            else:
+                self._pending.leave_to_flush(size)
+            for one in run.batches:
+                if one.stamp.leader_epoch != derived.epochs.last:
+                    self._begin_epoch(one.stamp.leader_epoch)
+                head = bytes(one.batch[:BATCH_HEADER_BYTES])
+                self._took(segment, one.stamp, one.packed, head, [one.batch], one.header.max_timestamp)
+        return self.log_end_offset
+
+    def _write_runs(self, runs: list[PushedRun]) -> list[Segment]:
+        """Write each run to its segment; on a full disk none of them."""
+        active = self._segments.active
+        targets: list[Segment] = []
+        for run in runs:
+            packed, buffers = buffers_of(run)
+            target = active
+            if run.begins_segment or target is None:
+                target = self._segments.made(run.batches[0].stamp.base_offset)
+            try:
+                targets.append(target)
+                target.write(packed, buffers)
+            except port.DiskFull as full:
+                for written in targets:
+                    if written is active:
+                        written.cut_back()
+                    else:
+                        written.remove(set_aside=False)
+                raise self._disk_full(full) from None
+        return targets
+
+    def _took(
+        self,
+        segment: Segment,
+        stamp: Stamp,
+        packed: bytes,
+        head: bytes,
+        buffers: Sequence[Buffer],
+        max_timestamp: int,
+    ) -> None:
+        """The segment's files hold the batch: take it into account."""
+        end_offset = stamp.end_offset
+        segment.note(
+            end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, max_timestamp, checksum_of(packed)
+        )
+        self._segments.touched(segment)
+        self._derived.apply(stamp)
+        self._sealing.appended(head, packed)
+        self._tail.add(stamp.base_offset, end_offset, stamp.size, packed, tuple(buffers))
+        self.log_end_offset = end_offset
+
+    def _rolled(self, closed: Segment | None, segment: Segment, first_batch_end: int) -> None:
+        """`segment` is active now; its first batch, ending at `first_batch_end`, is about to be taken into account."""
+        if closed is not None:
+            self._sealing.closed(closed, self._derived.draft(), first_batch_end)
+            closed.write_index()
+        self._segments.attach(segment)
+        self._sealing.begin(segment)
+
+    def _demand_appendable(self) -> None:
+        invariant(self._pending.change is None, f"{self.name}: nothing is appended while its bounds change")
+        if self._lost_tail():
+            raise errors.CorruptLog(f"{self.name}: {self._reader.damage[-1]}; an operator's repair required")
+
+    def _lost_tail(self) -> bool:
+        """Acknowledged records are missing at the log's end: their offsets must not be given again."""
+        return any(one.end_offset > self.log_end_offset for one in self._reader.damage)
+
+    def _disk_full(self, full: port.DiskFull) -> errors.DiskFull:
+        return errors.DiskFull(f"{self.name}: {full}; nothing was written, free space required")
 
     def roll_due(self, now_ms: int) -> bool:
         """The active segment is older than `segment_ms`: the next append begins a new one."""
-        raise NotImplementedError
+        active = self._segments.active
+        return active is not None and now_ms - active.first_accepted_ms >= self._settings.segment_ms
 
     # durability
 
     def take_unsynced(self) -> Unsynced | None:
         """What was written since the last call; None when nothing was."""
-        raise NotImplementedError
+        return self._pending.take(self.high_watermark, self.log_end_offset)
 
     def mark_durable(self, unsynced: Unsynced) -> int:
         """`unsynced` was synced. In the order taken. Returns `durable_end_offset`."""
-        raise NotImplementedError
+        return self._pending.mark_durable(unsynced)
 
     # marks and epochs
 
     def set_high_watermark(self, high_watermark: int) -> None:
         """Raise it (a lower value changes nothing), at most to the log's end. Makes the seals that become due."""
-        raise NotImplementedError
+        if high_watermark > self.high_watermark:
+            self.high_watermark = min(high_watermark, self.log_end_offset)
+        if self._sealing.behind:
+            self._advance_seals()
+
+    def _advance_seals(self, budget: int | None = None) -> None:
+        try:
+            if budget is None:
+                self._sealing.advance(self.high_watermark)
+            else:
+                self._sealing.advance(self.high_watermark, budget)
+        except Unreadable as error:
+            self._reader.found(error.damage)
+            self._sealing.give_up()
+        except port.DiskFull:
+            pass  # the seal is made when there is room again
 
     def start_epoch(self, epoch: int) -> None:
         """Become leader in `epoch`: note (epoch, log end) before serving (RL27)."""
-        raise NotImplementedError
+        invariant(
+            epoch >= self.last_epoch, f"{self.name}: epoch {epoch} is led after epoch {self.last_epoch}"
+        )
+        self._begin_epoch(epoch)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        if self._derived.epochs.begin(epoch, self.log_end_offset):
+            self._derived.write_epochs()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); (-1, log start) when there is none."""
-        raise NotImplementedError
+        """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); below the first one (`epoch`, its start), and
+        (-1, log start) when there is none."""
+        return self._derived.epochs.end_offset_for(epoch, self.log_start_offset, self.log_end_offset)
 
     # bounds
 
     def request_truncation(self, offset: int, *, declared: bool = False) -> None:
         """Raises `InvariantBroken` below the high watermark unless `declared` (RL31)."""
-        raise NotImplementedError
+        invariant(
+            self.log_start_offset <= offset and (declared or offset >= self.high_watermark),
+            f"{self.name}: truncated to {offset} at or above its high watermark {self.high_watermark}",
+        )
+        point = self._segments.cut_point(min(offset, self.log_end_offset))
+        self._request(
+            JournalPiece(
+                PieceKind.TRUNCATE,
+                point.end_offset,
+                self.log_end_offset,
+                point.segment_base,
+                point.position,
+                point.stamp_count,
+            ),
+            offset,
+        )
 
-    def truncate_to(self, offset: int) -> None: ...
+    def truncate_to(self, offset: int) -> None:
+        """Cut the files and everything derived from them (RL30). The log may end a little lower: only whole batches stay."""
+        change = self._carry_out(PieceKind.TRUNCATE, offset)
+        end = change.offset
+        damage = self._reader.damage
+        self._segments.cut(CutPoint(change.segment_base, change.stamp_index, change.position, end), damage)
+        self._tail.clear()
+        damage[:] = recovery.damage_below(damage, end)
+        self._seals.cut(end)
+        if self._derived.epochs.truncate_end(end):
+            self._derived.write_epochs()
+        self._derived.rewind(end)
+        self._sealing.cut(self._segments.active)
+        self._pending.cut(end)
+        self.log_end_offset = end
+        self.high_watermark = min(self.high_watermark, end)
 
     def request_log_start(self, offset: int) -> None:
         """New log start, at most the high watermark (RL107, RL108)."""
-        raise NotImplementedError
+        invariant(
+            self.log_start_offset <= offset <= self.high_watermark,
+            f"{self.name}: log start moves from {self.log_start_offset} to {offset}, at most {self.high_watermark}",
+        )
+        self._advance_seals(_ALL)
+        self._request(JournalPiece(PieceKind.LOG_START, offset, self.log_end_offset), offset)
 
-    def move_log_start(self, offset: int) -> None: ...
+    def move_log_start(self, offset: int) -> None:
+        """The LOG_START record is durable. `delete_below` then frees the space."""
+        self._carry_out(PieceKind.LOG_START, offset)
+        self.log_start_offset = offset
+        if self._derived.epochs.truncate_start(offset):
+            self._derived.write_epochs()
 
     def delete_below(self, offset: int) -> int:
         """Remove segments that end at or below min(offset, log start); the bytes freed. After `move_log_start` (RL107)."""
-        raise NotImplementedError
+        damage = self._reader.damage
+        freed = self._segments.remove_below(min(offset, self.log_start_offset), damage)
+        damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
+        return freed
 
-    def request_start_over(self, offset: int) -> None: ...
+    def request_start_over(self, offset: int, totals: bytes = b"") -> None:
+        """Wipe and begin at `offset`, with the odometer's state there if it is known (`totals_at_start` of the leader)."""
+        self._change_state = totals
+        self._request(JournalPiece(PieceKind.START_OVER, offset, self.log_end_offset), offset)
 
     def start_over(self, offset: int) -> None:
-        """Wipe and begin anew at `offset` (RL32)."""
+        """Wipe and begin anew at `offset` (RL32). Seals stay: they tell of what was committed."""
+        self._carry_out(PieceKind.START_OVER, offset)
+        damage = self._reader.damage
+        self._segments.cut(CutPoint(-1, 0, 0, offset), damage)
+        self._tail.clear()
+        damage.clear()
+        derived = self._derived
+        derived.begin_at(offset, self._odometer_at(offset))
+        derived.forget_snapshots()
+        derived.epochs = LeaderEpochs()
+        derived.write_epochs()
+        self._sealing.cut(None)
+        self._pending.cut(offset)
+        self._pending.durable_end = offset
+        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+
+    def _odometer_at(self, offset: int) -> Odometer | None:
+        if not offset:
+            return Odometer()
+        if not self._change_state:
+            return None
+        odometer = Odometer.decode(self._change_state, self._segments.seed)
+        return odometer if odometer.end_offset == offset else None
+
+    def totals_at_start(self) -> bytes:
+        """The odometer's state at `first_segment_offset`, for a replica that starts over there; empty when not known."""
+        return self._derived.totals_at_start()
+
+    def _request(self, change: JournalPiece, offset: int) -> None:
+        self._change_offset = offset
+        self._pending.request(change)
+
+    def _carry_out(self, kind: PieceKind, offset: int) -> JournalPiece:
+        change = self._pending.ready(kind)
+        invariant(
+            self._change_offset == offset,
+            f"{self.name}: {kind.name.lower()} to {self._change_offset} was asked for",
+        )
+        self._pending.change = None
+        return change
 
     # reads
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> Slice | ColdRead:
         """Whole batches from the one that holds `offset`, all ending at or below `end_offset`; at least one if there is any,
         even when larger than `max_bytes`. Raises `OffsetOutOfRange`, `CorruptLog` (the range is named, RL130)."""
-        raise NotImplementedError
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise errors.OffsetOutOfRange(
+                f"{self.name}: offset {offset}, {self.log_start_offset} to {self.log_end_offset} are held"
+            )
+        return self._reader.read(offset, min(end_offset, self.log_end_offset), max_bytes)
 
     def slice_of(self, cold: ColdRead, data: bytes) -> Slice:
         """Check every batch of a cold read (RL118). Fewer batches than asked when a later one is bad; raises `CorruptLog`
         when the first one is (the range joins `damage`)."""
-        raise NotImplementedError
+        return self._reader.slice_of(cold, data)
 
     def forget(self, cold: ColdRead) -> None:
         """A cold read that will not be finished."""
+        self._reader.forget(cold)
+
+    def read_failed(self, cold: ColdRead, fault: port.DiskFault) -> errors.CorruptLog:
+        """The medium failed a cold read: its range joins `damage`. What to answer with."""
+        return self._reader.read_failed(cold, fault)
 
     def offset_for_time(self, timestamp_ms: int, end_offset: int) -> int:
         """Base offset of the first batch below `end_offset` that holds a message stamped at or after `timestamp_ms`,
-        else `end_offset`."""
-        raise NotImplementedError
+        else `end_offset`. Raises `CorruptLog`."""
+        return self._reader.offset_for_time(timestamp_ms, self.log_start_offset, end_offset)
 
     # retention and rest
 
     def retention_end(self, now_ms: int, monotonic_ms: float) -> int:
         """The log start that retention allows now; the present one when nothing is due (RL107). Call it at least every minute."""
-        raise NotImplementedError
+        believed = self._clock.believed_ms(now_ms, monotonic_ms)
+        closed: list[Closed] = []
+        sealed = self._seals.end_offset if self._derived.odometer is not None else _ALL
+        for segment in self._segments.all[:-1]:
+            if segment.opened_ms is None:
+                segment.opened_ms = monotonic_ms
+            if segment.end_offset <= min(self.high_watermark, sealed):
+                age = monotonic_ms - segment.opened_ms
+                closed.append(
+                    Closed(
+                        segment.end_offset, segment.size, segment.last_accepted_ms, segment.max_timestamp, age
+                    )
+                )
+        end = retention_end(
+            closed, self.size_bytes, self._settings, believed, guard_ms=self.retention_guard_ms
+        )
+        return self.log_start_offset if end is None else max(end, self.log_start_offset)
+
+    @property
+    def unapplied_sequence(self) -> int | None:
+        """Sequence of a journal record whose effect the files do not show yet."""
+        return self._pending.unapplied_sequence
+
+    def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry]:
+        """For `take_checkpoint`: steps that sync the log's files, and what is true once they are."""
+        derived = self._derived
+        derived.keep_snapshot(even_if_small=False)
+        self._write_caches(unindexed_max=SNAPSHOT_BATCHES)
+        flush, steps = self._pending.begin_flush(self.log_end_offset)
+        self._checkpoint = flush
+        entry = CheckpointEntry(
+            where=self.where, replica_generation=self.replica_generation, recovery_point=self.log_end_offset,
+            high_watermark=self.high_watermark, log_start_offset=self.log_start_offset,
+            first_sequence=min(next_sequence, self.unapplied_sequence or next_sequence), damage=self.damage,
+        )  # fmt: skip
+        return steps, entry
+
+    def end_checkpoint(self) -> None:
+        """The steps were synced."""
+        if self._checkpoint is not None:
+            self._pending.end_flush(self._checkpoint)
+            self._checkpoint = None
+
+    def _write_caches(self, *, unindexed_max: int) -> None:
+        unsealed = self._sealing.unsealed_base
+        self._derived.write_snapshot(
+            self.high_watermark if unsealed is None else min(self.high_watermark, unsealed)
+        )
+        active = self._segments.active
+        if active is not None and active.unindexed_count >= unindexed_max:
+            active.write_index()
 
     def release_files(self) -> None:
         """Close what needs not stay open; the next use opens it again. For idle partitions."""
+        self._segments.release_files()
+        self._seals.close()
+        if self._identity_file is not None:
+            self._identity_file.close()
+            self._identity_file = None
 
     def close(self, clean: bool) -> None:
         """Close all files. Before a clean stop the node runs a last checkpoint."""
+        if self._closed:
+            return
+        self._closed = True
+        if clean:
+            self._derived.keep_snapshot(even_if_small=True)
+            self._write_caches(unindexed_max=1)
+        self._tail.clear()
+        self._segments.close()
+        self._seals.close(abandon=True)
+        if self._identity_file is not None:
+            self._identity_file.close()

@@ -1,0 +1,53 @@
+"""Names of the files in a log directory, and what a name says."""
+
+from penstock.contract.ids import TopicId, TopicPartition
+
+TOPICS = "topics"
+JOURNAL = "journal"
+CHECKPOINT = "checkpoint"
+PARTITION_FILE = "partition.json"
+EPOCHS_FILE = "epochs"
+PRODUCERS_FILE = "producers"
+ODOMETER_FILE = "odometer"
+SEALS_FILE = "seals"
+LOG_SUFFIX = ".log"
+STAMPS_SUFFIX = ".stamps"
+INDEX_SUFFIX = ".index"
+TEMPORARY_SUFFIX = ".tmp"
+SET_ASIDE_SUFFIX = ".damaged"
+"""Segment files with damage are renamed to this instead of being removed (RL122); nothing reads them again."""
+_DIGITS = 20
+
+
+def partition_directory(where: TopicPartition) -> str:
+    """Where a partition rests, relative to the log directory."""
+    return f"{TOPICS}/{where.topic_id.hex()}-{where.partition}"
+
+
+def partition_of(name: str) -> TopicPartition | None:
+    """The partition that a directory name below `topics` stands for; None for any other name (a stray, RL53)."""
+    topic, dash, number = name.partition("-")
+    if not dash or len(topic) != 32 or not number.isascii() or not number.isdigit():
+        return None
+    try:
+        where = TopicPartition(TopicId(bytes.fromhex(topic)), int(number))
+    except ValueError:
+        return None
+    return where if partition_directory(where) == f"{TOPICS}/{name}" else None
+
+
+def segment_file(directory: str, base_offset: int, suffix: str) -> str:
+    return f"{directory}/{base_offset:0{_DIGITS}d}{suffix}"
+
+
+def segment_base(name: str, suffix: str) -> int | None:
+    """Base offset in the name of a segment's file; None when it is none of that suffix."""
+    stem = name.removesuffix(suffix)
+    if stem == name or len(stem) != _DIGITS or not stem.isascii() or not stem.isdigit():
+        return None
+    return int(stem)
+
+
+def parent(path: str) -> str:
+    """The directory of a file; the log directory itself is the empty path."""
+    return path.rpartition("/")[0]

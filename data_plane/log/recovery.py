@@ -1,0 +1,450 @@
+"""Opening a log after a stop: replay the journal over its files, check what lies above the recovery point, rebuild the rest.
+
+Durable is what the last checkpoint covered and what the journal holds. A bad batch at or above the durable end is the torn tail
+of writes that were never acknowledged, whatever follows it: pages reach the disk in any order; it is cut (RL121). A bad batch
+below it is damage: named, kept, never served (RL122).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from data_plane.disk.port import Disk, File, FileMissing
+from data_plane.log import layout
+from data_plane.log.checkpoint import CheckpointEntry
+from data_plane.log.derived import DerivedState
+from data_plane.log.epochs import LeaderEpochs
+from data_plane.log.identity import Identity
+from data_plane.log.journal_record import JournalRecord
+from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PieceKind
+from data_plane.log.scan import Bad, check_batches, next_good_stamp
+from data_plane.log.sealing import SealFile
+from data_plane.log.segment import Segment, Unreadable
+from data_plane.log.segments import Segments
+from data_plane.log.sidecar import (
+    HEADER_BYTES,
+    SidecarCorrupt,
+    SidecarUnknown,
+    brief,
+    check_header,
+    intact,
+    pack_header,
+    stamp_at,
+    stamps_in,
+)
+from data_plane.log.small_file import SmallFileCorrupt, read_whole
+from penstock.contract.topic_settings import TopicSettings
+from penstock.records.seal import Seal
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What checkpoint and journal say of the log, and what was found of it."""
+
+    high_watermark: int
+    log_start: int
+    durable_end: int
+    checked_from: int
+    """Batches from here on are to be checked."""
+    log_end: int = 0
+    torn_bytes: int = 0
+    cut_to: int | None = None
+    """Lowest offset that a replayed change of bounds cut to."""
+    touched: dict[int, None] = field(default_factory=dict)
+    """Segments that the replay wrote to, by base offset."""
+    damage: list[DamagedRange] = field(default_factory=list)
+    rebuilt: list[str] = field(default_factory=list)
+
+
+def bounds_of(identity: Identity, entry: CheckpointEntry | None) -> Bounds:
+    """As of the last checkpoint; without one, of a log that never was in one."""
+    if entry is None:
+        start = identity.start_offset
+        return Bounds(start, start, start, start)
+    damage = list(entry.damage)
+    return Bounds(
+        entry.high_watermark,
+        entry.log_start_offset,
+        entry.recovery_point,
+        entry.recovery_point,
+        damage=damage,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A log as its files tell it."""
+
+    bounds: Bounds
+    segments: Segments
+    seals: SealFile
+    derived: DerivedState
+    unsealed: tuple[tuple[Segment, Seal, int], ...]
+    """Closed segments without a seal: their seal but for the digest, and the end of the batch that closed them."""
+
+
+def open_log(
+    disk: Disk, directory: str, settings: TopicSettings, identity: Identity, entry: CheckpointEntry | None,
+    replay: Sequence[JournalRecord], *, trust_caches: bool,
+) -> Opened:  # fmt: skip
+    """Everything that `PartitionLog.recover` needs. `trust_caches`: the directory was left cleanly."""
+    if entry is not None and entry.replica_generation != identity.replica_generation:
+        entry = None
+    first_sequence = 0 if entry is None else entry.first_sequence
+    generation = identity.replica_generation
+    records = [
+        one
+        for one in replay
+        if one.head.replica_generation == generation and one.head.sequence >= first_sequence
+    ]
+    for name in disk.list(directory):
+        if name.endswith(layout.TEMPORARY_SUFFIX):
+            disk.remove(f"{directory}/{name}")
+    bounds = bounds_of(identity, entry)
+    replay_journal(disk, directory, identity, bounds, records)
+    segments = Segments(disk, directory, identity.where, settings.index_interval_bytes)
+    load_segments(disk, directory, segments, bounds)
+    bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
+
+    seals = SealFile(disk, directory, identity.where)
+    if not seals.load():
+        bounds.rebuilt.append("seals")
+    if bounds.cut_to is not None:
+        seals.cut(bounds.cut_to)
+    derived = DerivedState(disk, directory, segments, seals)
+    derived.epochs = epochs_of(disk, directory, segments, bounds, trust_caches=trust_caches)
+    bounds.rebuilt += derived.load_snapshot(bounds.log_end)
+    waiting = [segment for segment in segments.all[:-1] if segment.end_offset > seals.end_offset]
+    derived.rebuild(bounds.log_end, (waiting[0].base_offset, waiting[0].end_offset) if waiting else None)
+    drafts = {draft.base_offset: draft for draft in derived.drafts}
+    unsealed = []
+    for closed, following in pairwise(segments.all):
+        draft = drafts.get(closed.base_offset)
+        if draft is not None and closed.end_offset > seals.end_offset:
+            try:
+                unsealed.append((closed, draft, following.stamp(0).end_offset))
+            except Unreadable:
+                break
+    return Opened(bounds, segments, seals, derived, tuple(unsealed))
+
+
+class _Files:
+    """The files of one log while the journal is replayed over them."""
+
+    def __init__(self, disk: Disk, directory: str, identity: Identity) -> None:
+        self._disk, self._directory, self._identity = disk, directory, identity
+        self._open: dict[str, File] = {}
+
+    def file(self, base: int, suffix: str) -> File:
+        path = layout.segment_file(self._directory, base, suffix)
+        if path not in self._open:
+            self._open[path] = self._disk.open(path, create=True)
+        return self._open[path]
+
+    def bases(self) -> list[int]:
+        """Base offsets of all segments of which any file exists."""
+        return segment_bases(self._disk, self._directory)
+
+    def remove(self, base: int) -> None:
+        for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX, layout.INDEX_SUFFIX):
+            path = layout.segment_file(self._directory, base, suffix)
+            if path in self._open:
+                self._open.pop(path).close()
+            self._disk.remove(path)
+
+    def append(self, record: JournalRecord) -> None:
+        head = record.head
+        stamps, batches = record.payload()
+        self.file(head.segment_base, layout.LOG_SUFFIX).write_at(head.position, [batches])
+        sidecar = self.file(head.segment_base, layout.STAMPS_SUFFIX)
+        if head.stamp_index == 0:
+            sidecar.write_at(0, [pack_header(self._identity.where, head.segment_base), stamps])
+        else:
+            sidecar.write_at(stamp_at(head.stamp_index), [stamps])
+
+    def cut(self, base: int, position: int, stamp_count: int) -> None:
+        """Nothing stays behind this point; what lies before it is not made longer."""
+        for other in self.bases():
+            if other > base:
+                self.remove(other)
+        if base < 0:
+            return
+        for suffix, size in ((layout.LOG_SUFFIX, position), (layout.STAMPS_SUFFIX, stamp_at(stamp_count))):
+            if self._disk.exists(layout.segment_file(self._directory, base, suffix)):
+                file = self.file(base, suffix)
+                if file.size() > size:
+                    file.truncate(size)
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+
+
+def segment_bases(disk: Disk, directory: str) -> list[int]:
+    """Base offsets of all segments of which a data or stamps file exists, in order."""
+    found: dict[int, None] = {}
+    for name in disk.list(directory):
+        for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX):
+            base = layout.segment_base(name, suffix)
+            if base is not None:
+                found[base] = None
+    return sorted(found)
+
+
+def replay_journal(
+    disk: Disk, directory: str, identity: Identity, bounds: Bounds, records: Sequence[JournalRecord]
+) -> None:
+    """Bring files and bounds to where the journal ends. Doing it again changes nothing."""
+    flushed = max((at for at, one in enumerate(records) if one.head.kind is PieceKind.FLUSHED), default=-1)
+    files = _Files(disk, directory, identity)
+    try:
+        for at, record in enumerate(records):
+            head = record.head
+            acts = at > flushed
+            bounds.high_watermark = max(bounds.high_watermark, head.high_watermark)
+            match head.kind:
+                case PieceKind.APPEND:
+                    if acts and record.intact:
+                        files.append(record)
+                        bounds.touched[head.segment_base] = None
+                    bounds.durable_end = max(bounds.durable_end, head.end_offset)
+                    bounds.checked_from = min(bounds.checked_from, head.offset)
+                case PieceKind.FLUSHED:
+                    bounds.durable_end = max(bounds.durable_end, head.offset)
+                    if at == flushed:
+                        bounds.checked_from = head.offset
+                case PieceKind.LOG_START:
+                    bounds.log_start = max(bounds.log_start, head.offset)
+                case PieceKind.TRUNCATE:
+                    if acts:
+                        files.cut(head.segment_base, head.position, head.stamp_index)
+                        bounds.touched[head.segment_base] = None
+                    _cut_bounds(bounds, head.offset)
+                case PieceKind.START_OVER:
+                    if acts:
+                        files.cut(-1, 0, 0)
+                    bounds.log_start = head.offset
+                    bounds.damage.clear()
+                    bounds.durable_end = bounds.high_watermark = bounds.checked_from = head.offset
+    finally:
+        files.close()
+
+
+def _cut_bounds(bounds: Bounds, offset: int) -> None:
+    bounds.durable_end = min(bounds.durable_end, offset)
+    bounds.high_watermark = min(bounds.high_watermark, offset)
+    bounds.checked_from = min(bounds.checked_from, offset)
+    bounds.damage = damage_below(bounds.damage, offset)
+    bounds.cut_to = offset if bounds.cut_to is None else min(bounds.cut_to, offset)
+
+
+def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRange]:
+    """What of the damage lies below `offset`."""
+    return [
+        DamagedRange(one.first_offset, min(one.end_offset, offset), one.reason)
+        for one in damage
+        if one.first_offset < offset
+    ]
+
+
+def load_segments(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> None:
+    """Find and check the segments; cut the torn tail; name the damage. Sets `bounds.log_end`."""
+    segments.name_changes += 1 if bounds.touched else 0
+    bases = segment_bases(disk, directory)
+    while len(bases) > 1 and bases[1] <= bounds.log_start:
+        _remove(segments, segments.made(bases.pop(0)), bounds)
+    joined = True
+    for at, base in enumerate(bases):
+        segment = segments.made(base)
+        joined = joined and _begins(segment, base, bounds) and _joins(segments.active, base, bounds)
+        if not joined:
+            bounds.torn_bytes += segment.data.size()
+            _remove(segments, segment, bounds)
+            continue
+        joined = _load(segments, segment, bases[at + 1] if at + 1 < len(bases) else None, bounds)
+        if not segment.stamp_count:
+            _remove(segments, segment, bounds)
+            continue
+        segments.all.append(segment)
+        if base in bounds.touched or segment.end_offset > bounds.checked_from:
+            segment.writes += 1
+            segments.touched(segment)
+    active = segments.active
+    bounds.log_end = active.end_offset if active is not None else bounds.log_start
+    if bounds.log_end < bounds.durable_end:
+        _damaged(bounds, bounds.log_end, bounds.durable_end, "the log ends before its durable end")
+    bounds.damage.sort()
+
+
+def _remove(segments: Segments, segment: Segment, bounds: Bounds) -> None:
+    """Not part of the log; set aside if it may hold what was durable."""
+    base = segment.base_offset
+    segment.synced_writes = segment.writes
+    segment.remove(set_aside=bounds.log_start <= base < bounds.durable_end)
+    segments.name_changes += 1
+
+
+def _damaged(bounds: Bounds, first: int, end: int, reason: str) -> None:
+    if first < end and not any(one.first_offset <= first and end <= one.end_offset for one in bounds.damage):
+        bounds.damage.append(DamagedRange(first, end, reason))
+
+
+def _begins(segment: Segment, base: int, bounds: Bounds) -> bool:
+    """Whether the segment is part of the log: it is below the durable end, or its first stamp is good."""
+    if base < bounds.durable_end:
+        return True
+    block = segment.stamps_block(0, 1)
+    return intact(block, 0, segment.seed) and brief(block, 0).base_offset == base
+
+
+def _joins(before: Segment | None, base: int, bounds: Bounds) -> bool:
+    """Whether a segment at `base` continues the log; offsets missing below the durable end are damage, not an end."""
+    expected = bounds.log_start if before is None else before.end_offset
+    if base <= expected and (before is None or base == expected):
+        return True
+    if expected < bounds.durable_end:
+        _damaged(bounds, expected, min(base, bounds.durable_end), f"missing before segment {base}")
+        return base < bounds.durable_end
+    return False
+
+
+def _load(segments: Segments, segment: Segment, following: int | None, bounds: Bounds) -> bool:
+    """Bring one segment to what its files hold. False: the log ends in it, whatever follows."""
+    _check_sidecar(segment, bounds)
+    closed = following is not None and following <= bounds.checked_from
+    adopted = segment.adopt_index()
+    if adopted and closed and _whole(segment, following):
+        return True
+    if adopted and segment.end_offset > bounds.checked_from:
+        adopted = _rewind(segment, bounds.checked_from)
+    if not adopted:
+        segment.reset()
+        if closed:
+            bounds.rebuilt.append(f"index {segment.base_offset}")
+    before = segments.active
+    epoch, accepted_ms = (-1, 0) if before is None else (before.last_epoch, before.last_accepted_ms)
+    while True:
+        bad = check_batches(segment, limit=following, epoch=epoch, accepted_ms=accepted_ms)
+        if bad is None:
+            break
+        if segment.end_offset >= bounds.durable_end:
+            _cut_torn(segment, bounds)
+            return False
+        if not _pass_damage(segment, bad, following, bounds):
+            return True
+    if segment.end_offset == following or (following is None and segment.end_offset >= bounds.durable_end):
+        _cut_torn(segment, bounds)
+    return True
+
+
+def _check_sidecar(segment: Segment, bounds: Bounds) -> None:
+    """A bad header is written anew: all of it is known. Raises `PartitionDamaged` for a format that is not known."""
+    try:
+        check_header(segment.stamps.read_at(0, HEADER_BYTES), segment.where, segment.base_offset)
+    except SidecarUnknown as error:
+        raise PartitionDamaged(f"{segment.stamps.path}: {error}") from None
+    except SidecarCorrupt:
+        if segment.stamps.size() >= HEADER_BYTES:
+            segment.stamps.write_at(0, [pack_header(segment.where, segment.base_offset)])
+            segment.writes += 1
+            bounds.rebuilt.append(f"stamps header {segment.base_offset}")
+
+
+def _whole(segment: Segment, following: int | None) -> bool:
+    """The index tells of the whole segment, and the files end where it says."""
+    return (
+        segment.end_offset == following
+        and stamps_in(segment.stamps.size()) == segment.stamp_count
+        and segment.data.size() == segment.size
+    )
+
+
+def _rewind(segment: Segment, offset: int) -> bool:
+    """Know only what lies below `offset`; False when that is nothing, or cannot be told."""
+    try:
+        number = segment.locate(offset)
+        if not number:
+            return False
+        segment.rewind(number)
+    except Unreadable:
+        return False
+    return True
+
+
+def _cut_torn(segment: Segment, bounds: Bounds) -> None:
+    """Remove what stands behind the last good batch."""
+    excess = segment.data.size() - segment.size
+    if excess > 0 or segment.stamps.size() > stamp_at(segment.stamp_count):
+        bounds.torn_bytes += max(0, excess)
+        segment.writes += 1
+        segment.data.truncate(segment.size)
+        segment.stamps.truncate(stamp_at(segment.stamp_count))
+
+
+def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Bounds) -> bool:
+    """Go on behind a bad batch below the durable end; False when nothing good follows in this segment."""
+    where = f"{segment.path(layout.LOG_SUFFIX)} at byte {bad.position}"
+    high = min(bounds.durable_end, following if following is not None else bounds.durable_end)
+    stamp = bad.stamp
+    if stamp is not None and stamp.base_offset == segment.end_offset and stamp.position == segment.size:
+        _damaged(bounds, stamp.base_offset, stamp.end_offset, f"{where}: {bad.reason}")
+        segment.skip_damage(bad.number + 1, stamp.end_offset, stamp.position + stamp.size)
+        return True
+    found = next_good_stamp(segment, bad.number, segment.end_offset + 1, high)
+    if found is None:
+        _damaged(bounds, segment.end_offset, high, f"{where}: {bad.reason}")
+        return False
+    number, good = found
+    _damaged(bounds, segment.end_offset, good.base_offset, f"{where}: {bad.reason}")
+    segment.skip_damage(number, good.base_offset, good.position)
+    return True
+
+
+def epochs_of(
+    disk: Disk, directory: str, segments: Segments, bounds: Bounds, *, trust_caches: bool
+) -> LeaderEpochs:
+    """The leader-epoch file as the stamps tell it, and an epoch that began at the log's end, which only the file knows."""
+    try:
+        kept = LeaderEpochs.unpack(read_whole(disk, f"{directory}/{layout.EPOCHS_FILE}"))
+    except (FileMissing, SmallFileCorrupt):
+        kept = LeaderEpochs()
+        if segments.all:
+            bounds.rebuilt.append("epochs")
+    else:
+        if trust_caches and not bounds.damage:
+            return kept
+    epochs = LeaderEpochs()
+    for segment in segments.all:
+        _epochs_within(segment, epochs)
+    for epoch, start in kept.pairs():
+        if epoch > epochs.last and start == bounds.log_end:
+            epochs.begin(epoch, start)
+    epochs.truncate_start(bounds.log_start)
+    return epochs
+
+
+def _epochs_within(segment: Segment, epochs: LeaderEpochs) -> None:
+    """Find where epochs begin by halving: they never decrease along the stamps."""
+
+    def search(low: int, low_epoch: int, high: int, high_epoch: int) -> None:
+        """The first batch of every epoch above `low_epoch` among stamps (low, high]."""
+        if low_epoch == high_epoch:
+            return
+        if high - low == 1:
+            epochs.begin(high_epoch, segment.stamp(high).base_offset)
+            return
+        middle = (low + high) // 2
+        epoch = segment.stamp(middle).leader_epoch
+        search(low, low_epoch, middle, epoch)
+        search(middle, epoch, high, high_epoch)
+
+    try:
+        first = segment.stamp(0).leader_epoch
+        if first > epochs.last:
+            epochs.begin(first, segment.base_offset)
+        search(0, first, segment.stamp_count - 1, segment.last_epoch)
+    except Unreadable:
+        for number, found in segment.intact_stamps(0):
+            epoch = segment.stamp(number).leader_epoch
+            if epoch > epochs.last:
+                epochs.begin(epoch, found.base_offset)
