@@ -13,7 +13,7 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, progress
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
-from penstock.contract.errors import TimedOut
+from penstock.contract.errors import OffsetOutOfRange, TimedOut
 
 if TYPE_CHECKING:
     from penstock import Consumer, Message
@@ -76,6 +76,8 @@ def consume(
                 _follow(consumer, show, most)
             return
         ends = consumer.end_offsets(timeout=timeout)
+        if isinstance(position, AtOffset):
+            _check_offset(position.offset, ends)
         with progress(f"Reading {topic}", total=1.0) if not sys.stdout.isatty() else _no_bar() as bar:
             _read_up_to(consumer, ends, show, most, timeout, bar)
 
@@ -103,6 +105,12 @@ def _go_to(
                     f"{topic} has {len(places)} partitions; an offset is a place in one: add --partition."
                 )
             consumer.seek(topic, offset=offset, timeout=timeout)
+
+
+def _check_offset(offset: int, ends: dict[Place, int]) -> None:
+    for (topic, partition), end in ends.items():
+        if offset > end:
+            raise OffsetOutOfRange(f"{topic}-{partition}: ends at offset {end}, and {offset} is beyond it")
 
 
 def _follow(consumer: "Consumer", show: Callable[["Message"], None], most: int | None) -> None:
