@@ -30,7 +30,7 @@ SMALL_PER_FRAME = 64
 
 def batch_of(records: int, value_bytes: int, size: int = 0) -> bytes:
     """One batch of random values; with `size` the last value is made to fill it to about that many bytes."""
-    builder = BatchBuilder(compression=Compression.NONE, max_bytes=64 << 20)
+    builder = BatchBuilder(compression=Compression.NONE, bytes_max=64 << 20)
     for _ in range(records):
         builder.append(int(time.time() * 1000), None, os.urandom(size or value_bytes), ())
     return builder.build()

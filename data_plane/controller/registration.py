@@ -8,6 +8,7 @@ The broker epoch is the revision of the registration's key; the controller epoch
 
 from dataclasses import dataclass
 
+from data_plane.controller.elections import alive_in, moved_from
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
@@ -91,6 +92,20 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
     return (
         (Compare(model.live_key(broker), known.epoch), Compare(key, known.record_revision)),
         (Put(key, record.encode()),),
+    )
+
+
+def waits_in_vain(image: ClusterImage, broker: BrokerId) -> bool:
+    """Can nobody else lead anything of what a draining broker still leads? Waiting longer then moves nothing (RL50).
+
+    So it is with a topic of one replica, and when all brokers stop at once.
+    """
+    alive = alive_in(image)
+    return not any(
+        record.leader == broker and moved_from(record, broker, alive=alive) is not None
+        for topic_id in sorted(image.cells)
+        for record in image.partitions_of(topic_id)
+        if topic_id in image.topics
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from data_plane.authz.access import AccessRules, Authenticator
 from data_plane.contract import methods as internal
-from data_plane.controller.registration import may_stop
+from data_plane.controller.registration import may_stop, waits_in_vain
 from data_plane.disk.port import Disk
 from data_plane.log.journal import Journal
 from data_plane.metadata import model
@@ -163,7 +163,8 @@ class BrokerNode:
         self._draining = True
         await self.registration.announce_draining()
         deadline_ms = self._clock.monotonic_ms() + self.config.timings.drain_ms
-        while self.registration.epoch and not may_stop(self.view.image, self.config.broker_id):
+        image, me = self.view.image, self.config.broker_id
+        while self.registration.epoch and not may_stop(image, me) and not waits_in_vain(image, me):
             if self._clock.monotonic_ms() > deadline_ms:
                 break
             await asyncio.sleep(self.config.timings.heartbeat_ms / 3000)
