@@ -5,6 +5,8 @@ import json
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
 
 PEPPER_VERSION = 1
+_DRAIN_MS = 3_000
+"""Leaders move in milliseconds here, and when all brokers stop at once the last one waits for nobody."""
 
 
 def read_pepper(directory: DataDirectory) -> bytes:
@@ -25,5 +27,6 @@ def write_broker_config(directory: DataDirectory, spec: ClusterSpec, broker: Bro
         "http_listen": broker.http_address,
         "cluster_secret_file": str(directory.secret_file),
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
+        "timings": {"drain_ms": _DRAIN_MS},
     }
     write_private(directory.config_file(broker.id), json.dumps(values, indent=2) + "\n")

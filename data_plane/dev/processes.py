@@ -37,18 +37,23 @@ def command_line(config: Path) -> list[str]:
 
 def find(config: Path) -> BrokerProcess | None:
     """The process that runs with this configuration file, whoever started it."""
-    tail = [part.encode() for part in command_line(config)[1:]]
-    for entry in sorted(_PROC.iterdir(), key=lambda path: path.name):
-        if not entry.name.isdigit():
-            continue
-        try:
-            arguments = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            continue  # it ended while we looked
-        if arguments[1:] == tail and state not in _ENDING_STATES:
-            return BrokerProcess(int(entry.name), state in _STOPPED_STATES)
+    for name in os.listdir(_PROC):
+        if name.isdigit() and (process := _look_at(int(name), config)) is not None:
+            return process
     return None
+
+
+def _look_at(pid: int, config: Path) -> BrokerProcess | None:
+    """The process of this id, if it is the broker with this configuration file."""
+    tail = [part.encode() for part in command_line(config)[1:]]
+    try:
+        arguments = (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        if arguments[1:] != tail:
+            return None
+        state = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return None  # it ended while we looked
+    return None if state in _ENDING_STATES else BrokerProcess(pid, state in _STOPPED_STATES)
 
 
 def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -91,9 +96,10 @@ def ask_to_stop(config: Path) -> int | None:
 def wait_gone(configs: Sequence[Path], timeout_s: float) -> list[Path]:
     """Wait until none of the brokers runs; returns those that still do when the time is up."""
     deadline = time.monotonic() + timeout_s
-    while remaining := [config for config in configs if find(config) is not None]:
+    running = [(config, process.pid) for config in configs if (process := find(config)) is not None]
+    while running := [(config, pid) for config, pid in running if _look_at(pid, config) is not None]:
         if time.monotonic() >= deadline:
-            return remaining
+            return [config for config, _ in running]
         time.sleep(_POLL_S)
     return []
 
