@@ -14,7 +14,7 @@ from penstock.client import descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import PenstockError, TimedOut
 from penstock.profiles import connection_settings
 
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ class Client:
             bootstrap=bootstrap, api_key=api_key, api_url=api_url, ca_file=ca_file, profile=profile
         )
         self._runtime = Runtime(settings)
-        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._producers: list[Producer] = []
         self._finalizer = weakref.finalize(self, self._runtime.abandon)
 
     def producer(
@@ -89,7 +89,7 @@ class Client:
                 partitioner=partitioner,
             ),
         )
-        self._producers.add(producer)
+        self._producers = [*(other for other in self._producers if not other.closed), producer]
         return producer
 
     def consumer(
@@ -135,7 +135,7 @@ class Client:
         harmless.
         """
         if self._runtime.unusable is None:
-            for producer in sorted(self._producers, key=id):
+            for producer in self._producers:
                 producer.close()
             self._runtime.close()
         self._finalizer.detach()
@@ -161,7 +161,7 @@ class Client:
                     break
         if answers:
             return answers[0]
-        raise failures[0] if failures else TimeoutError(method)
+        raise failures[0] if failures else TimedOut(f"{method}: no answer within {timeout:g} s")
 
     def __enter__(self) -> Self:
         return self

@@ -211,6 +211,10 @@ class Consumer:
             self._runtime.core.remove(self._core, now_ms())
             self._runtime.wake()
 
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
     def _check(self) -> None:
         self._runtime.check()
         if self._core.closed:

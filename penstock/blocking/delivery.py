@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from penstock.blocking.runtime import call_back
 from penstock.client.pending_batch import PendingDelivery, Receipt
+from penstock.client.settling import when_done
 from penstock.contract.errors import PenstockError, TimedOut
 
 
@@ -38,25 +38,13 @@ class Delivery(PendingDelivery):
 
         Keep it short: that thread serves all messages. What it raises is logged.
         """
-        self._when_done(partial(_call, callback, self))
-
-    def _when_done(self, callback: Callable[[], None]) -> None:
-        # No lock: `done` is set before the callbacks are taken out one by one, so either they find this one or
-        # we see `done`.
-        batch = self._batch
-        batch.callbacks.append(callback)
-        if batch.done:
-            try:
-                batch.callbacks.remove(callback)
-            except ValueError:
-                return
-            call_back(callback)
+        when_done(self._batch, partial(_call, callback, self))
 
     def _wait(self, timeout: float | None) -> None:
         if self._batch.done:
             return
         event = threading.Event()
-        self._when_done(partial(_set, event))
+        when_done(self._batch, partial(_set, event))
         if not event.wait(timeout):
             queue = self._batch.queue
             raise TimedOut(

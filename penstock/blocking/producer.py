@@ -10,14 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from penstock.blocking.delivery import Delivery
-from penstock.blocking.runtime import Runtime, now_ms, settle
+from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.core import unavailable
-from penstock.client.producer_core import Headers, ProducerCore
+from penstock.client.filling import Headers
+from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
+from penstock.client.settling import settle, when_done
 from penstock.contract.errors import Closed, TimedOut
 
 if TYPE_CHECKING:
-    from penstock.client.producer_core import Route
+    from penstock.client.filling import Route
 
 
 class Producer:
@@ -31,6 +33,7 @@ class Producer:
         self._client_core = runtime.core
         with runtime.lock:
             self._core: ProducerCore = runtime.core.add_producer(settings)
+        self._filling = self._core.filling
 
     def send(
         self,
@@ -51,11 +54,13 @@ class Producer:
         """
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
-        core, client_core = self._core, self._client_core
+        filling, client_core = self._filling, self._client_core
         with self._lock:
-            route = core.routes.get(topic)
+            route = filling.routes.get(topic)
             if route is not None:
-                delivery = core.append(route, value, key, headers, timestamp_ms, partition, now_ms, Delivery)
+                delivery = filling.append(
+                    route, value, key, headers, timestamp_ms, partition, now_ms, Delivery
+                )
                 if delivery is not None:
                     if client_core.woken or client_core.attention:
                         self._runtime.wake()
@@ -80,14 +85,14 @@ class Producer:
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
-        core, client_core = self._core, self._client_core
+        filling, client_core = self._filling, self._client_core
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
             with self._lock:
-                route = core.routes.get(topic)
+                route = filling.routes.get(topic)
                 if route is not None:
-                    deliveries += core.append_many(
+                    deliveries += filling.append_many(
                         route, values, keys, at, headers, timestamp_ms, partition, now_ms, Delivery
                     )
                     if client_core.woken or client_core.attention:
@@ -108,7 +113,7 @@ class Producer:
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:
-        runtime, core = self._runtime, self._core
+        runtime, core, filling = self._runtime, self._core, self._filling
         deadline = now_ms() + core.settings.max_block_ms
         with self._lock:
             while True:
@@ -116,7 +121,7 @@ class Producer:
                 runtime.start()
                 route: Route | None = core.route(topic)
                 if route is not None:
-                    delivery = core.append(
+                    delivery = filling.append(
                         route, value, key, headers, timestamp_ms, partition, now_ms, Delivery
                     )
                     if delivery is not None:
@@ -124,12 +129,12 @@ class Producer:
                         return delivery
                     if core.settings.on_full != "block":
                         runtime.wake()
-                        return core.turned_away(route, timestamp_ms, Delivery)
+                        return filling.turned_away(route, timestamp_ms, Delivery)
                 runtime.wake()
                 if not runtime.wait(deadline):
                     if route is None:
                         raise unavailable(runtime.core.topic_waits(topic))
-                    raise core.buffer_full()
+                    raise filling.buffer_full()
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
@@ -145,7 +150,7 @@ class Producer:
             return
         countdown = _Countdown(len(pending))
         for batch in pending:
-            Delivery(batch, 0, 0)._when_done(partial(_count, countdown))
+            when_done(batch, partial(_count, countdown))
         if not countdown.wait(timeout):
             raise TimedOut(f"producer: {countdown.left} batches without an outcome after {timeout:g} s")
 
@@ -166,6 +171,10 @@ class Producer:
         settle(batches)
 
     @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    @property
     def failed_count(self) -> int:
         """Messages that ended without being applied for certain, so far."""
         return self._core.failed_messages
@@ -173,12 +182,12 @@ class Producer:
     @property
     def dropped_count(self) -> int:
         """Messages that `on_full="drop"` turned away, so far."""
-        return self._core.dropped_messages
+        return self._filling.dropped_messages
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
-        return self._core.buffered_bytes
+        return self._filling.buffered_bytes
 
     def _check(self) -> None:
         self._runtime.check()

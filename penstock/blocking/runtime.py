@@ -7,12 +7,10 @@ Nothing starts before first use. All threads are daemons and end with `close`. T
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -22,8 +20,10 @@ from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, 
 from penstock.client.core import ClientCore
 from penstock.client.pending_batch import PendingBatch
 from penstock.client.settings import ConnectionSettings
+from penstock.client.settling import settle
 from penstock.contract.errors import Closed, PenstockError, UsedAfterFork
 from penstock.transport.address import require_protected
+from penstock.transport.fork import watch_forks
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
 
 _log = logging.getLogger("penstock")
@@ -74,7 +74,7 @@ class Runtime:
         self.closed = False
         self.unusable: PenstockError | None = None
         """Set once and for ever: closed, or a copy in a forked child."""
-        _live.add(self)
+        watch_forks(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Runtime:
                     return
                 self._streams[action.token] = stream
                 self._readers[action.token] = reader
-            reader.start()
+                reader.start()
         elif isinstance(action, CloseStream):
             self._end_stream(action)
         else:
@@ -361,34 +361,3 @@ def _told(error: Any, address: str, request_id: str) -> tuple[int | None, str]:
     trailing = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
     details = error.details() if hasattr(error, "details") else str(error)
     return code_of(status, trailing), describe(address, status, details, request_id)
-
-
-def settle(batches: list[PendingBatch]) -> None:
-    """Outside the lock: run what waits for the outcome of these batches, in the order it was added."""
-    for batch in batches:
-        callbacks = batch.callbacks
-        while True:
-            try:
-                callback = callbacks.pop(0)
-            except IndexError:
-                break
-            call_back(callback)
-
-
-def call_back(callback: Callable[[], None]) -> None:
-    """A user's callback may fail without harm to others; it is told in the log."""
-    try:
-        callback()
-    except Exception:
-        _log.exception("penstock: a delivery's callback failed")
-
-
-_live: weakref.WeakSet[Runtime] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for runtime in list(_live):
-        runtime.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -36,10 +36,6 @@ SUSPECT_MS = 2_000
 REFRESH_MS = 100
 """Metadata is asked for at most this often; the watches are what usually tells."""
 REFRESH_DEADLINE_MS = 10_000
-TOPIC_DEADLINE_MS = 3_600_000
-"""How long the core goes on asking for a topic in use; a send or poll that waits has its own, shorter
-limit.
-"""
 
 
 class ClientCore:
@@ -73,7 +69,8 @@ class ClientCore:
         self.woken: dict[int, float] = {}
         """Streams whose writer should look for a frame, and when (0 = now)."""
         self.completed: list[PendingBatch] = []
-        """Batches whose outcome is known: the runtime takes them and runs their callbacks outside the lock."""
+        """Batches whose outcome is known: the runtime takes them and runs their callbacks outside the lock.
+        """
         self.changed = False
         """Something that a waiting caller may wait for has changed: topics, room in a buffer, messages,
         positions.
@@ -360,7 +357,7 @@ class ClientCore:
         self._topics_asked[name] = self.enquire(
             methods.METADATA,
             log_pb2.MetadataRequest(topics=[name]).SerializeToString(),
-            deadline=self._now + TOPIC_DEADLINE_MS,
+            deadline=NEVER,  # whoever waits has its own, shorter limit
             on_answer=answered,
             on_failure=failed,
         )

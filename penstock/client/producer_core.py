@@ -9,15 +9,16 @@ error class acted upon (RL60).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
+from penstock.client.filling import Filling, Route
 from penstock.client.lane import Lane, LaneState, Outgoing
 from penstock.client.partition_queue import NEVER, Failure, PartitionQueue
-from penstock.client.pending_batch import Identity, PendingBatch, PendingDelivery
+from penstock.client.pending_batch import Identity, PendingBatch
 from penstock.client.refusals import LEADERSHIP_CODES, final, refusal
 from penstock.client.settings import ProducerSettings
 from penstock.contract import errors, limits, methods
@@ -25,9 +26,6 @@ from penstock.contract.errors import ErrorCode, ErrorKind, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.topic_settings import TimestampType
 from penstock.contract.v1 import log_pb2
-from penstock.records.batch import Compression
-from penstock.records.build import BatchBuilder
-from penstock.rules.partitioner import partition_of
 
 if TYPE_CHECKING:
     from penstock.client.core import ClientCore
@@ -36,60 +34,6 @@ OPEN_TIMEOUT_MS = 3_000
 """A stream that grants no credit in this time is given up; the next attempt may go elsewhere."""
 STALL_MS = 15_000
 """A stream that owes answers and says nothing for this long is given up, whatever the metadata says."""
-_MANY = 1_024
-"""Messages that `append_many` takes under one hold of the lock."""
-RECORD_OVERHEAD_BYTES = 21
-"""What a record takes beside key, value and headers at most, for all that is usual."""
-_KEYS_REMEMBERED_MAX = 16_384
-
-_Delivery = TypeVar("_Delivery", bound=PendingDelivery)
-_Made = TypeVar("_Made", bound=PendingDelivery, covariant=True)
-Headers = Sequence[tuple[str, bytes]]
-
-
-class _DeliveryType(Protocol[_Made]):
-    def __call__(self, batch: PendingBatch, index: int, timestamp_ms: int, /) -> _Made: ...
-
-
-class Route:
-    """How messages of one topic reach their partitions."""
-
-    __slots__ = ("_keys", "max_batch_bytes", "max_message_bytes", "name", "queues", "sticky", "topic_id")
-
-    def __init__(self, name: str, topic_id: bytes, sticky: int) -> None:
-        self.name, self.topic_id = name, topic_id
-        self.queues: list[PartitionQueue] = []
-        self.sticky = sticky
-        """Partition that messages without a key go to until its batch is full."""
-        self.max_message_bytes = limits.MESSAGE_BYTES_MAX_DEFAULT
-        self.max_batch_bytes = limits.BATCH_BYTES_MAX_DEFAULT
-        self._keys: dict[bytes, PartitionQueue] = {}
-
-    def queue_of_key(self, key: bytes) -> PartitionQueue:
-        """By murmur2 modulo the partition count, as other clients do."""
-        queue = self._keys.get(key)
-        if queue is None:
-            if len(self._keys) >= _KEYS_REMEMBERED_MAX:
-                self._keys.clear()
-            queue = self.queues[partition_of(key, len(self.queues))]
-            self._keys[key] = queue
-        return queue
-
-    def keys_moved(self) -> None:
-        """The partition count changed."""
-        self._keys.clear()
-
-    def turn_sticky(self) -> PartitionQueue:
-        """Go on to the next partition that has a leader, if any has."""
-        count = len(self.queues)
-        for step in range(1, count + 1):
-            place = (self.sticky + step) % count
-            if self.queues[place].leader != NO_LEADER:
-                break
-        else:
-            place = (self.sticky + 1) % count
-        self.sticky = place
-        return self.queues[place]
 
 
 class ProducerCore:
@@ -105,20 +49,16 @@ class ProducerCore:
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, random)
         self._reopen = Backoff(50, 1_000, random)
         self._in_flight_max = settings.in_flight_max
-        self._buffer_bytes, self._batch_messages = settings.buffer_bytes, settings.batch_messages
-        self._hook = settings.partitioner
-        self._compression = Compression[settings.compression.upper()]
-        self.routes: dict[str, Route] = {}
+        self.filling = Filling(settings, self)
+        self._routes = self.filling.routes
         self.lanes: dict[int, Lane] = {}
         self.identity: Identity | None = None
         self._identity_asked = False
         self._epoch_wanted = False
         self._identity_failures = 0
         self._identity_retry_at = 0.0
-        self.buffered_bytes = 0
         self._expiry: deque[PendingBatch] = deque()
         self.failed_messages = 0
-        self.dropped_messages = 0
         self.closed = False
 
     # ---- filling ----------------------------------------------------------------------------------------------
@@ -127,7 +67,7 @@ class ProducerCore:
         """The topic's route, or None while it is not known yet (the core then asks). Raises what the
         brokers said of it.
         """
-        route = self.routes.get(topic)
+        route = self._routes.get(topic)
         if route is not None:
             return route
         view = self._core.watch_topic(topic, self)
@@ -139,195 +79,11 @@ class ProducerCore:
             raise error
         return self._make_route(view)
 
-    def append(
-        self,
-        route: Route,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers | None,
-        timestamp_ms: int,
-        partition: int | None,
-        now: Callable[[], float],
-        delivery: _DeliveryType[_Delivery],
-    ) -> _Delivery | None:
-        """Put one message into a batch; None = the buffer is full. `now` is only asked when a batch begins.
-
-        Raises `MessageTooLarge`, `NotFound` (no such partition), `InvalidRequest`.
-        """
-        size = 0
-        if value is not None:
-            size += len(value)
-        if key is not None:
-            size += len(key)
-        if headers:
-            size += sum([len(name) + len(data or b"") for name, data in headers])
-        if size > route.max_message_bytes:
-            raise errors.MessageTooLarge(
-                f"{route.name}: message of {size} bytes, at most {route.max_message_bytes} allowed (max_message_bytes)"
-            )
-        if self.buffered_bytes + size > self._buffer_bytes and (
-            self.buffered_bytes or size > self._buffer_bytes
-        ):
-            self._make_room(size, route)
-            return None
-        free = partition is None and key is None and self._hook is None
-        if free:
-            queue = route.queues[route.sticky]
-        else:
-            queue = self._choose(route, key, value, partition)
-        batch = queue.open
-        if batch is None:
-            batch = self._begin(route, queue, size, now())
-        taken = batch.builder.append(timestamp_ms, key, value, headers)  # type: ignore[union-attr]
-        if not taken:
-            self._seal(queue)
-            if free:
-                queue = route.turn_sticky()
-            batch = queue.open or self._begin(route, queue, size, now())
-            taken = batch.builder.append(timestamp_ms, key, value, headers)  # type: ignore[union-attr]
-            if not taken:
-                self._seal(queue)
-                batch = self._begin(route, queue, size, now())
-                taken = batch.builder.append(timestamp_ms, key, value, headers)  # type: ignore[union-attr]
-        index = batch.count
-        batch.count = index + 1
-        batch.raw_bytes += taken
-        self.buffered_bytes += taken
-        if index + 1 >= self._batch_messages:
-            self._seal(queue)
-            if free:
-                route.turn_sticky()
-        return delivery(batch, index, timestamp_ms)
-
-    def append_many(
-        self,
-        route: Route,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None,
-        start: int,
-        headers: Headers | None,
-        timestamp_ms: int,
-        partition: int | None,
-        now: Callable[[], float],
-        delivery: _DeliveryType[_Delivery],
-    ) -> list[_Delivery]:
-        """Put some messages of `values[start:]` into batches, as many as one turn may take; none = the
-        buffer is full.
-
-        Raises as `append` does.
-        """
-        if keys is None and not headers and self._hook is None:
-            chunk = values[start : start + _MANY]
-            lengths = [len(value) for value in chunk if value is not None]
-            longest = max(lengths, default=0)
-            total = sum(lengths) + RECORD_OVERHEAD_BYTES * len(chunk)
-            if longest <= route.max_message_bytes and self.buffered_bytes + total <= self._buffer_bytes:
-                queue = (
-                    route.queues[route.sticky]
-                    if partition is None
-                    else self._choose(route, None, None, partition)
-                )
-                return self._append_run(route, queue, chunk, longest, timestamp_ms, now, delivery)
-        taken: list[_Delivery] = []
-        for place in range(start, min(start + _MANY, len(values))):
-            key = None if keys is None else keys[place]
-            one = self.append(route, values[place], key, headers, timestamp_ms, partition, now, delivery)
-            if one is None:
-                break
-            taken.append(one)
-        return taken
-
-    def _append_run(
-        self,
-        route: Route,
-        queue: PartitionQueue,
-        values: Sequence[bytes | None],
-        longest: int,
-        timestamp_ms: int,
-        now: Callable[[], float],
-        delivery: _DeliveryType[_Delivery],
-    ) -> list[_Delivery]:
-        """As many as fit into the batch that is open, or else into a new one."""
-        free = queue is route.queues[route.sticky]
-        while True:
-            batch = queue.open
-            began = batch is None
-            if batch is None:
-                batch = self._begin(route, queue, longest, now())
-            builder = batch.builder
-            assert builder is not None
-            first, size = batch.count, builder.size
-            room = self._batch_messages - first
-            try:
-                builder.append_many(timestamp_ms, values if room >= len(values) else values[:room])
-            finally:
-                added = builder.size - size
-                batch.count = builder.count
-                batch.raw_bytes += added
-                self.buffered_bytes += added
-            full = batch.count - first < len(values)
-            if full or batch.count >= self._batch_messages:
-                self._seal(queue)
-                if free:
-                    queue = route.turn_sticky()
-            if batch.count > first or began:
-                return [delivery(batch, index, timestamp_ms) for index in range(first, batch.count)]
-
-    def turned_away(self, route: Route, timestamp_ms: int, delivery: _DeliveryType[_Delivery]) -> _Delivery:
-        """A message for which there is no room and that may not wait: refused, or dropped and counted."""
-        if self.settings.on_full == "fail":
-            raise self.buffer_full()
-        self.dropped_messages += 1
-        batch = PendingBatch(route.queues[route.sticky], BatchBuilder(), 0, 0.0, 0.0)
-        batch.finish(self.buffer_full())
-        return delivery(batch, 0, timestamp_ms)
-
-    def _make_room(self, size: int, route: Route) -> None:
-        """Whatever lingers leaves now. Raises `BufferFull` for a message that can never fit."""
-        if size > self.settings.buffer_bytes:
-            raise errors.BufferFull(
-                f"{route.name}: message of {size} bytes, buffer_bytes is {self.settings.buffer_bytes}; raise it"
-            )
-        for topic in self.routes.values():
-            for queue in topic.queues:
-                if queue.open is not None:
-                    self._seal(queue)
-
-    def buffer_full(self) -> errors.BufferFull:
-        """What a send that may not wait (longer) raises."""
-        return errors.BufferFull(
-            f"producer: {self.buffered_bytes} of buffer_bytes={self.settings.buffer_bytes} wait for their outcome"
-        )
-
-    def _choose(
-        self, route: Route, key: bytes | None, value: bytes | None, partition: int | None
-    ) -> PartitionQueue:
-        if partition is None:
-            if self._hook is None:
-                assert key is not None
-                return route.queue_of_key(key)
-            partition = self._hook(route.name, key, value, len(route.queues))
-        if not 0 <= partition < len(route.queues):
-            raise errors.NotFound(
-                f"{route.name}: no partition {partition}; it has {len(route.queues)}, 0 to {len(route.queues) - 1}"
-            )
-        return route.queues[partition]
-
-    def _begin(self, route: Route, queue: PartitionQueue, size: int, now: float) -> PendingBatch:
-        settings = self.settings
-        bytes_max = min(
-            max(settings.batch_bytes, size + limits.KIB), max(route.max_batch_bytes, size + limits.KIB)
-        )
-        batch = PendingBatch(
-            queue,
-            BatchBuilder(self._compression, bytes_max),
-            queue.take_order(),
-            now + settings.linger_ms,
-            now + settings.delivery_timeout_ms,
-        )
-        queue.open = batch
+    def batch_begun(self, batch: PendingBatch) -> None:
+        """A message opened a batch: its linger and its deadline begin."""
         self._expiry.append(batch)
         self._core.attend_at(batch.deadline)
+        queue = batch.queue
         lane = queue.lane
         if lane is not None:
             lane.look_at(queue, batch.linger_until)
@@ -335,18 +91,10 @@ class ProducerCore:
                 self._core.wake_writer(lane.token, batch.linger_until)
             elif lane.state is LaneState.CLOSED:
                 self._core.attend()
-        return batch
-
-    def _seal(self, queue: PartitionQueue) -> None:
-        queue.close_open()
-        self._offer(queue)
 
     def seal_all(self) -> list[PendingBatch]:
         """Close every open batch (flush); returns all batches without an outcome."""
-        for route in self.routes.values():
-            for queue in route.queues:
-                if queue.open is not None:
-                    self._seal(queue)
+        self.filling.seal_all()
         return self.pending()
 
     def pending(self) -> list[PendingBatch]:
@@ -357,11 +105,11 @@ class ProducerCore:
 
     def topic_changed(self, view: TopicView, now: float) -> None:
         """The view of a topic that this producer uses moved."""
-        route = self.routes.get(view.name)
+        route = self._routes.get(view.name)
         if route is None:
             return
         if view.error is not None or view.topic_id != route.topic_id:
-            del self.routes[view.name]
+            del self._routes[view.name]
             error = view.error or errors.NotFound(
                 f"{view.name}: was deleted and created anew; this message was for the old topic"
             )
@@ -377,7 +125,7 @@ class ProducerCore:
         if not view.partitions:
             return None
         route = Route(view.name, view.topic_id, self._random.randrange(len(view.partitions)))
-        self.routes[view.name] = route
+        self._routes[view.name] = route
         self._update_route(route, view, 0.0)
         if self.settings.numbered and self.identity is None:
             self._want_epoch()
@@ -416,7 +164,7 @@ class ProducerCore:
         lane = self._lane(leader) if leader != NO_LEADER else None
         if former is lane:
             if lane is not None:
-                self._offer(queue)
+                self.offer(queue)
             return
         queue.lane = lane
         if former is not None:
@@ -429,7 +177,7 @@ class ProducerCore:
         queue.retry_at = now
         queue.listed = False
         if lane is not None:
-            self._offer(queue)
+            self.offer(queue)
 
     def _lane(self, broker: int) -> Lane:
         lane = self.lanes.get(broker)
@@ -437,7 +185,7 @@ class ProducerCore:
             lane = self.lanes[broker] = Lane(broker)
         return lane
 
-    def _offer(self, queue: PartitionQueue) -> None:
+    def offer(self, queue: PartitionQueue) -> None:
         """The queue may have something to send: let its lane look."""
         lane = queue.lane
         if lane is None or queue.idle:
@@ -547,7 +295,7 @@ class ProducerCore:
                 queue.applied(batch)
                 self._complete(batch, None)
             if batch not in queue.in_flight:
-                self._offer(queue)
+                self.offer(queue)
 
     # ---- what brokers say ---------------------------------------------------------------------------------------
 
@@ -614,7 +362,7 @@ class ProducerCore:
         for batch in unanswered:
             self._fail(batch.queue.lost(batch, error, self.settings.max_attempts))
         if code is not None and final(error):
-            for route in self.routes.values():
+            for route in self._routes.values():
                 for queue in route.queues:
                     if queue.lane is lane and not queue.idle:
                         self._fail(queue.abandon(error))
@@ -627,7 +375,7 @@ class ProducerCore:
         """After any outcome: the partition may send again, or wait for a newer epoch."""
         if queue.wants_epoch and queue.identity == self.identity:
             self._want_epoch()
-        self._offer(queue)
+        self.offer(queue)
 
     # ---- identity -----------------------------------------------------------------------------------------------
 
@@ -660,9 +408,9 @@ class ProducerCore:
         self._identity_asked = self._epoch_wanted = False
         self._identity_failures = 0
         self.identity = Identity(answer.producer_id, answer.producer_epoch)
-        for route in self.routes.values():
+        for route in self._routes.values():
             for queue in route.queues:
-                self._offer(queue)
+                self.offer(queue)
 
     def _identity_refused(self, error: PenstockError, now: float) -> None:
         self._identity_asked = False
@@ -670,7 +418,7 @@ class ProducerCore:
             self.identity = None
         elif final(error):
             self._epoch_wanted = False
-            for route in self.routes.values():
+            for route in self._routes.values():
                 for queue in route.queues:
                     if queue.needs_epoch or queue.identity is None:
                         self._fail_unsent(queue, error)
@@ -698,7 +446,7 @@ class ProducerCore:
         duplicate: bool = False,
     ) -> None:
         batch.finish(error, base_offset, accepted_ms, duplicate)
-        self.buffered_bytes -= batch.raw_bytes
+        self.filling.buffered_bytes -= batch.raw_bytes
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)
@@ -709,11 +457,11 @@ class ProducerCore:
         """Fail what has no outcome and end every stream."""
         self.closed = True
         error = errors.Closed("producer: closed before this message was sent")
-        for route in self.routes.values():
+        for route in self._routes.values():
             for queue in route.queues:
                 self._fail(queue.abandon(error))
             self._core.forget_topic(route.name, self)
-        self.routes.clear()
+        self._routes.clear()
         for lane in self.lanes.values():
             if lane.state is not LaneState.CLOSED:
                 self._core.close_stream(lane.token, gently=True)

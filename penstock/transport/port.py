@@ -31,7 +31,11 @@ class Connection(Protocol):
     async def receive(self) -> bytes:
         """The next frame. Raises `ConnectionLost` at the end. One receiver at a time."""
 
-    def close(self) -> None: ...
+    async def end(self) -> None:
+        """End the sending direction in order; the broker then ends the other."""
+
+    def close(self) -> None:
+        """End both at once."""
 
 
 class Transport(Protocol):

@@ -1,0 +1,135 @@
+"""The SDK for asyncio: the names of `penstock`, to be awaited. What is no coroutine is the very same object.
+
+    async with penstock.asyncio.Client(profile="dev") as client:
+        async with client.producer() as producer:
+            delivery = await producer.send("orders", b"one book", key=b"anna")
+            print(await delivery)
+
+`send` waits only for room in the buffer and the first news of a topic; its `Delivery` is awaited for the
+receipt.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import penstock
+
+if TYPE_CHECKING:
+    from penstock.asyncio.client import Client
+    from penstock.asyncio.consumer import Consumer
+    from penstock.asyncio.delivery import Delivery
+    from penstock.asyncio.producer import Producer
+    from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
+    from penstock.client.messages import Message, MessageBatch
+    from penstock.client.pending_batch import Receipt
+    from penstock.contract.errors import (
+        AlreadyExists,
+        Belief,
+        BrokerUnavailable,
+        BufferFull,
+        Closed,
+        ConfigurationError,
+        CorruptBatch,
+        CorruptLog,
+        DeliveryTimeout,
+        DiskFull,
+        ErrorCode,
+        ErrorKind,
+        FencedLeaderEpoch,
+        Forbidden,
+        InternalError,
+        InvalidRequest,
+        LeaderNotReady,
+        LimitExceeded,
+        LogTruncated,
+        MessageTooLarge,
+        NoLeader,
+        NotEnoughReplicas,
+        NotFound,
+        NotLeader,
+        OffsetOutOfRange,
+        OutcomeUnknown,
+        OutOfOrderSequence,
+        PenstockError,
+        ProducerFenced,
+        ShuttingDown,
+        Throttled,
+        TimedOut,
+        TimestampOutOfRange,
+        Unauthenticated,
+        UnknownLeaderEpoch,
+        UnknownProducer,
+        UnsupportedCompression,
+        UsedAfterFork,
+    )
+
+_HOME = {
+    "Client": "penstock.asyncio.client",
+    "Consumer": "penstock.asyncio.consumer",
+    "Delivery": "penstock.asyncio.delivery",
+    "Producer": "penstock.asyncio.producer",
+}
+
+__all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
+    "Client",
+    "Producer",
+    "Delivery",
+    "Receipt",
+    "Consumer",
+    "Message",
+    "MessageBatch",
+    "TopicDescription",
+    "PartitionDescription",
+    "BrokerDescription",
+    "PenstockError",
+    "Belief",
+    "ErrorCode",
+    "ErrorKind",
+    "AlreadyExists",
+    "BrokerUnavailable",
+    "BufferFull",
+    "Closed",
+    "ConfigurationError",
+    "CorruptBatch",
+    "CorruptLog",
+    "DeliveryTimeout",
+    "DiskFull",
+    "FencedLeaderEpoch",
+    "Forbidden",
+    "InternalError",
+    "InvalidRequest",
+    "LeaderNotReady",
+    "LimitExceeded",
+    "LogTruncated",
+    "MessageTooLarge",
+    "NoLeader",
+    "NotEnoughReplicas",
+    "NotFound",
+    "NotLeader",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "OutcomeUnknown",
+    "ProducerFenced",
+    "ShuttingDown",
+    "Throttled",
+    "TimedOut",
+    "TimestampOutOfRange",
+    "Unauthenticated",
+    "UnknownLeaderEpoch",
+    "UnknownProducer",
+    "UnsupportedCompression",
+    "UsedAfterFork",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock.asyncio' has no attribute {name!r}")
+    home = _HOME.get(name)
+    value = getattr(penstock, name) if home is None else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

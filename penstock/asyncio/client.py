@@ -1,0 +1,207 @@
+"""The client of the asyncio SDK: where producers, consumers and descriptions come from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from penstock.asyncio.channels import GrpcTransport
+from penstock.asyncio.consumer import Consumer
+from penstock.asyncio.producer import Producer
+from penstock.asyncio.runtime import Runtime
+from penstock.client import descriptions
+from penstock.client.arguments import consumer_settings, producer_settings
+from penstock.client.descriptions import BrokerDescription, TopicDescription
+from penstock.client.settings import ConnectionSettings, FullPolicy, OffsetReset, Partitioner
+from penstock.contract.errors import PenstockError, TimedOut
+from penstock.profiles import connection_settings
+from penstock.transport.port import Transport
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """One key's way to one cluster, for one event loop; an async context manager that closes it at its end.
+
+    Each setting is taken from the arguments, else from PENSTOCK_BOOTSTRAP, PENSTOCK_API_KEY,
+    PENSTOCK_API_URL, PENSTOCK_CA_FILE, else from the profile (`profile`, PENSTOCK_PROFILE, or `default`) in
+    the profile file.
+
+    Nothing is connected and no task started before first use. A client made before `os.fork()` raises
+    `UsedAfterFork` in the child. Without `ca_file` only addresses of this machine are spoken to.
+
+    Raises `ConfigurationError`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] | None = None,
+        api_key: str | None = None,
+        api_url: str | None = None,
+        ca_file: str | None = None,
+        profile: str | None = None,
+    ) -> None:
+        settings = connection_settings(
+            bootstrap=bootstrap, api_key=api_key, api_url=api_url, ca_file=ca_file, profile=profile
+        )
+        random = Random()
+        self._begin(Runtime(settings, lambda: GrpcTransport(settings, random), random, _wall_ms))
+
+    @classmethod
+    def over(
+        cls,
+        transport: Transport,
+        *,
+        bootstrap: Sequence[str],
+        random: Random,
+        wall_ms: Callable[[], int],
+    ) -> Self:
+        """A client whose network, randomness and wall clock are given; its other clock is the running loop's.
+
+        The transport carries the key. With a simulated transport and loop, one seed fixes everything that
+        happens.
+        """
+        client = cls.__new__(cls)
+        settings = ConnectionSettings(bootstrap=tuple(bootstrap))
+        client._begin(Runtime(settings, lambda: transport, random, wall_ms))
+        return client
+
+    def _begin(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._producers: list[Producer] = []
+
+    def producer(
+        self,
+        acks: Literal["all", 0, 1] | str = "all",
+        compression: str = "zstd",
+        linger_ms: float = 5,
+        batch_bytes: int = 256 * 1024,
+        batch_messages: int = 50_000,
+        idempotent: bool = True,
+        delivery_timeout_ms: float = 120_000,
+        buffer_bytes: int = 64 * 1024 * 1024,
+        on_full: FullPolicy = "block",
+        max_block_ms: float = 30_000,
+        max_attempts: int | None = None,
+        retry_backoff_ms: float = 20,
+        retry_backoff_max_ms: float = 1_000,
+        partitioner: Partitioner | None = None,
+    ) -> Producer:
+        """A producer of its own identity and buffer. The guide docs/guides/sdk.md explains each argument.
+
+        Raises `ConfigurationError`.
+        """
+        self._runtime.check()
+        producer = Producer(
+            self._runtime,
+            producer_settings(
+                acks=acks,
+                compression=compression,
+                linger_ms=linger_ms,
+                batch_bytes=batch_bytes,
+                batch_messages=batch_messages,
+                idempotent=idempotent,
+                delivery_timeout_ms=delivery_timeout_ms,
+                buffer_bytes=buffer_bytes,
+                on_full=on_full,
+                max_block_ms=max_block_ms,
+                max_attempts=max_attempts,
+                retry_backoff_ms=retry_backoff_ms,
+                retry_backoff_max_ms=retry_backoff_max_ms,
+                partitioner=partitioner,
+            ),
+        )
+        self._producers = [*(other for other in self._producers if not other.closed), producer]
+        return producer
+
+    def consumer(
+        self,
+        topics: str | Sequence[str] = (),
+        group: str | None = None,
+        auto_offset_reset: OffsetReset = "earliest",
+        auto_commit: bool = False,
+        fetch_bytes: int = 32 * 1024 * 1024,
+        partition_fetch_bytes: int = 8 * 1024 * 1024,
+    ) -> Consumer:
+        """A consumer of all partitions of `topics`, or of those it is later told to `assign`.
+
+        `auto_offset_reset` says where to begin, and where to go on when the position is no longer in the log.
+
+        Raises `ConfigurationError`, also for `group` and `auto_commit`, which this version does not offer.
+        """
+        self._runtime.check()
+        names, settings = consumer_settings(
+            topics=topics,
+            group=group,
+            auto_offset_reset=auto_offset_reset,
+            auto_commit=auto_commit,
+            fetch_bytes=fetch_bytes,
+            partition_fetch_bytes=partition_fetch_bytes,
+        )
+        return Consumer(self._runtime, names, settings)
+
+    async def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
+        """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
+        return descriptions.topics_in(await self._ask(*descriptions.metadata_request(None), timeout))
+
+    async def topic(self, name: str, timeout: float = 10.0) -> TopicDescription:
+        """One topic. Raises `NotFound`, and as `topics` does."""
+        return descriptions.topic_in(await self._ask(*descriptions.metadata_request((name,)), timeout), name)
+
+    async def brokers(self, timeout: float = 10.0) -> list[BrokerDescription]:
+        """All registered brokers by id. Raises as `topics` does."""
+        return descriptions.brokers_in(await self._ask(*descriptions.metadata_request(()), timeout))
+
+    async def close(self) -> None:
+        """Flush and close every producer, close every consumer, end every connection. Closing twice is
+        harmless.
+        """
+        if self._runtime.unusable is None:
+            for producer in self._producers:
+                await producer.close()
+            await self._runtime.close()
+
+    async def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
+        runtime = self._runtime
+        runtime.check()
+        runtime.start()
+        answers: list[bytes] = []
+        failures: list[PenstockError] = []
+        enquiry = runtime.core.enquire(
+            method,
+            request,
+            deadline=runtime.now_ms() + timeout * 1000,
+            on_answer=_told(runtime, answers),
+            on_failure=_told(runtime, failures),
+        )
+        runtime.signal()
+        while not answers and not failures:
+            runtime.check()
+            if not await runtime.wait(enquiry.deadline + 1_000):
+                break
+        if answers:
+            return answers[0]
+        raise failures[0] if failures else TimedOut(f"{method}: no answer within {timeout:g} s")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _told(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:
+    def tell(what: _T, now: float) -> None:
+        into.append(what)
+        runtime.core.changed = True
+
+    return tell

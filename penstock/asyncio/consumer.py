@@ -1,0 +1,209 @@
+"""The consumer of the asyncio SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from penstock.asyncio.runtime import Runtime
+from penstock.client.consumer_core import ConsumerCore, Place
+from penstock.client.core import NEVER, unavailable
+from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
+from penstock.client.handing_out import HandingOut
+from penstock.client.messages import Message, MessageBatch
+from penstock.client.seeking import SeekTo, no_group, seek_target
+from penstock.client.settings import ConsumerSettings
+from penstock.contract.errors import Closed, TimedOut
+
+_METADATA_S = 30.0
+"""How long a call without a timeout of its own waits for the first news of its topics."""
+_T = TypeVar("_T")
+
+
+class Consumer:
+    """Reads messages. For one task at a time. Made by `Client.consumer`; an async context manager that
+    closes it at its end.
+    """
+
+    def __init__(self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
+        self._runtime = runtime
+        self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
+        self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable)
+
+    # ---- reading ------------------------------------------------------------------------------------------
+
+    async def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
+        """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
+        `max_messages`.
+
+        Raises what a partition has stopped with, once everything before it was handed out:
+        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `NotFound`, `Unauthenticated`; a seek or pause
+        of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
+        the timeout.
+        """
+        return await self._poll(lambda: self._handing_out.messages(max_messages), timeout)
+
+    async def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
+        """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
+        does.
+        """
+        return await self._poll(lambda: self._handing_out.batches(max_batches), timeout)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Message after message, for ever; raises as `poll` does."""
+        while True:
+            for message in await self.poll(timeout=None):
+                yield message
+
+    async def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
+        self._check()
+        self._runtime.start()
+        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        while True:
+            unknown = self._prepare()
+            found = gather()
+            self._runtime.signal()
+            if found:
+                return found
+            self._core.raise_halted()
+            self._runtime.signal()
+            if not await self._runtime.wait(deadline):
+                if unknown is not None and timeout:
+                    raise unavailable(self._runtime.core.topic_waits(unknown))
+                return []
+
+    def _prepare(self) -> str | None:
+        self._check()
+        self._runtime.start()
+        unknown = self._core.prepare()
+        self._runtime.signal()
+        return unknown
+
+    def _finished(self, chunk: Chunk) -> None:
+        self._core.finished(chunk, self._runtime.now_ms())
+
+    # ---- positions ----------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
+        self._check()
+        self._core.assign([(topic, partition) for topic, partition in partitions])
+        self._runtime.signal()
+
+    async def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
+        """The (topic, partition) pairs that are read. Waits for the first news of the topics."""
+        await self._known(timeout)
+        return sorted(self._core.cursors)
+
+    async def seek(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+        to: SeekTo | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Go on reading elsewhere; of all partitions of the topic if `partition` is None. Exactly one place:
+
+        `offset` (the next message is that or the first one after it), `timestamp_ms` (the first message
+        with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
+        """
+        target = seek_target(offset, timestamp_ms, to)
+        for cursor in await self._cursors(topic, partition, timeout):
+            self._core.seek(cursor, offset=offset, timestamp_ms=target)
+        self._runtime.signal()
+
+    async def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
+        """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
+        (cursor,) = await self._cursors(topic, partition, timeout)
+        deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        while not cursor.positioned:
+            self._check()
+            if cursor.error is not None:
+                raise cursor.error
+            if not await self._runtime.wait(deadline):
+                raise TimedOut(f"{topic}-{partition}: its position was not told in time")
+        return cursor.offset
+
+    async def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
+        """Of every partition read: the offset that its next message will have (its high watermark)."""
+        return await self._offsets(END, timeout)
+
+    async def beginning_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
+        """Of every partition read: the offset of the first message still there."""
+        return await self._offsets(BEGINNING, timeout)
+
+    async def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
+        await self._known(timeout)
+        deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        places: list[Place] = sorted(self._core.cursors)
+        offsets, failures = self._core.list_offsets(places, which, deadline)
+        while len(offsets) < len(places) and not failures:
+            self._check()
+            self._runtime.signal()
+            await self._runtime.wait(deadline + 1_000)
+        if failures:
+            raise failures[0]
+        return {place: offsets[place] for place in places}
+
+    async def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
+        """Hand out nothing of these partitions until `resume`; their position stays."""
+        for cursor in await self._cursors(topic, partition, timeout):
+            self._core.pause(cursor)
+
+    async def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
+        """Hand out messages of these partitions again."""
+        for cursor in await self._cursors(topic, partition, timeout):
+            self._core.resume(cursor)
+        self._runtime.signal()
+
+    async def commit(self) -> None:
+        """Needs a group, and groups are not offered by this version: always raises `ConfigurationError`."""
+        raise no_group("commit")
+
+    async def _cursors(self, topic: str, partition: int | None, timeout: float | None) -> list[Cursor]:
+        await self._known(timeout)
+        if partition is not None:
+            return [self._core.cursor(topic, partition)]
+        return self._core.cursors_of(topic)
+
+    async def _known(self, timeout: float | None) -> None:
+        """Wait until all partitions of all topics are known."""
+        self._check()
+        self._runtime.start()
+        deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        while True:
+            unknown = self._prepare()
+            if unknown is None:
+                return
+            if not await self._runtime.wait(deadline):
+                raise unavailable(self._runtime.core.topic_waits(unknown))
+
+    # ---- the end ------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End reading. Closing twice is harmless."""
+        if self._core.closed or self._runtime.unusable is not None:
+            return
+        self._runtime.core.remove(self._core, self._runtime.now_ms())
+        self._runtime.signal()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def _check(self) -> None:
+        self._runtime.check()
+        if self._core.closed:
+            raise Closed("consumer: closed")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,190 @@
+"""The producer of the asyncio SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from penstock.asyncio.delivery import Delivery, outcome
+from penstock.asyncio.runtime import Runtime
+from penstock.client.core import NEVER, unavailable
+from penstock.client.filling import Headers, Route
+from penstock.client.producer_core import ProducerCore
+from penstock.client.settings import ProducerSettings
+from penstock.contract.errors import Closed, TimedOut
+
+
+class Producer:
+    """Sends messages. Made by `Client.producer`; an async context manager that closes it at its end."""
+
+    def __init__(self, runtime: Runtime, settings: ProducerSettings) -> None:
+        self._runtime = runtime
+        self._client_core = runtime.core
+        self._core: ProducerCore = runtime.core.add_producer(settings)
+        self._filling = self._core.filling
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Put one message into a batch and return; its `Delivery` tells the outcome.
+
+        Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
+        of a topic, and for room in the buffer if `on_full` is "block".
+
+        Raises `NotFound` (topic or partition), `MessageTooLarge`, `BufferFull`, `BrokerUnavailable`,
+        `Unauthenticated`, `Closed`.
+        """
+        runtime, filling = self._runtime, self._filling
+        if timestamp_ms is None:
+            timestamp_ms = runtime.wall_ms()
+        route = filling.routes.get(topic)
+        if route is not None:
+            delivery = filling.append(
+                route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+            )
+            if delivery is not None:
+                if self._client_core.woken or self._client_core.attention:
+                    runtime.signal()
+                    await asyncio.sleep(0)  # a caller that only sends must not keep the writers from running
+                return delivery
+        return await self._send_waiting(topic, value, key, headers, timestamp_ms, partition)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> list[Delivery]:
+        """Send several messages of one topic with the same headers and time, in order; one `Delivery` each.
+
+        `keys`, if given, has one entry a value. Waits and raises as `send` does; then those before the one
+        that raised were sent.
+        """
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
+        runtime, filling = self._runtime, self._filling
+        if timestamp_ms is None:
+            timestamp_ms = runtime.wall_ms()
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(values):
+            at = len(deliveries)
+            route = filling.routes.get(topic)
+            if route is not None:
+                deliveries += filling.append_many(
+                    route, values, keys, at, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+                )
+                if self._client_core.woken or self._client_core.attention:
+                    runtime.signal()
+                    await asyncio.sleep(0)
+            if len(deliveries) == at:
+                key = None if keys is None else keys[at]
+                deliveries.append(
+                    await self._send_waiting(topic, values[at], key, headers, timestamp_ms, partition)
+                )
+        return deliveries
+
+    async def _send_waiting(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        timestamp_ms: int,
+        partition: int | None,
+    ) -> Delivery:
+        runtime, core, filling = self._runtime, self._core, self._filling
+        self._check()
+        runtime.start()
+        deadline = runtime.now_ms() + core.settings.max_block_ms
+        while True:
+            self._check()
+            route: Route | None = core.route(topic)
+            if route is not None:
+                delivery = filling.append(
+                    route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+                )
+                runtime.signal()
+                if delivery is not None:
+                    return delivery
+                if core.settings.on_full != "block":
+                    return filling.turned_away(route, timestamp_ms, Delivery)
+            runtime.signal()
+            if not await runtime.wait(deadline):
+                if route is None:
+                    raise unavailable(runtime.core.topic_waits(topic))
+                raise filling.buffer_full()
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
+        its own.
+
+        Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
+        """
+        self._runtime.check()
+        pending = self._core.seal_all()
+        self._runtime.signal()
+        if not pending:
+            return
+        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        for batch in pending:
+            left = None if deadline == NEVER else max(0.0, (deadline - self._runtime.now_ms()) / 1000)
+            if not batch.done and not await outcome(batch, left):
+                count = sum(1 for other in pending if not other.done)
+                raise TimedOut(f"producer: {count} batches without an outcome after {timeout:g} s")
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails
+        with `Closed`, or as unknown if it was sent. Closing twice is harmless.
+        """
+        if self._core.closed or self._runtime.unusable is not None:
+            return
+        try:
+            await self.flush(timeout)
+        except TimedOut:
+            pass  # the deliveries themselves tell
+        if self._core in self._client_core.producers:
+            self._client_core.remove(self._core, self._runtime.now_ms())
+        self._runtime.signal()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    @property
+    def failed_count(self) -> int:
+        """Messages that ended without being applied for certain, so far."""
+        return self._core.failed_messages
+
+    @property
+    def dropped_count(self) -> int:
+        """Messages that `on_full="drop"` turned away, so far."""
+        return self._filling.dropped_messages
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of messages without an outcome."""
+        return self._filling.buffered_bytes
+
+    def _check(self) -> None:
+        self._runtime.check()
+        if self._core.closed:
+            raise Closed("producer: closed")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

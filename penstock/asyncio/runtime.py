@@ -1,0 +1,347 @@
+"""Drives the client's core with tasks of one event loop. Time is the loop's; randomness and transport are
+given.
+
+Nothing starts before first use; the client then belongs to that loop. Nothing here uses a thread or an
+executor, so the whole SDK runs inside a simulated loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
+from penstock.client.core import ClientCore
+from penstock.client.settings import ConnectionSettings
+from penstock.client.settling import settle
+from penstock.contract.errors import Closed, ConfigurationError, PenstockError, UsedAfterFork
+from penstock.transport.fork import watch_forks
+from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
+
+_log = logging.getLogger("penstock")
+_CONNECT_MS = 3_000
+_GENTLE_S = 1.0
+"""How long a close waits for streams to end in order."""
+_TICK_S = 0.001
+"""The driver never turns faster than this without an event."""
+
+
+class Sleeper:
+    """Something to wait for that either happens or is overtaken by the clock."""
+
+    __slots__ = ("_awake", "_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[bool] | None = None
+        self._awake = False
+
+    def wake(self) -> None:
+        self._awake = True
+        _resolve(self._future, True)
+
+    async def sleep_until(self, at: float) -> None:
+        """Until woken (also between two sleeps) or until the loop's clock says `at` seconds."""
+        if not self._awake:
+            self._future = self._loop.create_future()
+            await _or_clock(self._loop, self._future, at)
+            self._future = None
+        self._awake = False
+
+
+class _Stream:
+    """One stream or watch: its task, and where its writer sleeps."""
+
+    __slots__ = ("connection", "ended", "last", "look_at", "sleeper", "task")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.connection: Connection | None = None
+        self.sleeper = Sleeper(loop)
+        self.look_at = 0.0
+        self.task: asyncio.Task[None] | None = None
+        self.ended = False
+        self.last: tuple[bytes, ...] = ()
+
+
+class Runtime:
+    """Everything that a client, its producers and its consumers share."""
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        transport: Callable[[], Transport],
+        random: Random,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.settings = settings
+        self.core = ClientCore(settings.bootstrap, random)
+        self.wall_ms = wall_ms
+        self._make_transport = transport
+        self._transport: Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._driver_sleeper: Sleeper | None = None
+        self._streams: dict[int, _Stream] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._waiting: list[asyncio.Future[bool]] = []
+        self.closed = False
+        self.unusable: PenstockError | None = None
+        """Set once and for ever: closed, or a copy in a forked child."""
+        watch_forks(self)
+
+    # ---- for the public classes ---------------------------------------------------------------------------
+
+    def now_ms(self) -> float:
+        """Of the loop that the client belongs to."""
+        return (self._loop or asyncio.get_running_loop()).time() * 1000
+
+    def check(self) -> None:
+        """Raise if this client cannot be used any more."""
+        if self.unusable is not None:
+            raise type(self.unusable)(self.unusable.message)
+
+    def start(self) -> None:
+        """Begin to act. The first use of a client comes here."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._transport = self._make_transport()
+            self._loop = loop
+            self._driver_sleeper = Sleeper(loop)
+            self._spawn(self._drive(), "penstock-driver")
+        elif self._loop is not loop:
+            raise ConfigurationError("client: belongs to another event loop; make one in each loop")
+
+    def signal(self) -> None:
+        """After each use of the core: wake who has work, run what waited for outcomes."""
+        core = self.core
+        if core.woken:
+            woken, core.woken = core.woken, {}
+            for token, at in woken.items():
+                stream = self._streams.get(token)
+                if stream is not None and at < stream.look_at:
+                    stream.sleeper.wake()
+        if (core.attention or core.actions) and self._driver_sleeper is not None:
+            self._driver_sleeper.wake()
+        if core.changed:
+            core.changed = False
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                _resolve(future, True)
+        if core.completed:
+            completed, core.completed = core.completed, []
+            settle(completed)
+
+    async def wait(self, deadline_ms: float) -> bool:
+        """Wait for a change; False when the deadline has passed."""
+        if self._loop is None or self.now_ms() >= deadline_ms:
+            return False
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._waiting.append(future)
+        await _or_clock(self._loop, future, deadline_ms / 1000)
+        return True
+
+    async def close(self) -> None:
+        """End streams in order, then everything; afterwards the client is unusable."""
+        if self.closed:
+            return
+        self.closed = True
+        self.unusable = self.unusable or Closed("client: closed")
+        if self._loop is None:
+            self.core.close(0.0)
+            return
+        self.core.close(self.now_ms())
+        self._perform_all()
+        self.signal()
+        deadline = self._loop.time() + _GENTLE_S
+        while self._streams_ending() and self._loop.time() < deadline:
+            future: asyncio.Future[bool] = self._loop.create_future()
+            self._waiting.append(future)
+            await _or_clock(self._loop, future, deadline)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._transport is not None:
+            await self._transport.close()
+
+    def after_fork(self) -> None:
+        """In a child process: tasks and connections are the parent's; say so to whoever asks."""
+        error = UsedAfterFork("client: made before os.fork() and used in the child; make one after the fork")
+        self.unusable = error
+        for producer in self.core.producers:
+            for batch in producer.pending():
+                batch.finish(error)
+
+    # ---- tasks --------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        assert self._loop is not None
+        task = self._loop.create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            self._broken(task.exception())
+        for future in self._waiting:
+            _resolve(future, True)
+        self._waiting.clear()
+
+    def _broken(self, error: BaseException | None) -> None:
+        """A task of ours failed in a way it must not: the client stops and says so, rather than hang
+        (RL140).
+        """
+        _log.error("penstock: the client stops after an internal error", exc_info=error)
+        if self.unusable is None:
+            self.unusable = Closed(f"client: stopped after an internal error: {error!r}")
+        self.core.close(self.now_ms())
+        self.signal()
+
+    def _streams_ending(self) -> bool:
+        return any(task.get_name().startswith("penstock-stream") for task in self._tasks)
+
+    async def _drive(self) -> None:
+        core, sleeper = self.core, self._driver_sleeper
+        assert sleeper is not None
+        assert self._loop is not None
+        while not self.closed:
+            core.step(self.now_ms())
+            self._perform_all()
+            self.signal()
+            at = core.next_step_at() / 1000
+            await sleeper.sleep_until(max(at, self._loop.time() + _TICK_S))
+
+    def _perform_all(self) -> None:
+        while self.core.actions:
+            actions, self.core.actions = self.core.actions, []
+            for action in actions:
+                self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        assert self._loop is not None
+        if isinstance(action, CloseStream):
+            self._end_stream(action)
+        elif self.closed:
+            return
+        elif isinstance(action, StartCall):
+            self._spawn(self._call(action), f"penstock-call-{action.token}")
+        else:
+            stream = self._streams[action.token] = _Stream(self._loop)
+            work = (
+                self._watch(action, stream) if isinstance(action, OpenWatch) else self._read(action, stream)
+            )
+            kind = "watch" if isinstance(action, OpenWatch) else "stream"
+            stream.task = self._spawn(work, f"penstock-{kind}-{action.token}")
+
+    def _end_stream(self, action: CloseStream) -> None:
+        stream = self._streams.pop(action.token, None)
+        if stream is None:
+            return
+        stream.ended, stream.last = True, action.last
+        if action.gently and stream.connection is not None:
+            stream.sleeper.wake()
+        elif stream.task is not None:
+            stream.task.cancel()
+
+    async def _call(self, action: StartCall) -> None:
+        assert self._transport is not None
+        core = self.core
+        try:
+            answer = await self._transport.call(
+                action.address, action.method, action.request, action.timeout_ms
+            )
+        except CallFailed as failed:
+            core.call_failed(action.token, failed.code, failed.message, self.now_ms())
+        except ConnectionLost as lost:
+            core.call_failed(action.token, lost.code, lost.message, self.now_ms())
+        else:
+            core.call_answered(action.token, answer, self.now_ms())
+        self.signal()
+
+    async def _watch(self, action: OpenWatch, stream: _Stream) -> None:
+        assert self._transport is not None
+        code: int | None = None
+        message = f"{action.address}: the broker ended the watch"
+        answers = self._transport.watch(action.address, action.method, action.request)
+        try:
+            async for answer in answers:
+                self.core.frame_received(action.token, answer, self.now_ms())
+                self.signal()
+        except (CallFailed, ConnectionLost) as failure:
+            code, message = failure.code, failure.message
+        self._lost(action.token, stream, code, message)
+
+    async def _read(self, action: OpenStream, stream: _Stream) -> None:
+        assert self._transport is not None
+        writer: asyncio.Task[None] | None = None
+        code: int | None = None
+        message = ""
+        try:
+            connection = await self._transport.connect(action.address, action.method, _CONNECT_MS)
+            stream.connection = connection
+            writer = self._spawn(
+                self._write(action.token, stream, connection), f"penstock-writer-{action.token}"
+            )
+            while True:
+                frame = await connection.receive()
+                if not stream.ended:
+                    self.core.frame_received(action.token, frame, self.now_ms())
+                    self.signal()
+        except ConnectionLost as lost:
+            code, message = lost.code, lost.message
+        finally:
+            if writer is not None:
+                writer.cancel()
+            if stream.connection is not None:
+                stream.connection.close()
+        self._lost(action.token, stream, code, message)
+
+    def _lost(self, token: int, stream: _Stream, code: int | None, message: str) -> None:
+        self._streams.pop(token, None)
+        if not stream.ended:
+            stream.ended = True
+            self.core.stream_lost(token, code, message, self.now_ms())
+        self.signal()
+
+    async def _write(self, token: int, stream: _Stream, connection: Connection) -> None:
+        """Frames are pulled when the connection is ready for more, so that they grow while it is not."""
+        core = self.core
+        try:
+            while not stream.ended:
+                out, at = core.next_frame(token, self.now_ms())
+                self.signal()
+                if out is None:
+                    stream.look_at = at
+                    await stream.sleeper.sleep_until(at / 1000)
+                    stream.look_at = 0.0
+                elif isinstance(out, bytes):
+                    await connection.send(out)
+                else:
+                    frame = out.encode()
+                    core.encoded(token, out)
+                    await connection.send(frame)
+                    self.signal()
+            for frame in stream.last:
+                await connection.send(frame)
+            await connection.end()
+        except ConnectionLost:
+            return  # the reader hears of it, with the broker's reason
+
+
+async def _or_clock(loop: asyncio.AbstractEventLoop, future: asyncio.Future[bool], at: float) -> None:
+    """Wait for the future, at most until the loop's clock says `at` seconds."""
+    timer = loop.call_at(at, _resolve, future, False) if at != float("inf") else None
+    try:
+        await future
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _resolve(future: asyncio.Future[bool] | None, value: bool) -> None:
+    if future is not None and not future.done():
+        future.set_result(value)

@@ -1,0 +1,48 @@
+"""Runs what waits for the outcome of messages, when it is known."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from penstock.client.pending_batch import PendingBatch
+
+_log = logging.getLogger("penstock")
+
+
+def when_done(batch: PendingBatch, callback: Callable[[], None]) -> None:
+    """Call `callback` once the outcome is known; at once if it is.
+
+    Needs no lock: `done` is set before the callbacks are taken out one by one, so either they find this one
+    or we see `done`.
+    """
+    batch.callbacks.append(callback)
+    if batch.done and forget(batch, callback):
+        call_back(callback)
+
+
+def forget(batch: PendingBatch, callback: Callable[[], None]) -> bool:
+    """Take a callback back; whether it had not been called or taken out yet."""
+    try:
+        batch.callbacks.remove(callback)
+    except ValueError:
+        return False
+    return True
+
+
+def settle(batches: Iterable[PendingBatch]) -> None:
+    """Run what waits for these batches, in the order it was added. Not under the client's lock."""
+    for batch in batches:
+        callbacks = batch.callbacks
+        while callbacks:
+            try:
+                callback = callbacks.pop(0)
+            except IndexError:
+                break
+            call_back(callback)
+
+
+def call_back(callback: Callable[[], None]) -> None:
+    """A user's callback may fail without harm to others; it is told in the log."""
+    try:
+        callback()
+    except Exception:
+        _log.exception("penstock: a delivery's callback failed")
