@@ -1,6 +1,7 @@
 """A cluster of three broker processes for one benchmark, and its topics."""
 
 import os
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,7 @@ class BenchCluster:
 
     def __enter__(self) -> Self:
         self.spec = self.dev.up(self._brokers, lambda done, of, note: None).spec
-        self.api_key = read_profile(self.directory)["api_key"]
+        self.api_key = tomllib.loads(self.directory.profile_file.read_text())["dev"]["api_key"]
         addresses = [broker.internal_address for broker in self.spec.brokers]
         self.admin = AdminClient(addresses, self.directory.secret_file.read_text().strip())
         return self
@@ -66,11 +67,3 @@ class BenchCluster:
         topic_id, revision = self.admin.create_topic(self.spec.tenant, name, wanted, assignments)
         self.admin.wait_until_seen(revision)
         return topic_id
-
-
-def read_profile(directory: DataDirectory) -> dict[str, str]:
-    """The profile that the cluster wrote beside its data."""
-    import json
-
-    values: dict[str, str] = json.loads(directory.profile_file.read_text())
-    return values
