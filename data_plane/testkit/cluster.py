@@ -374,7 +374,6 @@ class SimCluster:
             self.timeline.note(ADMIN_HOST, "refused", f"{method.rpartition('/')[2]}: {outcome.message}")
             await asyncio.sleep(0.2)
 
-    async def all_ready(self) -> None:
-        """Wait until every broker is registered and serves."""
-        while not all(broker.ready for broker in self.brokers):  # noqa: ASYNC110 -- looks at many processes
-            await asyncio.sleep(0.05)
+    def all_ready(self) -> bool:
+        """Every broker is registered and serves."""
+        return all(broker.ready for broker in self.brokers)

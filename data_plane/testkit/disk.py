@@ -49,6 +49,8 @@ class DiskFaults:
     extra_sync_ms: float = 0.0
     failing_syncs: int = 0
     """That many syncs fail: some unsynced pages are lost, and later syncs succeed (RL126)."""
+    failed_syncs: int = 0
+    """How many did."""
     lost_syncs: int = 0
     """That many syncs of a file report success and write nothing."""
     misdirected_writes: int = 0
@@ -281,6 +283,7 @@ class SimDisk:
     def _finish(self, file: SimFile, flush: Flush) -> None:
         if self.faults.failing_syncs > 0:
             self.faults.failing_syncs -= 1
+            self.faults.failed_syncs += 1
             file.inode.fail_flush(flush, self._rng)
             raise DiskFault(f"{file.path}: EIO in fdatasync")
         if self.faults.lost_syncs > 0:

@@ -1,0 +1,292 @@
+"""The nemesis: strikes with the faults of the plan at the protocol steps of the plan, within what is promised.
+
+The promise it knows: a topic with `min_insync_replicas` m keeps everything through m - 1 replicas that lost what they
+had acknowledged. A replica that lost data counts until it has booted since, is in sync again and its files hold
+everything committed. Faults that lose nothing a broker may rely on (kills and power cuts of strict topics, pauses,
+cuts) are unlimited.
+"""
+
+import asyncio
+import random
+
+from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
+from data_plane.testkit.faults import Cell, FaultKind, ReachedTable, Step
+from data_plane.testkit.medium import Inode
+from data_plane.testkit.steps import Provoker, StepWatch
+from data_plane.testkit.watcher import Watcher
+from penstock.contract.ids import TopicPartition
+from penstock.contract.topic_settings import Durability
+
+_WAIT_FOR_STEP_S = 2.5
+_HOUR_MS = 3_600_000
+_JUMPS_MS = (5_000, 60_000, _HOUR_MS, 24 * _HOUR_MS, 365 * 24 * _HOUR_MS)
+_LOSSY = (FaultKind.SYNC_ERROR, FaultKind.BIT_FLIP)
+_FOR_ALL_PARTITIONS = ("journal/", "checkpoint")
+
+
+class Nemesis:
+    """`run` strikes until it is cancelled; what is still on then is undone by `SimCluster.heal`."""
+
+    def __init__(self, cluster: SimCluster, watcher: Watcher, reached: ReachedTable) -> None:
+        self._cluster, self._watcher, self._reached = cluster, watcher, reached
+        self._plan = cluster.plan
+        self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
+        self._steps = StepWatch(cluster, self._rng)
+        self._provoker = Provoker(
+            cluster, self._rng, lambda broker: self._allowed(broker, FaultKind.KILL) and self._kill(broker)
+        )
+        self._lossy: dict[tuple[SimBroker, TopicPartition], int] = {}
+        """Replicas that lost what they acknowledged, with the life of the broker in which they did."""
+        self._failed_syncs: dict[SimBroker, int] = {}
+        self._back_at: dict[SimBroker, float] = {}
+        """When a broker that is down may be started again."""
+        self.strikes = 0
+        self.missed: list[Cell] = []
+        """Cells whose step did not come about in time, or that the promise forbade."""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._start_what_is_down())
+            group.create_task(self._strike_for_ever())
+
+    async def _strike_for_ever(self) -> None:
+        turn = 0
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1 / self._plan.fault_gap_s))
+            cell = self._plan.cells[turn % len(self._plan.cells)]
+            turn += 1
+            if await self._meet(cell):
+                self.strikes += 1
+            else:
+                self.missed.append(cell)
+
+    async def _start_what_is_down(self) -> None:
+        """As an init system: every broker that is down is started again after a while."""
+        while True:
+            now = self._cluster.loop.time()
+            for broker in self._cluster.brokers:
+                if broker.state is BrokerState.DOWN:
+                    if broker not in self._back_at:
+                        self._back_at[broker] = now + self._rng.choice((0.05, 0.5, 2.0)) * self._rng.random()
+                    if self._back_at[broker] <= now:
+                        del self._back_at[broker]
+                        self._cluster.start(broker)
+            await asyncio.sleep(0.02)
+
+    # -- meeting a cell -------------------------------------------------------------------------------
+
+    async def _meet(self, cell: Cell) -> bool:
+        """Wait for the step, provoke it when it does not come, and strike."""
+        if cell.step in (Step.ROLL, Step.TRUNCATION, Step.BOOT) and cell.fault in (
+            FaultKind.KILL,
+            FaultKind.POWER_CUT,
+            FaultKind.ALL_POWER_CUT,
+        ):
+            provoking = asyncio.create_task(self._provoker.provoke(cell.step))
+            met = await self._steps.strike_within(
+                cell.step, lambda broker: self._strike_now(broker, cell), 2 * _WAIT_FOR_STEP_S
+            )
+            await provoking
+            return met
+        by_itself = cell.step not in (Step.BOOT, Step.TRUNCATION)
+        for attempt in range(3):
+            step = Step.IDLE if by_itself and attempt == 0 else cell.step
+            provoking = asyncio.create_task(self._provoker.provoke(step))
+            victim = await self._steps.wait_for(
+                cell.step, lambda broker: self._allowed(broker, cell.fault), _WAIT_FOR_STEP_S
+            )
+            met = victim is not None and self._strike_now(victim, cell)
+            await provoking
+            if met:
+                return True
+        return False
+
+    def _strike_now(self, victim: SimBroker, cell: Cell) -> bool:
+        """Strike, without an await between the look at the step and the fault."""
+        if not self._allowed(victim, cell.fault):
+            return False
+        self._cluster.timeline.note(victim.host, "fault", str(cell))
+        struck = _STRIKES[cell.fault](self, victim)
+        if struck:
+            self._reached.add(cell)
+        return struck
+
+    # -- what is promised -----------------------------------------------------------------------------
+
+    def _allowed(self, broker: SimBroker, fault: FaultKind) -> bool:
+        """Whether the fault stays within the promise."""
+        if fault in _LOSSY:
+            lost = self._hosted(broker)
+        elif fault in (FaultKind.KILL, FaultKind.POWER_CUT, FaultKind.ALL_POWER_CUT):
+            lost = [where for where in self._hosted(broker) if not self._strict(where)]
+        else:
+            return True
+        return all(self._may_lose(broker, where) for where in lost)
+
+    def _may_lose(self, broker: SimBroker, where: TopicPartition) -> bool:
+        tolerated = self._watcher.topics[where.topic_id].settings.min_insync_replicas - 1
+        others = [other for other, lost in list(self._lossy) if lost == where and other is not broker]
+        return sum(not self._recovered(other, where) for other in others) < tolerated
+
+    def _recovered(self, broker: SimBroker, where: TopicPartition) -> bool:
+        """The replica is whole again, and trusted again because it is."""
+        record = self._watcher.records[where]
+        failed = broker.faults.failed_syncs
+        if failed != self._failed_syncs.get(broker, 0):
+            self._failed_syncs[broker] = failed
+            self._note_lost(broker, self._hosted(broker))
+        if not (
+            broker.lives > self._lossy[broker, where]
+            and not broker.faults.failing_syncs
+            and broker.ready
+            and broker.broker_id in record.in_sync
+            and self._watcher.intact(broker, where)
+        ):
+            return False
+        del self._lossy[broker, where]
+        return True
+
+    def _hosted(self, broker: SimBroker) -> list[TopicPartition]:
+        return [
+            where for where, record in self._watcher.records.items() if broker.broker_id in record.replicas
+        ]
+
+    def _strict(self, where: TopicPartition) -> bool:
+        return self._watcher.topics[where.topic_id].settings.durability is Durability.FSYNC
+
+    def _note_lost(self, broker: SimBroker, partitions: list[TopicPartition]) -> None:
+        for where in partitions:
+            self._lossy[broker, where] = broker.lives
+
+    # -- the faults -----------------------------------------------------------------------------------
+
+    def _after(self, seconds: float, action: "object", *args: object) -> None:
+        loop = self._cluster.loop
+        loop.call_at(loop.time() + seconds, action, *args, context=loop.outside.context)  # type: ignore[arg-type]
+
+    def _kill(self, victim: SimBroker) -> bool:
+        self._note_lost(victim, [where for where in self._hosted(victim) if not self._strict(where)])
+        self._cluster.kill(victim)
+        return True
+
+    def _power_cut(self, victim: SimBroker) -> bool:
+        self._note_lost(victim, [where for where in self._hosted(victim) if not self._strict(where)])
+        self._cluster.power_cut(victim)
+        return True
+
+    def _all_power_cut(self, victim: SimBroker) -> bool:
+        for broker in self._cluster.brokers:
+            self._cluster.power_cut(broker)
+        return True
+
+    def _pause(self, victim: SimBroker) -> bool:
+        self._cluster.pause(victim)
+        self._after(self._rng.choice((0.2, 2.0, 8.0)) * self._rng.random(), self._cluster.resume, victim)
+        return True
+
+    def _cut(self, victim: SimBroker) -> bool:
+        self._cluster.isolate(victim)
+        self._after(self._rng.choice((0.5, 3.0, 8.0)) * self._rng.random(), self._cluster.rejoin, victim)
+        return True
+
+    def _one_way_cut(self, victim: SimBroker) -> bool:
+        hosts = [host for host in self._cluster.all_hosts() if host != victim.host]
+        chosen = self._rng.sample(hosts, self._rng.randint(1, len(hosts)))
+        outwards = self._rng.random() < 0.5
+        for host in chosen:
+            self._cluster.network.cut(*((victim.host, host) if outwards else (host, victim.host)))
+        if self._rng.random() < 0.3:
+            self._cluster.store.cut(victim.host)
+        self._after(self._rng.choice((0.5, 3.0, 8.0)) * self._rng.random(), self._cluster.rejoin, victim)
+        return True
+
+    def _reset(self, victim: SimBroker) -> bool:
+        others = [host for host in self._cluster.all_hosts() if host != victim.host]
+        for flap in range(self._rng.randint(1, 8)):
+            self._after(
+                flap * self._rng.uniform(0.0, 0.2), self._reset_once, victim.host, self._rng.choice(others)
+            )
+        peers = [broker.host for broker in self._cluster.brokers if broker is not victim]
+        return sum(self._cluster.network.reset_between(victim.host, peer) for peer in peers) > 0
+
+    def _reset_once(self, one: str, other: str) -> None:
+        self._cluster.network.reset_between(one, other)
+
+    def _clock_jump(self, victim: SimBroker) -> bool:
+        by_ms = self._rng.choice(_JUMPS_MS) * self._rng.choice((-1, 1))
+        self._cluster.timeline.note(victim.host, "clock", f"by {by_ms} ms")
+        victim.clock.jump(by_ms)
+        return True
+
+    def _slow_sync(self, victim: SimBroker) -> bool:
+        victim.faults.extra_sync_ms = self._rng.choice((50.0, 500.0, 3_000.0)) * self._rng.random()
+        self._after(self._rng.uniform(0.5, 5.0), self._fast_again, victim)
+        return True
+
+    def _fast_again(self, victim: SimBroker) -> None:
+        victim.faults.extra_sync_ms = 0.0
+
+    def _sync_error(self, victim: SimBroker) -> bool:
+        self._note_lost(victim, self._hosted(victim))
+        victim.faults.failing_syncs += 1
+        return True
+
+    def _disk_full(self, victim: SimBroker) -> bool:
+        victim.faults.capacity_bytes = victim.medium.used_bytes() + self._rng.choice((0, 100, 5_000, 100_000))
+        self._after(self._rng.uniform(0.5, 4.0), self._room_again, victim)
+        return True
+
+    def _room_again(self, victim: SimBroker) -> None:
+        victim.faults.capacity_bytes = 1 << 30
+
+    def _bit_flip(self, victim: SimBroker) -> bool:
+        files = [
+            (path, inode)
+            for path, inode in victim.medium.files()
+            if inode.data and path.startswith(("topics/", *_FOR_ALL_PARTITIONS)) and ".stray" not in path
+        ]
+        if not files:
+            return False
+        path, inode = self._rng.choice(files)
+        hosted = self._hosted(victim)
+        touched = [
+            where for where in hosted if path.startswith(f"topics/{where.topic_id.hex()}-{where.partition}/")
+        ]
+        self._note_lost(victim, hosted if path.startswith(_FOR_ALL_PARTITIONS) else touched)
+        position = self._position(inode)
+        victim.medium.flip(path, position, self._rng.randrange(8))
+        self._cluster.timeline.note(victim.host, "flipped", f"{path} byte {position} of {len(inode.data)}")
+        self._after(self._rng.uniform(0.2, 3.0), self._kill_if_same_life, victim, victim.lives)
+        return True
+
+    def _kill_if_same_life(self, victim: SimBroker, life: int) -> None:
+        """So that the flip is met at a boot if not before."""
+        if victim.lives == life and victim.state is not BrokerState.DOWN:
+            if self._allowed(victim, FaultKind.KILL):
+                self._kill(victim)
+            else:
+                self._after(1.0, self._kill_if_same_life, victim, life)
+
+    def _position(self, inode: Inode) -> int:
+        """Anywhere, but rather in what was written than in room made ahead."""
+        for _ in range(20):
+            position = self._rng.randrange(len(inode.data))
+            if inode.data[position]:
+                return position
+        return 0
+
+
+_STRIKES = {
+    FaultKind.KILL: Nemesis._kill,
+    FaultKind.POWER_CUT: Nemesis._power_cut,
+    FaultKind.ALL_POWER_CUT: Nemesis._all_power_cut,
+    FaultKind.PAUSE: Nemesis._pause,
+    FaultKind.CUT: Nemesis._cut,
+    FaultKind.ONE_WAY_CUT: Nemesis._one_way_cut,
+    FaultKind.RESET: Nemesis._reset,
+    FaultKind.CLOCK_JUMP: Nemesis._clock_jump,
+    FaultKind.SLOW_SYNC: Nemesis._slow_sync,
+    FaultKind.SYNC_ERROR: Nemesis._sync_error,
+    FaultKind.DISK_FULL: Nemesis._disk_full,
+    FaultKind.BIT_FLIP: Nemesis._bit_flip,
+}

@@ -1,0 +1,338 @@
+"""One seed from beginning to end: boot, work under faults, heal, demand liveness, judge the evidence."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from data_plane.testkit.checkers import Evidence, check_history
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.cluster import SimCluster
+from data_plane.testkit.faults import ReachedTable
+from data_plane.testkit.history import History, Outcome
+from data_plane.testkit.invariants import Invariant, InvariantViolated
+from data_plane.testkit.loop import Process, SimLoop, SimulationStalled, TimeLimitPassed
+from data_plane.testkit.nemesis import Nemesis
+from data_plane.testkit.swarm import Plan
+from data_plane.testkit.timeline import Timeline
+from data_plane.testkit.transport import SimTransport
+from data_plane.testkit.watcher import Watcher
+from data_plane.testkit.wire_client import WireClient
+from data_plane.testkit.wire_consumer import BEGINNING, WireConsumer
+from data_plane.testkit.wire_producer import WireProducer
+from penstock.contract.ids import NO_BROKER, TopicPartition
+from penstock.contract.topic_settings import UNLIMITED
+
+BOOT_S_MAX = 60.0
+LEADER_S_MAX = 5.0
+WRITES_S_MAX = 15.0
+IN_SYNC_S_MAX = 60.0
+READ_S_MAX = 60.0
+TIME_LIMIT_S = 500.0
+_LOOK_S = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class SeedResult:
+    """What became of one seed. `violated` is an invariant's name, empty when everything held."""
+
+    seed: int
+    violated: str = ""
+    explanation: str = ""
+    trace_hash: str = ""
+    steps: int = 0
+    virtual_s: float = 0.0
+    wall_s: float = 0.0
+    reached: dict[str, int] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
+    chances: dict[str, int] = field(default_factory=dict)
+    timeline: list[str] = field(default_factory=list)
+    """Only of a failure."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.violated
+
+
+class Scenario:
+    """One simulation of one plan. `run` once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.loop = SimLoop(plan.seed, put_off_chance=plan.put_off_chance, time_limit_s=TIME_LIMIT_S)
+        self.timeline = Timeline(self.loop.time)
+        self.history = History()
+        self.reached = ReachedTable()
+        self.cluster: SimCluster | None = None
+        self.watcher: Watcher | None = None
+        self.nemesis: Nemesis | None = None
+        self._rng = random.Random(f"{plan.seed}/scenario")
+        self._clients = 0
+        self._producers: list[WireProducer] = []
+
+    def run(self) -> SeedResult:
+        """Run to the end or to the first violation."""
+        began = time.perf_counter()
+        result = SeedResult(seed=self.plan.seed)
+        try:
+            self.loop.run_until_complete(self._story())
+        except InvariantViolated as violation:
+            result.violated, result.explanation = violation.name, violation.explanation
+        except (TimeLimitPassed, SimulationStalled) as stuck:
+            result.violated, result.explanation = Invariant.I9.name, str(stuck)
+        finally:
+            self.loop.close()
+        result.trace_hash, result.steps = self.loop.trace_hash, self.loop.steps_run
+        result.virtual_s, result.wall_s = self.loop.time(), time.perf_counter() - began
+        self._account(result)
+        return result
+
+    def _account(self, result: SeedResult) -> None:
+        result.reached = self.reached.named()
+        result.refusals = dict(sorted(self.history.refusals.items()))
+        outcomes = [batch.outcome for batch in self.history.sent]
+        result.counts = {outcome.value: outcomes.count(outcome) for outcome in Outcome}
+        result.counts["reads"] = len(self.history.reads)
+        result.counts["answered as duplicates"] = sum(batch.duplicate for batch in self.history.sent)
+        if self.watcher is not None:
+            result.counts["elections"] = self.watcher.elections
+            result.counts["in-sync changes"] = self.watcher.in_sync_changes
+        if self.nemesis is not None:
+            result.counts["strikes"] = self.nemesis.strikes
+            result.missed = [str(cell) for cell in self.nemesis.missed]
+        if self.cluster is not None:
+            reached = self.cluster.chances.reached
+            result.chances = {name: reached[name].taken for name in sorted(reached)}
+        if result.violated:
+            result.timeline = self.timeline.lines()
+
+    # -- the story ------------------------------------------------------------------------------------
+
+    async def _story(self) -> None:
+        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
+        watcher = self.watcher = Watcher(cluster)
+        watcher.attach()
+        self.nemesis = Nemesis(cluster, watcher, self.reached)
+        for broker in cluster.brokers:
+            cluster.start(broker)
+            await asyncio.sleep(self._rng.choice((0.0, 0.3)))
+        set_up = asyncio.create_task(cluster.set_up())
+        await self._demand(
+            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
+        )
+        set_up.result()
+        self._start_workload(cluster)
+        await self._chaos(self.nemesis)
+        self.timeline.note("scenario", "heal", "")
+        cluster.heal()
+        await self._demand_liveness(cluster, watcher)
+        await self._judge(cluster, watcher)
+
+    def _start_workload(self, cluster: SimCluster) -> None:
+        for topic in self.plan.topics:
+            for partition in range(topic.partitions):
+                where = TopicPartition(cluster.topic_ids[topic.name], partition)
+                self.history.names[where] = f"{topic.name}-{partition}"
+        for plan in self.plan.producers:
+            process, client = self._client(cluster, "p", plan.topic)
+            producer = WireProducer(client, plan, self.plan.topics[plan.topic].partitions)
+            self._producers.append(producer)
+            self.loop.spawn(process, producer.run())
+        for number in range(self.plan.consumers):
+            read = number % len(self.plan.topics)
+            process, client = self._client(cluster, "r", read)
+            restless = self._rng.random() < 0.5
+            consumer = WireConsumer(client, self.plan.topics[read].partitions, restless=restless)
+            self.loop.spawn(process, consumer.run())
+
+    def _client(self, cluster: SimCluster, kind: str, topic: int) -> tuple[Process, WireClient]:
+        host = f"c{self._clients}"
+        name = f"{kind}{self._clients}"
+        self._clients += 1
+        plan = self.plan.topics[topic]
+        process = self.loop.process(name)
+        client = WireClient(
+            name=name,
+            loop=self.loop,
+            transport=SimTransport(cluster.network, process, host, authorization=f"Bearer {cluster.api_key}"),
+            clock=SimClock(self.loop),
+            rng=random.Random(f"{self.plan.seed}/{name}"),
+            history=self.history,
+            bootstrap=tuple(broker.client_address for broker in cluster.brokers),
+            topic=plan.name,
+            topic_id=cluster.topic_ids[plan.name],
+            deletes=plan.settings.retention_bytes != UNLIMITED,
+        )
+        return process, client
+
+    async def _chaos(self, nemesis: Nemesis) -> None:
+        striking = asyncio.create_task(nemesis.run())
+        until = self.loop.time() + self.plan.chaos_s
+        while self.loop.time() < until and not striking.done():
+            self._no_failures()
+            await asyncio.sleep(_LOOK_S)
+        striking.cancel()
+        try:
+            await striking
+        except asyncio.CancelledError:
+            pass
+
+    # -- liveness -------------------------------------------------------------------------------------
+
+    async def _demand_liveness(self, cluster: SimCluster, watcher: Watcher) -> None:
+        """I20 and I9: after the heal things come back by themselves, in bounded time."""
+        healed_s = self.loop.time()
+
+        def left(seconds: float) -> float:
+            return healed_s + seconds - self.loop.time()
+
+        def unled() -> list[str]:
+            return [name for name, led in self._led(cluster, watcher) if not led]
+
+        def unwritten() -> list[str]:
+            return self._without_write_since(healed_s)
+
+        def out_of_sync() -> list[str]:
+            return [
+                f"{watcher.name_of(where)} {list(record.in_sync)} of {list(record.replicas)}"
+                for where, record in watcher.records.items()
+                if len(record.in_sync) < len(record.replicas)
+            ]
+
+        await self._demand(
+            left(LEADER_S_MAX), lambda: not unled(), Invariant.I20, lambda: f"no leader: {unled()}"
+        )
+        await self._demand(
+            left(WRITES_S_MAX),
+            lambda: not unwritten(),
+            Invariant.I20,
+            lambda: f"no acknowledged write: {unwritten()}",
+        )
+        for producer in self._producers:
+            producer.stopping = True
+        await self._demand(
+            READ_S_MAX,
+            lambda: all(producer.idle for producer in self._producers),
+            Invariant.I9,
+            self._pending,
+        )
+        await self._demand(
+            left(IN_SYNC_S_MAX),
+            lambda: not out_of_sync(),
+            Invariant.I20,
+            lambda: f"not wholly in sync: {out_of_sync()}",
+        )
+
+    def _led(self, cluster: SimCluster, watcher: Watcher) -> list[tuple[str, bool]]:
+        """Each partition, and whether its leader by the store serves in that epoch."""
+        found = []
+        for where, record in watcher.records.items():
+            node = None if record.leader == NO_BROKER else cluster.broker(record.leader).node
+            replica = None if node is None else node.host.replicas.get(where)
+            leading = None if replica is None else replica.leading
+            led = leading is not None and leading.leader_epoch == record.leader_epoch
+            found.append((watcher.name_of(where), led))
+        return found
+
+    def _without_write_since(self, since_s: float) -> list[str]:
+        """Partitions with a producer that demands acknowledgement, and none since then."""
+        wanted = {where: name for where, name in self.history.names.items() if self._promises(where)}
+        for batch in reversed(self.history.sent):
+            if batch.promised and batch.ended_s >= since_s:
+                wanted.pop(batch.where, None)
+        return list(wanted.values())
+
+    def _promises(self, where: TopicPartition) -> bool:
+        assert self.cluster is not None
+        return any(
+            plan.acks == -1 and self.cluster.topic_ids[self.plan.topics[plan.topic].name] == where.topic_id
+            for plan in self.plan.producers
+        )
+
+    def _pending(self) -> str:
+        pending = [batch for batch in self.history.sent if batch.outcome is Outcome.PENDING]
+        first = pending[0] if pending else None
+        return "" if first is None else (
+            f"{len(pending)} batches without an outcome, the first is batch {first.order} of {first.producer}"
+            f" to {self.history.name(first.where)}, begun at {first.began_s:.3f} s, {first.attempts} attempts"
+        )  # fmt: skip
+
+    # -- judgement ------------------------------------------------------------------------------------
+
+    async def _judge(self, cluster: SimCluster, watcher: Watcher) -> None:
+        evidence = Evidence(history=self.history, final={}, log_starts={})
+        for topic in range(len(self.plan.topics)):
+            await self._read_all(cluster, topic, evidence)
+        check_history(evidence)
+        await self._demand(
+            READ_S_MAX,
+            lambda: self._at_rest(cluster, watcher),
+            Invariant.I9,
+            lambda: "replicas never came to rest",
+        )
+        watcher.check_at_rest()
+        violations = cluster.store_history.violations(cluster.store.history)
+        if violations:
+            raise InvariantViolated(Invariant.I16, "; ".join(violations[:3]))
+        self._no_failures()
+
+    async def _read_all(self, cluster: SimCluster, topic: int, evidence: Evidence) -> None:
+        """A fresh consumer reads everything there is (I9)."""
+        process, client = self._client(cluster, "last", topic)
+        partitions = self.plan.topics[topic].partitions
+        consumer = WireConsumer(client, partitions, restless=False)
+        seen = len(self.history.reads)
+        behind = await self.loop.spawn(process, consumer.read_to_the_end(READ_S_MAX))
+        if behind:
+            raise InvariantViolated(
+                Invariant.I9,
+                f"{self.plan.topics[topic].name}: not read within {READ_S_MAX} s: {behind} still to reach",
+            )
+        for partition in range(partitions):
+            where = client.where(partition)
+            start = await self.loop.spawn(process, consumer.ask(partition, BEGINNING))
+            evidence.log_starts[where] = start or 0
+            evidence.final[where] = {
+                read.offset + index: value
+                for read in self.history.reads[seen:]
+                if read.where == where and read.consumer == client.name
+                for index, value in enumerate(read.values)
+            }
+
+    def _at_rest(self, cluster: SimCluster, watcher: Watcher) -> bool:
+        """Every replica holds everything and knows that it is committed."""
+        for where, record in watcher.records.items():
+            for broker_id in record.replicas:
+                node = cluster.broker(broker_id).node
+                replica = None if node is None else node.host.replicas.get(where)
+                end = watcher.ledger(where).end
+                if replica is None or replica.log.high_watermark != end or replica.log.log_end_offset != end:
+                    return False
+        return True
+
+    # -- demands --------------------------------------------------------------------------------------
+
+    async def _demand(
+        self, within_s: float, holds: Callable[[], bool], invariant: Invariant, what: Callable[[], str]
+    ) -> None:
+        deadline = self.loop.time() + within_s
+        while not holds():
+            self._no_failures()
+            if self.loop.time() > deadline:
+                raise InvariantViolated(invariant, f"{what()} (not within {within_s:.1f} s)")
+            await asyncio.sleep(_LOOK_S)
+
+    def _no_failures(self) -> None:
+        """I18."""
+        if self.loop.failures:
+            failure = self.loop.failures[0]
+            raise InvariantViolated(
+                Invariant.I18,
+                f"{failure.process} at {failure.at_s:.6f} s: {failure.message}: {failure.exception!r}",
+            ) from failure.exception
+        if self.cluster is not None and self.cluster.unexpected_ends:
+            broker, error = self.cluster.unexpected_ends[0]
+            raise InvariantViolated(Invariant.I18, f"{broker.host} ended by {error!r}") from error
