@@ -1,5 +1,6 @@
 """The gate every client request passes: who is it, is the key still good, may it do this to that topic."""
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from data_plane.authz.access import Authenticator, Operation, Principal
@@ -14,18 +15,22 @@ from penstock.contract.ids import TopicId
 class Gate:
     """Tenants come from the authenticated key alone; another tenant's object does not exist."""
 
-    def __init__(self, authenticator: Authenticator, clock: Clock, stats: NodeStats) -> None:
+    def __init__(
+        self, authenticator: Authenticator, clock: Clock, stats: NodeStats, image_age_ms: Callable[[], float]
+    ) -> None:
         self.authenticator = authenticator
+        self._image_age_ms = image_age_ms
         self._clock, self._stats = clock, stats
 
     def admit(self, caller: Caller) -> Principal:
-        """The principal behind a call, or `CallFailed` (unauthenticated, throttled)."""
+        """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
         try:
             return self.authenticator.authenticate(
                 caller.authorization,
                 peer=caller.peer,
                 now_ms=self._clock.now_ms(),
-                monotonic_ms=int(self._clock.monotonic_ms()),
+                monotonic_ms=self._clock.monotonic_ms(),
+                image_age_ms=self._image_age_ms(),
             )
         except PenstockError as refusal:
             self._stats.authentication_failures += 1

@@ -58,7 +58,12 @@ class BrokerNode:
         self.view = MetadataView(store, config.timings)
         self.host = ReplicaHost(config, self.view.image, disk, store, transport, clock, rng, self.stats)
         self._transport, self._may_delete = transport, may_delete
-        self._gate = Gate(Authenticator(self.view.image, config.peppers, rules), clock, self.stats)
+        self._gate = Gate(
+            Authenticator(self.view.image, config.peppers, rules),
+            clock,
+            self.stats,
+            lambda: self.registration.silence_ms(),
+        )
         self._consumers: dict[ConsumeStream, None] = {}
         self._drained = asyncio.Event()
         self.booted = asyncio.Event()
@@ -170,8 +175,7 @@ class BrokerNode:
             await asyncio.sleep(self.config.timings.heartbeat_ms / 3000)
         self._last_epoch = self.registration.epoch
         await self.registration.end()
-        for replica in self.host.all():
-            await self.committer.flushed(replica)
+        await asyncio.gather(*(self.committer.flushed(replica) for replica in self.host.all()))
         await self.committer.checkpoint()
         self._drained.set()
 
@@ -283,6 +287,7 @@ class BrokerNode:
             self._clock,
             self.stats,
             lambda: self.retention.refuses_writes,
+            self.registration.confident,
         ).serve()
 
     async def _consume(self, caller: Caller, connection: Connection) -> None:

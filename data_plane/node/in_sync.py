@@ -49,12 +49,15 @@ class InSyncWriter:
             self._wake.set()
 
     async def run(self) -> None:
+        period_ms = self._config.timings.in_sync_check_ms
+        due_ms = self._clock.monotonic_ms() + period_ms
         while True:
             try:
-                async with asyncio.timeout(self._config.timings.in_sync_check_ms / 1000):
+                async with asyncio.timeout(max(0.0, due_ms - self._clock.monotonic_ms()) / 1000):
                     await self._wake.wait()
                 looked, self._soon = list(self._soon), {}
             except TimeoutError:
+                due_ms = self._clock.monotonic_ms() + period_ms
                 looked, self._soon = list(self._unsettled), {}
             self._wake.clear()
             await self._look(looked)

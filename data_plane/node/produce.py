@@ -37,10 +37,11 @@ class ProduceStream:
         clock: Clock,
         stats: NodeStats,
         refuses_writes: Callable[[], str],
+        confident: Callable[[], bool],
     ) -> None:
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._clock, self._stats = find, committer, clock, stats
-        self._refuses_writes = refuses_writes
+        self._refuses_writes, self._confident = refuses_writes, confident
         self._results: list[pb.ProduceResult] = []
         self._credit = limits.STREAM_CREDIT_BYTES
         self._granted = 0
@@ -99,6 +100,8 @@ class ProduceStream:
         reason = self._refuses_writes()
         if reason:
             raise errors.DiskFull(f"{replica.name}: {reason}")
+        if not self._confident():
+            raise errors.NotLeader(f"{replica.name}: this broker has lost touch with the metadata store")
         settings = replica.topic.settings
         if wanted.size > settings.max_batch_bytes:
             raise errors.MessageTooLarge(

@@ -79,8 +79,11 @@ class Registration:
 
     def confident(self) -> bool:
         """Whether the session was confirmed within two thirds of its time (RL10). Only stale reads depend on it."""
-        waited = self._clock.monotonic_ms() - self._confirmed_ms
-        return self.epoch != 0 and waited < self._config.timings.session_ttl_ms * 2 / 3
+        return self.epoch != 0 and self.silence_ms() < self._config.timings.session_ttl_ms * 2 / 3
+
+    def silence_ms(self) -> float:
+        """Time since the metadata store last confirmed the session."""
+        return self._clock.monotonic_ms() - self._confirmed_ms
 
     def observe(self, image: ClusterImage) -> None:
         """Notice from the image that somebody fenced us. An image older than our registration says nothing."""
