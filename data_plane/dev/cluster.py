@@ -4,7 +4,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from data_plane.dev import processes
 from data_plane.dev.broker_config import write_broker_config
@@ -65,29 +64,34 @@ class DevCluster:
         """
         spec = self.directory.load()
         with self.directory.changing():
-            configs = {broker.id: self.directory.config_file(broker.id) for broker in spec.brokers}
-            for config in configs.values():
-                processes.ask_to_stop(config)
-            remaining = processes.wait_gone(list(configs.values()), timeout_s)
-            killed = tuple(number for number, config in configs.items() if config in remaining)
-            for config in remaining:
-                processes.kill(config)
+            found = {
+                broker.id: processes.find(self.directory.config_file(broker.id)) for broker in spec.brokers
+            }
+            running = {number: process for number, process in found.items() if process is not None}
+            for process in running.values():
+                processes.ask_to_stop(process)
+            remaining = processes.wait_gone(list(running.values()), timeout_s)
+            for process in remaining:
+                processes.kill(process)
             self.reap()
-        return killed
+        return tuple(number for number, process in running.items() if process in remaining)
 
     def kill_broker(self, number: int) -> int | None:
         """SIGKILL one broker; returns the process id it had, None when it did not run."""
-        return processes.kill(self._config_of(number))
+        process = self.process_of(number)
+        if process is not None:
+            processes.kill(process)
+        return None if process is None else process.pid
 
     def stop_broker(self, number: int, timeout_s: float = DRAIN_S) -> int | None:
-        """Drain and end one broker; returns the process id it had, None when it did not run. Raises
-        `TimedOut`.
-        """
-        config = self._config_of(number)
-        pid = processes.ask_to_stop(config)
-        if pid is not None and processes.wait_gone([config], timeout_s):
-            raise _StillDraining(f"broker {number}: process {pid} is still draining after {timeout_s:g} s")
-        return pid
+        """Drain and end one broker; returns the process id it had, None when it did not run. Raises `TimedOut`."""
+        process = self.process_of(number)
+        if process is None:
+            return None
+        processes.ask_to_stop(process)
+        if processes.wait_gone([process], timeout_s):
+            raise _StillDraining(f"broker {number}: process {process.pid} still drains after {timeout_s:g} s")
+        return process.pid
 
     def start_broker(self, number: int, report: Report) -> BrokerStatus:
         """Start one broker unless it runs, and wait until it is ready. Raises `BrokerFailed`, `TimedOut`."""
@@ -100,9 +104,10 @@ class DevCluster:
         """Collect the exit states of brokers that this object started and that have ended."""
         self._children = [child for child in self._children if child.poll() is None]
 
-    def _config_of(self, number: int) -> Path:
+    def process_of(self, number: int) -> processes.BrokerProcess | None:
+        """The process of one broker, whoever started it; None when it does not run. Raises `NotFound`."""
         self.directory.load().broker(number)
-        return self.directory.config_file(number)
+        return processes.find(self.directory.config_file(number))
 
     def _start(self, brokers: Sequence[BrokerSpec], spec: ClusterSpec, report: Report) -> tuple[int, ...]:
         """Start those that do not run and wait until all are ready; returns the ids started."""

@@ -18,8 +18,10 @@ from pathlib import Path
 _PROC = Path("/proc")
 _POLL_S = 0.02
 """Between two looks at the process table: far below what a person or a test would notice."""
-_ENDING_STATES = "ZX"
+_ENDED_STATES = "ZX"
 _STOPPED_STATES = "Tt"
+_STARTED_AT = 19
+"""Place of the start time in /proc/<pid>/stat, counted behind the name (proc(5): field 22)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class BrokerProcess:
 
     pid: int
     paused: bool
+    started: int
+    """Start time in clock ticks since boot: with the id it names one process for ever."""
 
 
 def command_line(config: Path) -> list[str]:
@@ -48,12 +52,28 @@ def _look_at(pid: int, config: Path) -> BrokerProcess | None:
     tail = [part.encode() for part in command_line(config)[1:]]
     try:
         arguments = (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-        if arguments[1:] != tail:
-            return None
-        state = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+    state = _state_of(pid)
+    if arguments[1:] != tail or state is None:
+        return None
+    return BrokerProcess(pid, state.letter in _STOPPED_STATES, state.started)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    letter: str
+    started: int
+
+
+def _state_of(pid: int) -> _State | None:
+    """State and start of a process; None once it has ended, even if nobody has collected its exit status."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        state = _State(fields[0], int(fields[_STARTED_AT]))
     except (OSError, IndexError):
-        return None  # it ended while we looked
-    return None if state in _ENDING_STATES else BrokerProcess(pid, state in _STOPPED_STATES)
+        return None
+    return None if state.letter in _ENDED_STATES else state
 
 
 def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -71,37 +91,38 @@ def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def kill(config: Path, timeout_s: float = 10.0) -> int | None:
-    """SIGKILL the broker and all of its session; returns its process id once it is gone, None if none ran."""
-    process = find(config)
-    if process is None:
-        return None
+def kill(process: BrokerProcess, timeout_s: float = 10.0) -> None:
+    """SIGKILL the broker and all of its session, and wait until it is gone."""
     _signal(process.pid, signal.SIGKILL)
-    if wait_gone([config], timeout_s):
+    if wait_gone([process], timeout_s):
         raise TimeoutError(f"process {process.pid} is still there {timeout_s:g} s after SIGKILL")
-    return process.pid
 
 
-def ask_to_stop(config: Path) -> int | None:
-    """SIGTERM: the broker drains and ends. Wakes a paused one so that it can. None if none ran."""
-    process = find(config)
-    if process is None:
-        return None
+def ask_to_stop(process: BrokerProcess) -> None:
+    """SIGTERM: the broker drains and ends. Wakes a paused one so that it can."""
     _signal(process.pid, signal.SIGTERM)
     if process.paused:
         _signal(process.pid, signal.SIGCONT)
-    return process.pid
 
 
-def wait_gone(configs: Sequence[Path], timeout_s: float) -> list[Path]:
-    """Wait until none of the brokers runs; returns those that still do when the time is up."""
+def wait_gone(running: Sequence[BrokerProcess], timeout_s: float) -> list[BrokerProcess]:
+    """Wait until none of the brokers runs; returns those that still do when the time is up.
+
+    Gone means that the kernel has closed its files: its ports and its log directory can be taken again.
+    (A process that is being torn down loses its command line, by which `find` knows it, some time before.)
+    """
     deadline = time.monotonic() + timeout_s
-    running = [(config, process.pid) for config in configs if (process := find(config)) is not None]
-    while running := [(config, pid) for config, pid in running if _look_at(pid, config) is not None]:
+    remaining = list(running)
+    while remaining := [process for process in remaining if _runs(process)]:
         if time.monotonic() >= deadline:
-            return [config for config, _ in running]
+            return remaining
         time.sleep(_POLL_S)
     return []
+
+
+def _runs(process: BrokerProcess) -> bool:
+    state = _state_of(process.pid)
+    return state is not None and state.started == process.started
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -14,6 +14,7 @@ from data_plane.dev.cluster import DevCluster
 from data_plane.dev.layout import ClusterSpec, DataDirectory
 from data_plane.dev.profile import read_api_key
 from data_plane.dev.provisioning import admin_of
+from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 
 
@@ -43,34 +44,48 @@ class RunningCluster:
         return [partition for partition in described.partitions if partition.topic_id == topic_id]
 
     def kill(self, brokers: Sequence[int]) -> None:
-        """SIGKILL, all as nearly at once as can be."""
-        for number in brokers:
-            self._signal(number, signal.SIGKILL)
-        processes.wait_gone([self.directory.config_file(number) for number in brokers], 10)
+        """SIGKILL, all as nearly at once as can be; returns when they are gone."""
+        processes.wait_gone(self._signal(brokers, signal.SIGKILL), 10)
 
     def pause(self, brokers: Sequence[int]) -> None:
         """SIGSTOP."""
-        for number in brokers:
-            self._signal(number, signal.SIGSTOP)
+        self._signal(brokers, signal.SIGSTOP)
 
     def resume(self, brokers: Sequence[int]) -> None:
         """SIGCONT."""
-        for number in brokers:
-            self._signal(number, signal.SIGCONT)
+        self._signal(brokers, signal.SIGCONT)
 
     def start_missing(self) -> None:
         """Start every broker that does not run, and wait until all are ready."""
         self.cluster.up(None, _silent)
 
-    def _signal(self, number: int, what: signal.Signals) -> None:
-        process = processes.find(self.directory.config_file(number))
-        if process is None:
-            raise AssertionError(f"broker {number} does not run\n{self.last_words()}")
-        os.kill(process.pid, what)
+    def _signal(self, brokers: Sequence[int], what: signal.Signals) -> list[processes.BrokerProcess]:
+        found = [(number, self.cluster.process_of(number)) for number in brokers]
+        running = [process for _, process in found if process is not None]
+        missing = [number for number, process in found if process is None]
+        if missing:
+            raise AssertionError(f"brokers {missing} do not run\n{self.last_words()}")
+        for process in running:
+            os.kill(process.pid, what)
+        return running
+
+    def describe(self) -> str:
+        """Brokers and partitions as the cluster sees them, for the message of a failure."""
+        try:
+            seen = self.admin.describe_cluster(partitions=True)
+        except PenstockError as error:
+            return f"the cluster does not answer: {error}"
+        brokers = [f"broker {b.id} {b.state} epoch {b.broker_epoch}" for b in seen.brokers]
+        partitions = [
+            f"{p.topic}-{p.partition}: leader {p.leader} epoch {p.leader_epoch} in sync {list(p.in_sync)} "
+            f"of {list(p.replicas)} eligible {list(p.eligible)}"
+            for p in seen.partitions
+        ]
+        return "\n".join([f"controller {seen.controller}", *brokers, *partitions])
 
     def last_words(self, lines: int = 20) -> str:
         """The last lines of every broker's output, for the message of a failure."""
-        parts = []
+        parts = [self.describe()]
         for broker in self.spec.brokers:
             file = self.directory.output_file(broker.id)
             text = file.read_text(errors="backslashreplace") if file.exists() else ""

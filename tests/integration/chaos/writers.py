@@ -50,7 +50,7 @@ class Writer(threading.Thread):
         super().__init__(name=f"writer-{number}", daemon=True)
         self.number, self.sent = number, Sent()
         self.crash: BaseException | None = None
-        self._bootstrap, self._api_key = list(bootstrap), api_key
+        self._brokers, self._api_key = list(bootstrap), api_key
         self._topic, self._partitions = topic, partitions
         self._stopping = threading.Event()
         self._outstanding: deque[tuple[int, Delivery]] = deque()
@@ -59,7 +59,7 @@ class Writer(threading.Thread):
     def run(self) -> None:
         """Send bursts; raise nothing: what went wrong stands in `crash`."""
         try:
-            with Client(bootstrap=self._bootstrap, api_key=self._api_key) as client:
+            with Client(bootstrap=self._brokers, api_key=self._api_key) as client:
                 producer = client.producer(idempotent=True, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
                 with producer:
                     while not self._stopping.wait(BURST_EVERY_S):
