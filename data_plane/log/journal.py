@@ -65,7 +65,9 @@ class Journal:
 
         `identity` is the directory id: it seeds the headers' checksums.
         """
-        disk.make_directories(layout.JOURNAL)
+        if not disk.exists(layout.JOURNAL):
+            disk.make_directories(layout.JOURNAL)
+            disk.sync_now([SyncDirectory(layout.parent(layout.JOURNAL))])
         replay = read_journal(disk, identity, first_sequence)
         following = max(replay.last_sequence, replay.highest_number) + (2 if replay.highest_number else 1)
         return cls(disk, identity, settings or JournalSettings(), replay.last_sequence, following), replay

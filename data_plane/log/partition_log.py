@@ -122,9 +122,12 @@ class PartitionLog:
         """What makes a new directory durable."""
         invariant(self._identity_file is not None, f"{self.name}: only a log just made has creation steps")
         file = self._identity_file
-        directory = self._segments.directory
         steps: list[SyncStep] = [SyncFile(file)] if file is not None else []
-        return [*steps, SyncDirectory(directory), SyncDirectory(layout.parent(directory))]
+        path = self._segments.directory
+        while path:
+            steps.append(SyncDirectory(path))
+            path = layout.parent(path)
+        return [*steps, SyncDirectory("")]
 
     @classmethod
     def recover(

@@ -104,6 +104,8 @@ def open_log(
     replay_journal(disk, directory, identity, bounds, records)
     segments = Segments(disk, directory, identity.where, settings.index_interval_bytes)
     load_segments(disk, directory, segments, bounds)
+    if records or entry is None or bounds.log_end > entry.recovery_point:
+        segments.name_changes += 1  # files may have been made that no sync of the directory has covered
     bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
 
     seals = SealFile(disk, directory, identity.where)
@@ -249,7 +251,6 @@ def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRan
 
 def load_segments(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> None:
     """Find and check the segments; cut the torn tail; name the damage. Sets `bounds.log_end`."""
-    segments.name_changes += 1 if bounds.touched else 0
     bases = segment_bases(disk, directory)
     while len(bases) > 1 and bases[1] <= bounds.log_start:
         _remove(segments, segments.made(bases.pop(0)), bounds)
@@ -430,7 +431,7 @@ def _epochs_within(segment: Segment, epochs: LeaderEpochs) -> None:
         """The first batch of every epoch above `low_epoch` among stamps (low, high]."""
         if low_epoch == high_epoch:
             return
-        if high - low == 1:
+        if high - low <= 1:
             epochs.begin(high_epoch, segment.stamp(high).base_offset)
             return
         middle = (low + high) // 2

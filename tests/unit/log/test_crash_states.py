@@ -1,0 +1,361 @@
+"""Every disk that a power cut may leave, at every step of every protocol of the log: nothing acknowledged is lost (G6)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from data_plane.log import layout
+from data_plane.log.outcomes import PartitionUnborn
+from data_plane.testkit.crash_states import Exploration, explore_crashes
+from data_plane.testkit.disk import SimDisk
+from penstock.contract.topic_settings import Durability, TopicSettings
+from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
+from tests.unit.log.batches import made_batch
+from tests.unit.log.miniature import SMALL, Miniature, where
+
+RELAXED = TopicSettings(
+    replication=3, min_insync_replicas=2, durability=Durability.REPLICATED, segment_bytes=4096, index_interval_bytes=64
+)
+
+
+class Witness:
+    """What a partition must hold after a crash: an acknowledged prefix of one of the histories it may have."""
+
+    def __init__(self) -> None:
+        self.histories: list[tuple[bytes, bytes]] = []
+        self.acknowledged = 0
+        """Batches that must be there, of every history."""
+        self.appending = False
+        """A batch is being written: it may be found, and is in no history yet."""
+
+    def wrote(self, miniature: Miniature) -> None:
+        """What the log holds now may be found."""
+        self.histories.append(miniature.content())
+
+    def synced(self, miniature: Miniature) -> None:
+        """What the log holds now must be found."""
+        stamps, batches = miniature.content()
+        self.acknowledged = len(stamps) // STAMP_BYTES
+        self.histories = [(stamps, batches)]
+
+    def knows(self, stamps: bytes, batches: bytes) -> bool:
+        """Some history begins so."""
+        return any(known[0].startswith(stamps) and known[1].startswith(batches) for known in self.histories)
+
+    def demand(self, disk: SimDisk, at: str) -> None:
+        found = Miniature(disk, tail_bytes=0)
+        report = found.reports[0]
+        assert report.damage == (), at
+        stamps, batches = found.content()
+        assert len(stamps) // STAMP_BYTES >= self.acknowledged, at
+        known = self.knows(stamps, batches)
+        if not known and self.appending:
+            last = unpack_stamp(stamps, stamp_seed(where()), len(stamps) - STAMP_BYTES)
+            known = self.knows(stamps[:-STAMP_BYTES], batches[: -last.size])
+        assert known, f"{at}: {len(stamps) // STAMP_BYTES} batches, of none of the histories"
+        assert found.log.high_watermark <= found.log.log_end_offset
+        end = found.log.log_end_offset
+        epoch = found.log.last_epoch + 1
+        found.append(epoch=epoch)
+        found.commit()
+        after = found.content()
+        assert after[0].startswith(stamps) and found.log.log_end_offset == end + 1
+        disk.kill()
+        again = Miniature(SimDisk(disk.medium), tail_bytes=0)
+        assert again.content() == after, f"{at}: a second recovery finds something else"
+        assert again.reports[0].damage == ()
+
+
+def explored(disk: SimDisk, operate: Callable[[], None], witness: Witness, states: int = 48) -> Exploration:
+    found = explore_crashes(disk, operate, witness.demand, states_per_point_max=states)
+    assert found.states > found.points > 1
+    return found
+
+
+def started(settings: TopicSettings = SMALL, *, batches: int = 3, body_bytes: int = 200) -> tuple[Miniature, Witness]:
+    """A log with some batches, acknowledged and checkpointed."""
+    miniature = Miniature(settings=settings, journal_bytes=2048)
+    miniature.create()
+    miniature.fill(batches, body_bytes=body_bytes)
+    miniature.checkpoint()
+    witness = Witness()
+    witness.synced(miniature)
+    return miniature, witness
+
+
+def write(miniature: Miniature, witness: Witness, batches: int, *, epoch: int = 1, body_bytes: int = 700) -> None:
+    """Append without making durable."""
+    for number in range(batches):
+        witness.appending = True
+        miniature.append(epoch=epoch, batch=made_batch(2, body_bytes, fill=100 + number))
+        witness.appending = False
+        witness.wrote(miniature)
+
+
+def commit(miniature: Miniature, witness: Witness, *, raise_watermark: bool = True) -> None:
+    miniature.commit(raise_watermark=raise_watermark)
+    witness.synced(miniature)
+
+
+@pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
+def test_what_was_committed_survives_a_cut_at_any_moment(settings: TopicSettings) -> None:
+    miniature, witness = started(settings)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        write(miniature, witness, 2)
+        commit(miniature, witness)
+        write(miniature, witness, 1)
+        commit(miniature, witness)
+        write(miniature, witness, 1)
+
+    explored(disk, operate, witness)
+
+
+def test_a_roll_is_recovered_whatever_of_the_new_files_survived() -> None:
+    miniature, witness = started()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        for _ in range(5):
+            write(miniature, witness, 2, body_bytes=900)
+            commit(miniature, witness)
+
+    explored(disk, operate, witness, states=24)
+    assert miniature.log.segment_count >= 3
+
+
+def test_a_checkpoint_between_appends_loses_nothing() -> None:
+    miniature, witness = started()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        write(miniature, witness, 2)
+        commit(miniature, witness)
+        write(miniature, witness, 1)
+        miniature.checkpoint()
+        write(miniature, witness, 1)
+        commit(miniature, witness)
+        miniature.checkpoint()
+        commit(miniature, witness)
+
+    explored(disk, operate, witness)
+
+
+def test_the_journal_goes_round_its_files_without_losing_a_record() -> None:
+    miniature, witness = started(batches=1)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        miniature.perform(miniature.journal.prepare_steps())
+        for _ in range(2):
+            for _ in range(3):
+                write(miniature, witness, 1, body_bytes=500)
+                commit(miniature, witness)
+            miniature.checkpoint()
+
+    explored(disk, operate, witness, states=16)
+    assert any(name.startswith("spare-") for name in disk.list(layout.JOURNAL))
+
+
+@pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
+@pytest.mark.parametrize("rolled", [False, True], ids=["within a segment", "over segments"])
+def test_a_truncation_happens_wholly_or_not_at_all(settings: TopicSettings, rolled: bool) -> None:
+    miniature, witness = started(settings)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    high_watermark = miniature.log.high_watermark
+    committed = witness.acknowledged
+
+    def operate() -> None:
+        write(miniature, witness, 6 if rolled else 2, epoch=1)
+        commit(miniature, witness, raise_watermark=False)
+        witness.acknowledged = committed
+        miniature.truncate(high_watermark)
+        witness.wrote(miniature)
+        write(miniature, witness, 2, epoch=2)
+        commit(miniature, witness)
+        miniature.checkpoint()
+        write(miniature, witness, 1, epoch=2)
+
+    explored(disk, operate, witness, states=24)
+
+
+def test_a_checkpoint_in_the_middle_of_a_truncation_does_not_undo_it() -> None:
+    miniature, witness = started()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    cut = miniature.log.high_watermark
+    committed = witness.acknowledged
+
+    def operate() -> None:
+        write(miniature, witness, 2, epoch=1)
+        commit(miniature, witness, raise_watermark=False)
+        witness.acknowledged = committed
+        miniature.log.request_truncation(cut)
+        miniature.commit(raise_watermark=False)
+        miniature.checkpoint()
+        miniature.log.truncate_to(cut)
+        write(miniature, witness, 2, epoch=2)
+        commit(miniature, witness)
+
+    explored(disk, operate, witness, states=24)
+
+
+@pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
+def test_a_moved_log_start_never_goes_back_and_leaves_no_hole(settings: TopicSettings) -> None:
+    miniature, witness = started(settings, batches=12, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    start = miniature.log.first_segment_offset
+    ends = [segment.end_offset for segment in miniature.log._segments.all[:2]]
+    moved = [start]
+    whole = miniature.content()
+
+    def demand(left: SimDisk, at: str) -> None:
+        found = Miniature(left, tail_bytes=0)
+        assert found.reports[0].damage == (), at
+        assert found.log.log_start_offset >= moved[-1], at
+        assert found.log.first_segment_offset <= found.log.log_start_offset
+        stamps, batches = found.content()
+        assert whole[0].endswith(stamps) and whole[1].endswith(batches), at
+
+    def operate() -> None:
+        for end in ends:
+            miniature.log.request_log_start(end)
+            miniature.commit(raise_watermark=False)
+            moved.append(end)
+            miniature.log.move_log_start(end)
+            miniature.log.delete_below(end)
+        miniature.checkpoint()
+
+    found = explore_crashes(disk, operate, demand, states_per_point_max=48)
+    assert found.states > found.points > 1
+    assert miniature.log.first_segment_offset == ends[-1]
+
+
+@pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
+def test_starting_over_happens_wholly_or_not_at_all(settings: TopicSettings) -> None:
+    miniature, witness = started(settings, batches=6, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        witness.acknowledged = 0
+        miniature.log.request_start_over(1000)
+        miniature.commit(raise_watermark=False)
+        miniature.log.start_over(1000)
+        witness.histories = [(b"", b"")]
+        write(miniature, witness, 2, epoch=4)
+        commit(miniature, witness)
+        miniature.checkpoint()
+        write(miniature, witness, 1, epoch=4)
+
+    explored(disk, operate, witness, states=24)
+    assert miniature.log.log_start_offset == 1000
+
+
+def test_a_change_of_durability_loses_nothing_that_was_acknowledged() -> None:
+    miniature, witness = started(SMALL)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        for settings in (RELAXED, SMALL, RELAXED, SMALL):
+            miniature.log.settings = settings
+            write(miniature, witness, 1)
+            commit(miniature, witness)
+            write(miniature, witness, 1)
+        commit(miniature, witness)
+
+    explored(disk, operate, witness, states=32)
+
+
+def test_a_directory_is_born_whole_or_can_be_removed() -> None:
+    disk = SimDisk(Miniature().disk.medium)  # type: ignore[attr-defined]
+    done = [False]
+    miniature = Miniature(disk)
+
+    def demand(left: SimDisk, at: str) -> None:
+        try:
+            found = Miniature(left)
+        except PartitionUnborn:
+            assert not done[0], at
+            return
+        assert found.logs or not done[0], at
+
+    def operate() -> None:
+        miniature.create()
+        done[0] = True
+        miniature.checkpoint()
+
+    assert explore_crashes(disk, operate, demand).exhaustive
+
+
+def test_a_clean_stop_can_be_cut_anywhere() -> None:
+    miniature, witness = started(batches=6, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        write(miniature, witness, 1)
+        commit(miniature, witness)
+        miniature.close()
+
+    explored(disk, operate, witness)
+
+
+@pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
+def test_recovery_itself_can_be_cut_anywhere_and_begun_again(settings: TopicSettings) -> None:
+    miniature, witness = started(settings)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    write(miniature, witness, 5, body_bytes=900)
+    commit(miniature, witness, raise_watermark=False)
+    cut = miniature.log.high_watermark
+    miniature.truncate(cut)
+    witness.synced(miniature)
+    write(miniature, witness, 2, epoch=2, body_bytes=900)
+    commit(miniature, witness)
+    write(miniature, witness, 2, epoch=2, body_bytes=900)
+    disk.kill()
+    again = SimDisk(disk.medium)
+
+    def operate() -> None:
+        found = Miniature(again)
+        found.checkpoint()
+
+    explored(again, operate, witness, states=32)
+
+
+def test_two_partitions_share_a_sync_and_neither_loses() -> None:
+    miniature = Miniature(journal_bytes=2048)
+    miniature.create(0)
+    miniature.create(1)
+    miniature.fill(1, 0)
+    miniature.fill(1, 1)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    contents = {0: [miniature.content(0)], 1: [miniature.content(1)]}
+
+    def demand(left: SimDisk, at: str) -> None:
+        found = Miniature(left, tail_bytes=0)
+        for number, log in found.logs.items():
+            assert found.reports[number].damage == (), at
+            assert log.log_end_offset >= miniature.acknowledged[number], at
+            stamps, _ = found.content(number)
+            assert any(known.startswith(stamps) for known, _ in contents[number]), at
+
+    def operate() -> None:
+        for _ in range(3):
+            for number in (0, 1):
+                miniature.append(number, batch=made_batch(2, 400))
+                contents[number].append(miniature.content(number))
+            miniature.commit()
+
+    found = explore_crashes(disk, operate, demand, states_per_point_max=32)
+    assert found.states > found.points > 1
