@@ -1,65 +1,123 @@
-"""Connections over gRPC streams of raw frames: the same port on the serving and on the calling side."""
+"""A Connection over a gRPC stream of raw frames, the same on the serving and on the calling side.
 
+One task reads ahead of whoever receives, by a bounded amount: giving up a `receive` then loses no frame and
+breaks no stream (a cancelled read of grpc's does both), and a frame is there while the one before it is still
+being handled.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 
 from data_plane.node.ports import ConnectionLost
+from penstock.contract import limits
+
+READ_AHEAD_BYTES = 256 * limits.KIB
+"""Nothing more is read while that much waits to be received; one frame of any size fits."""
+GRPC_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
-class ServedConnection:
-    """The broker's end of a stream that a peer opened."""
+class GrpcConnection:
+    """States: open -> lost (the peer is gone: what has arrived can still be received) or closed (by us)."""
 
-    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]", peer: str) -> None:
-        self._context, self._peer = context, peer
-
-    @property
-    def peer(self) -> str:
-        return self._peer
-
-    async def send(self, frame: bytes) -> None:
-        try:
-            await self._context.write(frame)
-        except (grpc.RpcError, grpc.aio.BaseError) as error:
-            raise ConnectionLost(f"{self._peer}: {error}") from None
-
-    async def receive(self) -> bytes:
-        try:
-            frame: Any = await self._context.read()
-        except (grpc.RpcError, grpc.aio.BaseError) as error:
-            raise ConnectionLost(f"{self._peer}: {error}") from None
-        if frame is grpc.aio.EOF:
-            raise ConnectionLost(f"{self._peer}: the peer closed the stream")
-        return bytes(frame) if not isinstance(frame, bytes) else frame
-
-    def close(self) -> None:
-        """The stream ends when its handler returns."""
-
-
-class CalledConnection:
-    """The end of a stream that this broker opened."""
-
-    def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", peer: str) -> None:
-        self._call, self._peer = call, peer
+    def __init__(
+        self,
+        peer: str,
+        *,
+        read: Callable[[], Awaitable[Any]],
+        write: Callable[[bytes], Awaitable[None]],
+        hang_up: Callable[[], object],
+        why: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
+        """`hang_up` ends the stream as far as this side can; `why` says how the peer has ended it."""
+        self._peer = peer
+        self._read, self._write, self._hang_up, self._why = read, write, hang_up, why
+        self._frames: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._lost = ""
+        self._closed = False
+        self._receiver: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()
+        self._pump = asyncio.create_task(self._read_ahead())
 
     @property
     def peer(self) -> str:
         return self._peer
 
     async def send(self, frame: bytes) -> None:
+        """A cancelled send closes the connection: nobody knows how much of the frame has gone."""
+        self._demand_open()
         try:
-            await self._call.write(frame)
-        except (grpc.RpcError, grpc.aio.BaseError, grpc.aio.UsageError) as error:
-            raise ConnectionLost(f"{self._peer}: {error}") from None
+            await self._write(frame)
+        except GRPC_ERRORS as error:
+            self.lose(str(error) or "the stream has ended")
+            raise ConnectionLost(f"{self._peer}: {self._lost}") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self.close()
+                raise
+            # grpc's way to say that the call was cancelled, not this task.
+            self.lose("the stream was cancelled")
+            raise ConnectionLost(f"{self._peer}: {self._lost}") from None
 
     async def receive(self) -> bytes:
-        try:
-            frame: Any = await self._call.read()
-        except (grpc.RpcError, grpc.aio.BaseError, grpc.aio.UsageError) as error:
-            raise ConnectionLost(f"{self._peer}: {error}") from None
-        if frame is grpc.aio.EOF:
-            raise ConnectionLost(f"{self._peer}: the peer closed the stream")
-        return bytes(frame) if not isinstance(frame, bytes) else frame
+        while not self._frames or self._closed:
+            self._demand_open()
+            self._receiver = asyncio.get_running_loop().create_future()
+            await self._receiver
+        frame = self._frames.popleft()
+        self._held_bytes -= len(frame)
+        self._room.set()
+        return frame
 
     def close(self) -> None:
-        self._call.cancel()
+        if self._closed:
+            return
+        self._closed = True
+        self.lose("closed by this side")
+        self._pump.cancel()
+        self._hang_up()
+
+    def stop_reading(self) -> None:
+        """The stream is over for everybody: end the task that reads ahead."""
+        self._pump.cancel()
+        self.lose("the stream is over")
+
+    def lose(self, reason: str) -> None:
+        """The stream has ended; whoever receives or sends is told, the first reason counts."""
+        self._lost = self._lost or reason
+        self._wake()
+
+    def _demand_open(self) -> None:
+        if self._lost:
+            raise ConnectionLost(f"{self._peer}: {self._lost}")
+
+    def _wake(self) -> None:
+        if self._receiver is not None and not self._receiver.done():
+            self._receiver.set_result(None)
+
+    async def _read_ahead(self) -> None:
+        reason = "the peer closed the stream"
+        try:
+            while (frame := await self._read()) is not grpc.aio.EOF:
+                self._frames.append(frame)
+                self._held_bytes += len(frame)
+                self._wake()
+                while self._held_bytes >= READ_AHEAD_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+            if self._why is not None:
+                reason = await self._why()
+        except grpc.aio.AioRpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        except GRPC_ERRORS as error:
+            reason = str(error) or "the stream has ended"
+        except asyncio.CancelledError:
+            reason = "the stream was cancelled"
+            raise
+        finally:
+            self.lose(reason)

@@ -1,14 +1,17 @@
 """The two gRPC listeners: the client's (API keys) and the internal one (cluster secret)."""
 
+import asyncio
 import hmac
 import logging
+import secrets
+import string
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
-from data_plane.broker.connection import ServedConnection
-from data_plane.broker.grpc_options import CHANNEL_OPTIONS
+from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
+from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, SERVER_OPTIONS
 from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -17,24 +20,43 @@ from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
 
 _log = logging.getLogger("penstock.server")
 
+_MESSAGE_LENGTH_MAX = 1_000
+"""Status details travel as a header, which peers bound."""
+_REQUEST_ID_LENGTH_MAX = 100
+_REQUEST_ID_SIGNS = frozenset(string.ascii_letters + string.digits + "-_.:/")
+_EXPECTED = (ConnectionLost, CallFailed, FrameError, PenstockError)
+
 _STATUS = {
-    ErrorCode.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
-    ErrorCode.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
-    ErrorCode.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    ErrorCode.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
-    ErrorCode.THROTTLED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.INTERNAL: grpc.StatusCode.INTERNAL,
+    ErrorCode.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    ErrorCode.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    ErrorCode.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorCode.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    ErrorCode.ALREADY_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    ErrorCode.LIMIT_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorCode.THROTTLED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorCode.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
+    ErrorCode.CORRUPT_LOG: grpc.StatusCode.DATA_LOSS,
+    ErrorCode.OUTCOME_UNKNOWN: grpc.StatusCode.UNKNOWN,
 }
 
 
 class Listener(grpc.GenericRpcHandler):
-    """One service on one listener. `ours` says whether a fault inside a handler is this process's end
-    (RL140)."""
+    """One service on one listener, which offers nothing else. With a `cluster_secret` it is the internal one.
+
+    `fault` is told of each exception of a handler that is neither a refusal nor a lost peer: our own bug
+    (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
+    connection, or finishes what it has begun (RL19). A watch's handler only tells, so it ends with its
+    client.
+    """
 
     def __init__(
         self, service: Service, *, cluster_secret: str = "", fault: Callable[[BaseException], None]
     ) -> None:
         self._service, self._secret, self._fault = service, cluster_secret, fault
+        self._handling: set[asyncio.Task[Any]] = set()
+        """Strong references, never iterated."""
 
     @property
     def internal(self) -> bool:
@@ -51,34 +73,38 @@ class Listener(grpc.GenericRpcHandler):
             return grpc.unary_stream_rpc_method_handler(self._watch(method))
         return None
 
-    def _caller(self, context: Any) -> Caller:
-        sent = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        return Caller(
-            peer=_host(context.peer()),
-            authorization=sent.get(AUTHORIZATION, ""),
-            cluster_secret=sent.get(CLUSTER_SECRET, ""),
-            internal=self.internal,
-            request_id=sent.get(REQUEST_ID, "")[:100],
-        )
-
     def _stream(self, method: str) -> Callable[[Any, Any], Awaitable[None]]:
-        async def handle(requests: Any, context: Any) -> None:
+        async def handle(_requests: Any, context: Any) -> None:
             async def act(caller: Caller) -> None:
-                await context.send_initial_metadata(())
-                connection = ServedConnection(context, caller.peer)
-                await self._service.streams[method](caller, connection)
+                await context.send_initial_metadata(((REQUEST_ID, caller.request_id),))
+                # The stream ends when its handler has returned.
+                connection = GrpcConnection(
+                    caller.peer, read=context.read, write=context.write, hang_up=lambda: None
+                )
+                try:
+                    await self._outlive(method, caller, self._service.streams[method](caller, connection))
+                except asyncio.CancelledError:
+                    connection.lose("the peer is gone")
+                    raise
+                finally:
+                    connection.stop_reading()
 
-            await self._guarded(method, context, act)
+            await self._guarded(context, act)
 
         return handle
 
     def _call(self, method: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def handle(request: bytes, context: Any) -> bytes:
             async def act(caller: Caller) -> bytes:
-                return await self._service.calls[method](caller, request)
+                if len(request) > REQUEST_BYTES_MAX:
+                    raise CallFailed(
+                        ErrorCode.LIMIT_EXCEEDED,
+                        f"a request of {len(request)} bytes, at most {REQUEST_BYTES_MAX} allowed",
+                    )
+                answer = self._service.calls[method](caller, request)
+                return bytes(await self._outlive(method, caller, answer))
 
-            answer: bytes = await self._guarded(method, context, act)
-            return answer
+            return bytes(await self._guarded(context, act))
 
         return handle
 
@@ -87,41 +113,98 @@ class Listener(grpc.GenericRpcHandler):
             async def push(message: bytes) -> None:
                 try:
                     await context.write(message)
-                except (grpc.RpcError, grpc.aio.BaseError) as error:
+                except GRPC_ERRORS as error:
                     raise ConnectionLost(str(error)) from None
 
             async def act(caller: Caller) -> None:
-                await self._service.watches[method](caller, request, push)
+                await context.send_initial_metadata(((REQUEST_ID, caller.request_id),))
+                try:
+                    await self._service.watches[method](caller, request, push)
+                except Exception as error:
+                    self._judge(method, caller, error)
+                    raise
 
-            await self._guarded(method, context, act)
+            await self._guarded(context, act)
 
         return handle
 
-    async def _guarded(self, method: str, context: Any, act: Callable[[Caller], Awaitable[Any]]) -> Any:
-        """Refusals become a status with our code; a lost peer is no error; anything else is our own bug."""
+    async def _outlive(self, method: str, caller: Caller, work: Awaitable[Any]) -> Any:
+        """Wait for a handler without taking it along when grpc cancels the wait."""
+        task: asyncio.Task[Any] = asyncio.create_task(_as_coroutine(work))
+        self._handling.add(task)
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            self._handling.discard(done)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self._judge(method, caller, error)
+
+        task.add_done_callback(ended)
+        return await asyncio.shield(task)
+
+    def _judge(self, method: str, caller: Caller, error: BaseException) -> None:
+        if not isinstance(error, _EXPECTED):
+            told = {"method": method, "peer": caller.peer, "request_id": caller.request_id}
+            _log.error("handler failed", exc_info=error, extra=told)
+            self._fault(error)
+
+    async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[Any]]) -> Any:
+        """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
         caller = self._caller(context)
         try:
-            if self.internal and not hmac.compare_digest(
-                caller.cluster_secret.encode(), self._secret.encode()
-            ):
-                raise CallFailed(
-                    ErrorCode.UNAUTHENTICATED, "the internal listener demands the cluster secret"
-                )
+            self._admit(caller)
             return await act(caller)
         except ConnectionLost:
             return b""
-        except CallFailed as refusal:
+        except (CallFailed, PenstockError) as refusal:
             code, message = refusal.code, refusal.message
         except FrameError as wrong:
             code, message = ErrorCode.INVALID_REQUEST, str(wrong)
-        except PenstockError as refusal:
-            code, message = refusal.code, refusal.message
-        except Exception as bug:
-            _log.exception("handler failed", extra={"method": method, "request_id": caller.request_id})
-            self._fault(bug)
-            code, message = ErrorCode.INTERNAL, "the broker failed"
+        except Exception:
+            code, message = (
+                ErrorCode.INTERNAL,
+                f"the broker failed; see its log for request {caller.request_id}",
+            )
+        await _refuse(context, int(code), message, caller.request_id)
+
+    def _admit(self, caller: Caller) -> None:
+        """The internal listener takes the cluster secret and nothing else; raises `CallFailed`."""
+        if not self.internal:
+            return
+        if not hmac.compare_digest(caller.cluster_secret.encode(), self._secret.encode()):
+            raise CallFailed(ErrorCode.UNAUTHENTICATED, "the internal listener demands the cluster secret")
+        if caller.authorization:
+            raise CallFailed(ErrorCode.FORBIDDEN, "the internal listener takes no API keys")
+
+    def _caller(self, context: Any) -> Caller:
+        sent = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        return Caller(
+            peer=_host(context.peer()),
+            authorization=sent.get(AUTHORIZATION, ""),
+            cluster_secret=sent.get(CLUSTER_SECRET, "") if self.internal else "",
+            internal=self.internal,
+            request_id=_request_id(sent.get(REQUEST_ID, "")),
+        )
+
+
+async def _as_coroutine(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+async def _refuse(context: Any, code: int, message: str, request_id: str) -> NoReturn:
+    try:
         status = _STATUS.get(ErrorCode(code), grpc.StatusCode.FAILED_PRECONDITION)
-        await context.abort(status, message, ((ERROR_CODE, str(int(code))),))
+    except ValueError:
+        status = grpc.StatusCode.UNKNOWN
+    trailing = ((ERROR_CODE, str(code)), (REQUEST_ID, request_id))
+    await context.abort(status, message[:_MESSAGE_LENGTH_MAX], trailing)
+    raise AssertionError("abort raises")
+
+
+def _request_id(sent: str) -> str:
+    """The caller's own id when it may stand in a log, else a new one."""
+    if 0 < len(sent) <= _REQUEST_ID_LENGTH_MAX and _REQUEST_ID_SIGNS.issuperset(sent):
+        return sent
+    return secrets.token_hex(8)
 
 
 def _host(peer: str) -> str:
@@ -130,11 +213,12 @@ def _host(peer: str) -> str:
 
 
 def bind(address: str, credentials: grpc.ServerCredentials | None) -> tuple[grpc.aio.Server, int]:
-    """A server that is bound but does not serve yet, and its port. Raises `OSError` when the address is taken.
+    """A server that is bound but does not serve yet, and its port. Raises `OSError` when the address is
+    taken.
 
     Who connects meanwhile waits: nobody is refused while the broker boots.
     """
-    server = grpc.aio.server(options=CHANNEL_OPTIONS)
+    server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_MAX)
     try:
         if credentials is None:
             port = server.add_insecure_port(address)
