@@ -274,7 +274,7 @@ class FollowerStream:
         if isinstance(found, ColdRead):
             data = await self._disk.read(found.file, found.position, found.length)
             found = log.slice_of(found, data)
-        if pushed.replica.leading is not pushed.leading:
+        if pushed.replica.leading is not pushed.leading or self._pushed.get(pushed.handle) is not pushed:
             return None
         if found.next_offset < log.log_end_offset:
             self._ready[pushed.handle] = None

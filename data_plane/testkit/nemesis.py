@@ -30,6 +30,7 @@ class Nemesis:
     def __init__(self, cluster: SimCluster, watcher: Watcher, reached: ReachedTable) -> None:
         self._cluster, self._watcher, self._reached = cluster, watcher, reached
         self._plan = cluster.plan
+        watcher.damaged = lambda broker, where: (broker, where) in self._lossy
         self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
         self._steps = StepWatch(cluster, self._rng)
         self._provoker = Provoker(

@@ -5,6 +5,7 @@ was stored there the first time. I3, I10, I11 and I13 compare everything else wi
 """
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from data_plane.metadata import model
@@ -66,6 +67,8 @@ class Watcher:
         """The truth in the store, whatever brokers believe."""
         self.topics: dict[TopicId, TopicRecord] = {}
         self.elections = self.in_sync_changes = self.advances = 0
+        self.damaged: Callable[[SimBroker, TopicPartition], bool] = lambda broker, where: False
+        """Replicas whose files a fault has spoilt: they are no evidence of what is committed."""
         self._seen: dict[Replica, _Seen] = {}
         self._led: dict[tuple[TopicPartition, int], str] = {}
         self._revisions_seen = 0
@@ -135,6 +138,8 @@ class Watcher:
 
     def _compare(self, broker: SimBroker, replica: Replica, start: int, end: int) -> None:
         """Everything from `start` to `end` is committed: as the ledger knows it, or new to it (I3, I11)."""
+        if self.damaged(broker, replica.where):
+            return
         ledger = self.ledger(replica.where)
         reached = start
         for stored in StoredLog(broker.medium, replica.where).batches(start, end):

@@ -26,6 +26,7 @@ from penstock.records.build import BatchBuilder
 _CODECS = (Compression.NONE, Compression.NONE, Compression.ZSTD, Compression.LZ4)
 _SILENCE_S = 5.0
 """A stream that owes answers and is silent for this long is given up."""
+_PENDING_MAX = 50
 _REMEMBERED = 4
 """Acknowledged batches that may be sent once more, within what a broker must remember."""
 
@@ -65,7 +66,7 @@ class WireProducer:
         while not self.stopping:
             await asyncio.sleep(rng.expovariate(plan.batches_per_s))
             sender = rng.choice(self._senders)
-            if len(sender.pending) < 50:
+            if len(sender.pending) < _PENDING_MAX and not self.stopping:
                 sender.offer(self._values())
 
     def _values(self) -> tuple[bytes, ...]:
