@@ -16,7 +16,10 @@ def test_what_is_written_is_what_a_broker_reads(tmp_path: Path) -> None:
         assert (read.broker_id, read.cluster_id) == (broker.id, spec.cluster_id)
         assert read.http_listen == broker.http_address
         node = read.node_config(read.client_listen, read.internal_listen)
-        assert (node.client_address, node.internal_address) == (broker.client_address, broker.internal_address)
+        assert (node.client_address, node.internal_address) == (
+            broker.client_address,
+            broker.internal_address,
+        )
         assert node.peppers == {PEPPER_VERSION: read_pepper(directory)}
         assert node.cluster_secret == directory.secret_file.read_text().strip()
     zones = {read_config(directory.config_file(broker.id), {}).zone for broker in spec.brokers}
