@@ -140,17 +140,23 @@ class Authenticator:
         unchanged = self._image.key_revisions.get(principal.key_id) == principal.key_revision
         return unchanged and key_usable(revoked=False, expires_at_ms=principal.expires_at_ms, now_ms=now_ms)
 
-    def authorize(self, principal: Principal, operation: Operation, topic: TopicRecord) -> None:
+    def authorize(
+        self, principal: Principal, operation: Operation, topic: TopicRecord, *, by_name: bool = False
+    ) -> None:
         """Return if the principal may do that to the topic. Raises `NotFound` for another tenant's topic
         and for one that it may not even describe, else `Forbidden`.
+
+        `by_name`: the caller gave the name; one that gave the id must not learn the name from the refusal.
         """
         if not same_tenant(principal, topic):
-            raise _missing(topic.name)
+            raise _missing(topic.name) if by_name else _missing_id(topic.topic_id)
         refusal = self._rules.refusal(principal, operation, topic)
         if refusal is None:
             return
         hidden = operation is Operation.DESCRIBE or self._rules.refusal(principal, Operation.DESCRIBE, topic)
-        raise _missing(topic.name) if hidden else Forbidden(f"topic {topic.name!r}: {refusal}")
+        if hidden:
+            raise _missing(topic.name) if by_name else _missing_id(topic.topic_id)
+        raise Forbidden(f"topic {topic.name!r}: {refusal}")
 
     def topic(self, principal: Principal, operation: Operation, name: str) -> TopicRecord:
         """The principal's own topic of that name, if it may do that to it. Raises `NotFound`, `Forbidden`."""
@@ -158,7 +164,7 @@ class Authenticator:
         record = None if topic_id is None else self._image.topics.get(topic_id)
         if record is None:
             raise _missing(name)
-        self.authorize(principal, operation, record)
+        self.authorize(principal, operation, record, by_name=True)
         return record
 
     def topic_by_id(self, principal: Principal, operation: Operation, topic_id: TopicId) -> TopicRecord:
@@ -167,7 +173,7 @@ class Authenticator:
         """
         record = self._image.topics.get(topic_id)
         if record is None or not same_tenant(principal, record):
-            raise NotFound(f"topic id {topic_id.hex()[:32]} does not exist")
+            raise _missing_id(topic_id)
         self.authorize(principal, operation, record)
         return record
 
@@ -199,3 +205,7 @@ def _bearer(authorization: str) -> ApiKey:
 
 def _missing(name: str) -> NotFound:
     return NotFound(f"topic {name[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist")
+
+
+def _missing_id(topic_id: TopicId) -> NotFound:
+    return NotFound(f"topic id {topic_id.hex()[:32]} does not exist")
