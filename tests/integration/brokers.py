@@ -1,0 +1,228 @@
+"""Broker processes that a test starts with settings of its own, hurts and heals; each known by its process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.placement.planner import BrokerView, plan
+from data_plane.contract import admin_pb2 as pb
+from data_plane.dev.admin_client import AdminClient
+from data_plane.dev.broker_config import write_broker_config
+from data_plane.dev.layout import BrokerSpec, DataDirectory
+from data_plane.dev.provisioning import new_key, put_key
+from data_plane.dev.status import is_ready
+from penstock import Client
+from penstock.contract.api_keys import parse_api_key
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.topic_settings import TopicSettings
+
+BROKER = "data_plane.broker"
+READY_S = 30.0
+GONE_S = 20.0
+_POLL_S = 0.02
+_LAST_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A tenant with one key."""
+
+    name: str
+    api_key: str = field(repr=False)
+
+    @property
+    def key_id(self) -> str:
+        return parse_api_key(self.api_key).key_id
+
+
+class Brokers:
+    """A cluster in a folder. `settings` go into every broker's configuration file above the usual ones."""
+
+    def __init__(self, path: Path, count: int, settings: Mapping[str, Any], module: str) -> None:
+        self.directory = DataDirectory(path)
+        self.spec = self.directory.load_or_create(count)
+        self.settings = dict(settings)
+        self._module = module
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.ids = [broker.id for broker in self.spec.brokers]
+        self.bootstrap = [broker.client_address for broker in self.spec.brokers]
+        self.secret = self.directory.secret_file.read_text().strip()
+        self.admin = AdminClient([broker.internal_address for broker in self.spec.brokers], self.secret)
+
+    # -- processes -------------------------------------------------------------------------------------------
+
+    def start(self, *numbers: int) -> None:
+        """Start those that do not run (all when none is named) and wait until they are ready."""
+        wanted = list(numbers) or self.ids
+        for number in wanted:
+            if not self.runs(number):
+                self.launch(number)
+        for number in wanted:
+            spec = self.spec.broker(number)
+            self.wait_until(f"broker {number} is ready", lambda spec=spec: self._has_started(spec), READY_S)
+
+    def _has_started(self, spec: BrokerSpec) -> bool:
+        if not self.runs(spec.id):
+            pytest.fail(f"broker {spec.id} ended with status {self.status(spec.id)}\n{self.last_words()}")
+        return is_ready(spec)
+
+    def launch(self, number: int) -> None:
+        """Start one broker without waiting for it."""
+        config = self.directory.config_file(number)
+        write_broker_config(self.directory, self.spec, self.spec.broker(number))
+        config.write_text(json.dumps(json.loads(config.read_text()) | self.settings))
+        with self.directory.output_file(number).open("ab") as output:
+            self._processes[number] = subprocess.Popen(
+                [sys.executable, "-m", self._module, "--config", str(config)],
+                cwd=config.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def runs(self, number: int) -> bool:
+        process = self._processes.get(number)
+        return process is not None and process.poll() is None
+
+    def pid(self, number: int) -> int:
+        return self._processes[number].pid
+
+    def pids(self) -> dict[int, int]:
+        """Process ids of the brokers that run."""
+        return {number: self.pid(number) for number in self.ids if self.runs(number)}
+
+    def signal(self, what: signal.Signals, *numbers: int) -> None:
+        """To all brokers when none is named."""
+        for number in numbers or self.ids:
+            os.kill(self.pid(number), what)
+
+    def kill(self, *numbers: int) -> None:
+        """SIGKILL, all as nearly at once as can be; all brokers when none is named."""
+        self.signal(signal.SIGKILL, *numbers)
+        for number in numbers or self.ids:
+            self.status(number)
+
+    def status(self, number: int, timeout_s: float = GONE_S) -> int:
+        """The exit status of a broker that ends, or has ended."""
+        try:
+            return self._processes[number].wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"broker {number} has not ended after {timeout_s:g} s\n{self.last_words()}")
+
+    def end(self) -> None:
+        """No process is left after this."""
+        self.admin.close()
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + GONE_S
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    # -- what they wrote -------------------------------------------------------------------------------------
+
+    def output(self, number: int) -> str:
+        """Everything that a broker wrote to its output."""
+        file = self.directory.output_file(number)
+        return file.read_text(errors="backslashreplace") if file.exists() else ""
+
+    def last_words(self) -> str:
+        """The end of every broker's output, for the message of a failure."""
+        return "\n".join(
+            f"--- broker {number}\n" + "\n".join(self.output(number).splitlines()[-_LAST_LINES:])
+            for number in self.ids
+        )
+
+    def partition_directory(self, number: int, where: TopicPartition) -> Path:
+        return self.directory.log_directory(number) / "topics" / str(where)
+
+    # -- the cluster -----------------------------------------------------------------------------------------
+
+    def tenant(self, name: str) -> Tenant:
+        """Make a tenant and a key of it, known to every broker."""
+        self.admin.put_tenant(name)
+        return self.another_key(name)
+
+    def another_key(self, tenant: str) -> Tenant:
+        key = new_key()
+        put_key(self.directory, self.admin, key, tenant=tenant, name="test")
+        return Tenant(name=tenant, api_key=key.reveal())
+
+    def client(self, tenant: Tenant) -> Client:
+        return Client(bootstrap=self.bootstrap, api_key=tenant.api_key)
+
+    def create_topic(
+        self,
+        tenant: Tenant,
+        name: str,
+        partitions: int = 1,
+        assignments: Sequence[Sequence[int]] | None = None,
+        **settings: Any,
+    ) -> TopicId:
+        """A topic whose every partition has a leader and all replicas in sync; by the planner when no assignments
+        are given.
+        """
+        copies = min(3, len(self.ids))
+        wanted = TopicSettings(**({"replication": copies, "min_insync_replicas": min(2, copies)} | settings))
+        if assignments is None:
+            views = [
+                BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+                for b in self.admin.describe_cluster().brokers
+            ]
+            assignments = plan(partitions, wanted.replication, views)
+        topic_id, revision = self.admin.create_topic(tenant.name, name, wanted, assignments)
+        self.admin.wait_until_seen(revision)
+        self.wait_until(f"{name} is in sync", lambda: self.whole(topic_id))
+        return topic_id
+
+    def partitions(self, topic_id: bytes) -> list[pb.DescribedPartition]:
+        """The topic's partitions as the cluster sees them, by number."""
+        described = self.admin.describe_cluster(partitions=True)
+        found = [partition for partition in described.partitions if partition.topic_id == topic_id]
+        return sorted(found, key=lambda partition: partition.partition)
+
+    def leader(self, topic_id: bytes, partition: int = 0) -> int:
+        """-1 = none now."""
+        return self.partitions(topic_id)[partition].leader
+
+    def whole(self, topic_id: bytes) -> bool:
+        """Every partition has a leader and all of its replicas in sync."""
+        found = self.partitions(topic_id)
+        return bool(found) and all(p.leader >= 0 and len(p.in_sync) == len(p.replicas) for p in found)
+
+    def wait_until(self, what: str, holds: Callable[[], bool], timeout_s: float = 20.0) -> float:
+        """Seconds until `holds()`; fails with the brokers' last words when it never does."""
+        began = time.monotonic()
+        while not holds():
+            if time.monotonic() - began > timeout_s:
+                pytest.fail(f"after {timeout_s:g} s still not: {what}\n{self.last_words()}")
+            time.sleep(_POLL_S)
+        return time.monotonic() - began
+
+
+@contextmanager
+def brokers(
+    path: Path, count: int = 3, *, settings: Mapping[str, Any] | None = None, module: str = BROKER
+) -> Iterator[Brokers]:
+    """Brokers that are ready at the start of the block; no process is left at its end."""
+    cluster = Brokers(path, count, settings or {}, module)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.end()
