@@ -17,7 +17,7 @@ class ReplicaOpenHead(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReplicaOpen, _Mapping]]] = ...) -> None: ...
 
 class ReplicaOpen(_message.Message):
-    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation")
+    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation", "log_start_offset")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class ReplicaOpen(_message.Message):
     DURABLE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
     REPLICA_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic_id: bytes
     partition: int
@@ -34,7 +35,8 @@ class ReplicaOpen(_message.Message):
     durable_end_offset: int
     last_epoch: int
     replica_generation: int
-    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ...) -> None: ...
+    log_start_offset: int
+    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
 
 class ReplicaAnswerHead(_message.Message):
     __slots__ = ("answers",)
@@ -95,16 +97,18 @@ class ReplicaHeldHead(_message.Message):
     def __init__(self, held: _Optional[_Iterable[_Union[ReplicaHeld, _Mapping]]] = ...) -> None: ...
 
 class ReplicaHeld(_message.Message):
-    __slots__ = ("handle", "leader_epoch", "durable_end_offset", "written_end_offset")
+    __slots__ = ("handle", "leader_epoch", "durable_end_offset", "written_end_offset", "log_start_offset")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DURABLE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     handle: int
     leader_epoch: int
     durable_end_offset: int
     written_end_offset: int
-    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., written_end_offset: _Optional[int] = ...) -> None: ...
+    log_start_offset: int
+    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., written_end_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
 
 class ReplicaCloseHead(_message.Message):
     __slots__ = ("handles",)

@@ -131,9 +131,7 @@ class BrokerNode:
         self.control = Control(
             config, view, self.registration, store, self._transport, clock, self._rng, self.stats
         )
-        self.retention = Retention(
-            config, self.host, self.committer, self._disk, clock, self.stats, self._may_delete
-        )
+        self.retention = Retention(config, self.host, self._disk, clock, self._may_delete)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)

@@ -243,17 +243,19 @@ class ConsumeStream:
 
     def _tell_marks(self, head: pb.ConsumePushHead, opened: _Opened) -> None:
         log = opened.replica.log
-        if opened.told != (log.log_start_offset, log.high_watermark):
+        if opened.leading.ready and opened.told != (log.log_start_offset, log.high_watermark):
             self._add(head, opened)
 
     def _add(self, head: pb.ConsumePushHead, opened: _Opened) -> pb.ConsumePush:
+        """The marks; a new leader's watermark may be behind what its predecessor told, so it is not told yet (RL21)."""
         log = opened.replica.log
-        opened.told = (log.log_start_offset, log.high_watermark)
+        mark = log.high_watermark if opened.leading.ready else -1
+        opened.told = (log.log_start_offset, mark)
         return head.pushes.add(
             handle=opened.handle,
             generation=opened.generation,
             leader_epoch=opened.leading.leader_epoch,
             log_start_offset=log.log_start_offset,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,
+            high_watermark=mark,
+            last_stable_offset=mark,
         )

@@ -96,6 +96,7 @@ class LeaderLink:
             self._wanted.clear()
 
     def became_durable(self, replica: Replica) -> None:
+        """What the replica holds changed: tell the leader."""
         if replica in self._followed:
             self._to_tell[replica] = None
             self._wake.set()
@@ -177,6 +178,7 @@ class LeaderLink:
                 durable_end_offset=position.durable_end_offset,
                 last_epoch=position.last_epoch,
                 replica_generation=opened.replica_generation,
+                log_start_offset=log.log_start_offset,
             )
         return [pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString())]
 
@@ -190,6 +192,7 @@ class LeaderLink:
                     leader_epoch=followed.following.leader_epoch,
                     durable_end_offset=replica.log.durable_end_offset,
                     written_end_offset=replica.log.log_end_offset,
+                    log_start_offset=replica.log.log_start_offset,
                 )
         self._to_tell.clear()
         return [pack_frame(FrameKind.REPLICA_HELD, head.SerializeToString())] if head.held else []

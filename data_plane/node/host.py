@@ -251,7 +251,7 @@ class ReplicaHost:
                 self._committer,
                 self._rng,
                 self._stats,
-                self._trim,
+                self.trim,
             )
             self._spawn(link.run())
         return link
@@ -319,9 +319,8 @@ class ReplicaHost:
                 await self._remove(self._to_remove.pop())
             for where, offset in list(self._to_trim.items()):
                 del self._to_trim[where]
-                replica = self.replicas.get(where)
-                if replica is not None and not replica.busy and replica.log.log_start_offset < offset:
-                    await self._committer.move_log_start(replica, min(offset, replica.log.high_watermark))
+                if where in self.replicas:
+                    await self._move_log_start(self.replicas[where], offset)
 
     async def _make(self) -> None:
         made: list[tuple[TopicPartition, PartitionLog]] = []
@@ -365,10 +364,19 @@ class ReplicaHost:
         self._committer.add_bytes(size)
         self._committer.wrote(replica)
 
-    def _trim(self, replica: Replica, offset: int) -> None:
-        """The leader's log begins later than ours."""
+    def trim(self, replica: Replica, offset: int) -> None:
+        """Let the replica's log begin at `offset`, soon. Followers do when their leader says so, leaders last."""
         self._to_trim[replica.where] = offset
         self._wake.set()
+
+    async def _move_log_start(self, replica: Replica, offset: int) -> None:
+        target = min(offset, replica.log.high_watermark)
+        if replica.busy or target <= replica.log.log_start_offset:
+            return
+        before = replica.log.segment_count
+        await self._committer.move_log_start(replica, target)
+        self._stats.deleted_segments += before - replica.log.segment_count
+        self.became_durable(replica)
 
     def _retire(self, where: TopicPartition) -> None:
         """The metadata says the topic is deleted: take no part from now on, remove soon (RL53)."""

@@ -107,7 +107,10 @@ class ProduceStream:
             raise errors.MessageTooLarge(
                 f"{replica.name}: batch of {wanted.size} bytes, at most {settings.max_batch_bytes} allowed"
             )
-        header = check_batch(batch)
+        try:
+            header = check_batch(batch)
+        except PenstockError as refusal:
+            raise type(refusal)(f"{replica.name}: {refusal.message}") from None
         self._check_timestamp(replica, header)
         if header.control or header.transactional:
             raise errors.InvalidRequest(

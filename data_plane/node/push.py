@@ -32,7 +32,8 @@ class _Pushed:
     """Bytes pushed and not held yet."""
     sizes: list[tuple[int, int]]
     """(end offset, bytes) of each slice pushed and not held yet."""
-    told_watermark: int = -1
+    told: tuple[int, int] = (-1, -1)
+    """(high watermark, log start) last pushed."""
 
 
 class FollowerStream:
@@ -129,6 +130,7 @@ class FollowerStream:
             answer.start_over = True
             answer.log_start_offset = verdict.log_start_offset
         elif isinstance(verdict, Accepted):
+            replica.log_starts[self._broker] = wanted.log_start_offset
             self._accept(wanted.handle, replica, leading, verdict.offset)
         else:
             answer.error, answer.message = verdict.code, verdict.message
@@ -174,6 +176,7 @@ class FollowerStream:
                 leader_epoch=held.leader_epoch,
             ):
                 continue
+            pushed.replica.log_starts[self._broker] = held.log_start_offset
             freed = 0
             while pushed.sizes and pushed.sizes[0][0] <= held.written_end_offset:
                 freed += pushed.sizes.pop(0)[1]
@@ -259,7 +262,7 @@ class FollowerStream:
         if self._beat:
             self._beat = False
             for pushed in self._pushed.values():
-                if pushed.told_watermark != pushed.replica.log.high_watermark:
+                if pushed.told != _marks(pushed.replica):
                     self._account(head, pushed, None)
         if not head.pushes:
             return None
@@ -282,12 +285,12 @@ class FollowerStream:
 
     def _account(self, head: pb.ReplicaPushHead, pushed: _Pushed, part: Slice | None) -> None:
         log = pushed.replica.log
-        pushed.told_watermark = log.high_watermark
+        pushed.told = _marks(pushed.replica)
         push = head.pushes.add(
             handle=pushed.handle,
             leader_epoch=pushed.leading.leader_epoch,
             high_watermark=log.high_watermark,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=pushed.replica.log_start_target,
         )
         if part is None:
             return
@@ -298,3 +301,7 @@ class FollowerStream:
         pushed.sizes.append((part.next_offset, part.size))
         pushed.window += part.size
         self._window += part.size
+
+
+def _marks(replica: Replica) -> tuple[int, int]:
+    return replica.log.high_watermark, replica.log_start_target

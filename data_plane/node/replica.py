@@ -84,6 +84,10 @@ class Replica:
         """Why this replica stopped (a broken invariant or corruption); it then takes no role."""
         self.note = ""
         """Why it does not keep up at the moment, for operators."""
+        self.log_start_target = 0
+        """As leader: where the log shall begin, once every in-sync follower begins there (RL108)."""
+        self.log_starts: dict[BrokerId, int] = {}
+        """As leader: where each follower's log begins, as it said in this leader epoch."""
         self.on_append: dict[object, Listener] = {}
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
@@ -118,7 +122,9 @@ class Replica:
             self._advanced()
             return
         self._drop_leadership()
+        self.log_starts = {}
         log = self.log
+        self.log_start_target = log.log_start_offset
         log.start_epoch(record.leader_epoch)
         self.leading = LeaderState(
             self._me,
@@ -278,6 +284,19 @@ class Replica:
             waiter.answer(waiter.outcome)
         self.leading.local_advanced(self.log.log_end_offset, durable, self._clock.monotonic_ms())
         self._advanced()
+
+    @property
+    def log_start_agreed(self) -> bool:
+        """Whether every in-sync follower's log begins at the target or later, so that the leader's may (RL108).
+
+        Whoever leads next then begins no earlier: no client sees the log's start go back.
+        """
+        leading = self.leading
+        return leading is not None and all(
+            self.log_starts.get(broker, -1) >= self.log_start_target
+            for broker in leading.maximal
+            if broker != self._me
+        )
 
     def in_sync_moved(self) -> None:
         """A follower's progress or the in-sync set changed: the watermark may have moved."""

@@ -355,7 +355,8 @@ class ConsumerCore:
         if push.error:
             self._refused(lane, cursor, push, now)
             return
-        cursor.high_watermark, cursor.log_start_offset = push.high_watermark, push.log_start_offset
+        cursor.high_watermark = max(cursor.high_watermark, push.high_watermark)
+        cursor.log_start_offset = push.log_start_offset
         cursor.failures = 0
         if not part:
             return
