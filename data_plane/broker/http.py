@@ -1,9 +1,15 @@
-"""The HTTP listener of a broker: /healthz, /readyz and /metrics, on a thread of its own."""
+"""The HTTP listener of a broker: /healthz, /readyz and /metrics, on threads of its own.
+
+It stands beside the event loop so that it can say when the loop is stuck.
+"""
 
 import json
 import threading
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from socket import socket
 from socketserver import ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -11,23 +17,53 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 _JSON = "application/json"
-_STALL_S = 5.0
+STALL_S = 5.0
 """A loop that has not turned for this long is not healthy."""
+CONNECTIONS_MAX = 32
+"""More at once are closed unanswered: a probe and a few scrapers need far less."""
+_WAIT_S = 5.0
+
+
+class LoopStalled(Exception):
+    """The event loop did not answer in time, so its counters cannot be read."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = CONNECTIONS_MAX
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+        """A peer that breaks off or sends what is no HTTP is not worth a line."""
 
 
 class _Quiet(WSGIRequestHandler):
-    timeout = 5
+    timeout = _WAIT_S
 
     def log_message(self, format: str, *args: object) -> None:
         """Health checks are not worth a line each."""
 
 
 class HttpListener:
-    """Serves from construction until `close`. The callables are read from its threads: they must only look."""
+    """Serves from construction until `close`. The callables are called on its threads: they must only look.
+
+    Raises `OSError` when the address cannot be bound.
+    """
 
     def __init__(
         self,
@@ -38,6 +74,7 @@ class HttpListener:
         not_ready: Callable[[], str],
         loop_age_s: Callable[[], float],
     ) -> None:
+        """A collector of `registry` may raise `LoopStalled`."""
         self._registry, self._not_ready, self._loop_age_s = registry, not_ready, loop_age_s
         self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Quiet)
         self.port = self._server.server_port
@@ -47,31 +84,36 @@ class HttpListener:
     def _answer(self, environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environment.get("PATH_INFO", "")
         if environment.get("REQUEST_METHOD") not in ("GET", "HEAD"):
-            return _respond(start, "405 Method Not Allowed", _JSON, {"error": "only GET is offered"})
+            return _respond(start, HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET is offered"})
         if path == "/healthz":
             age = self._loop_age_s()
-            healthy = age < _STALL_S
-            status = "200 OK" if healthy else "503 Service Unavailable"
-            return _respond(start, status, _JSON, {"healthy": healthy, "loop_age_s": round(age, 3)})
+            healthy = age < STALL_S
+            return _respond(start, _ok_if(healthy), {"healthy": healthy, "loop_age_s": round(age, 3)})
         if path == "/readyz":
             reason = self._not_ready()
-            status = "503 Service Unavailable" if reason else "200 OK"
-            return _respond(start, status, _JSON, {"ready": not reason, "reason": reason})
+            return _respond(start, _ok_if(not reason), {"ready": not reason, "reason": reason})
         if path == "/metrics":
-            return _respond(start, "200 OK", CONTENT_TYPE_LATEST, _exposition(self._registry))
-        return _respond(start, "404 Not Found", _JSON, {"error": "there are /healthz, /readyz and /metrics"})
+            try:
+                text: bytes = generate_latest(self._registry)  # type: ignore[no-untyped-call]
+            except LoopStalled as stalled:
+                return _respond(start, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(stalled)})
+            return _respond(start, HTTPStatus.OK, text, CONTENT_TYPE_LATEST)
+        return _respond(start, HTTPStatus.NOT_FOUND, {"error": "there are /healthz, /readyz and /metrics"})
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+        self._thread.join()
 
 
-def _exposition(registry: CollectorRegistry) -> bytes:
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
-    return text
+def _ok_if(good: bool) -> HTTPStatus:
+    return HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def _respond(start: StartResponse, status: str, kind: str, body: dict[str, object] | bytes) -> list[bytes]:
+def _respond(
+    start: StartResponse, status: HTTPStatus, body: dict[str, object] | bytes, kind: str = _JSON
+) -> list[bytes]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode() + b"\n"
-    start(status, [("Content-Type", kind), ("Content-Length", str(len(data)))])
+    headers = [("Content-Type", kind), ("Content-Length", str(len(data))), ("Cache-Control", "no-store")]
+    start(f"{status.value} {status.phrase}", headers)
     return [data]

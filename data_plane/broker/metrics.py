@@ -1,43 +1,78 @@
-"""A node's counters as OpenMetrics, read when somebody asks."""
+"""A broker's counters as OpenMetrics, read on its event loop when somebody asks."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import fields
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from data_plane.node.broker_node import BrokerNode
+from data_plane.broker.http import LoopStalled
 from data_plane.node.stats import Histogram
 
-_LEVELS = ("streams",)
 PREFIX = "penstock_"
+_LEVELS = ("streams",)
+"""Fields of the stats that go down as well."""
+_LOOP_S = 2.0
 
 
-class NodeCollector(Collector):
-    """Every field of `NodeStats` under its own name, and what the replicas look like now."""
+class StatsCollector(Collector):
+    """Every field of some stats objects under its own name, and levels that are looked up when asked for.
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    The stats belong to the event loop, so that is where they are read; `collect` is called on any other thread and
+    raises `LoopStalled` when the loop does not answer.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, stats: Iterable[Any], levels: Callable[[], dict[str, int]]
+    ) -> None:
+        self._loop, self._stats, self._levels = loop, tuple(stats), levels
 
     def collect(self) -> Iterable[Metric]:
-        for item in fields(self._node.stats):
-            value = getattr(self._node.stats, item.name)
-            name = PREFIX + item.name
-            if isinstance(value, Histogram):
-                yield _histogram(name.removesuffix("_ms"), value)
-            elif item.name in _LEVELS:
-                yield GaugeMetricFamily(name, item.name, value=value)
-            else:
-                yield CounterMetricFamily(name, item.name, value=value)
-        for name, level in self._node.levels().items():
-            yield GaugeMetricFamily(PREFIX + name, name, value=level)
+        answer: Future[list[Metric]] = Future()
+        try:
+            self._loop.call_soon_threadsafe(self._answer, answer)
+            return answer.result(_LOOP_S)
+        except TimeoutError:
+            raise LoopStalled(f"the event loop did not answer within {_LOOP_S:g} s") from None
+        except RuntimeError as ended:
+            raise LoopStalled(f"the event loop has ended: {ended}") from None
+
+    def _answer(self, answer: "Future[list[Metric]]") -> None:
+        try:
+            answer.set_result(list(self._read()))
+        except Exception as error:
+            answer.set_exception(error)
+
+    def _read(self) -> Iterator[Metric]:
+        for stats in self._stats:
+            for item in fields(stats):
+                yield _metric(item.name, getattr(stats, item.name))
+        for name, level in self._levels().items():
+            yield GaugeMetricFamily(PREFIX + name, _words(name), value=level)
+
+
+def _metric(name: str, value: Any) -> Metric:
+    if isinstance(value, Histogram):
+        return _histogram(name.removesuffix("_ms"), value)
+    if name in _LEVELS:
+        return GaugeMetricFamily(PREFIX + name, _words(name), value=value)
+    return CounterMetricFamily(PREFIX + name, _words(name), value=value)
 
 
 def _histogram(name: str, counted: Histogram) -> HistogramMetricFamily:
     """Buckets in seconds, cumulative, as OpenMetrics wants them."""
     buckets: list[tuple[str, float]] = []
     total = 0
-    for bound, count in zip([*counted.bounds_ms, None], list(counted.counts), strict=True):
+    for bound, count in zip([*counted.bounds_ms, None], counted.counts, strict=True):
         total += count
         buckets.append(("+Inf" if bound is None else str(bound / 1000), total))
-    return HistogramMetricFamily(f"{name}_seconds", name, buckets=buckets, sum_value=counted.total_ms / 1000)
+    return HistogramMetricFamily(
+        f"{PREFIX}{name}_seconds", _words(name), buckets=buckets, sum_value=counted.total_ms / 1000
+    )
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

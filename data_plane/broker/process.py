@@ -1,14 +1,21 @@
-"""The broker process: ports bound, node run, signals obeyed, faults made fatal."""
+"""The broker process: ports bound, node run, signals obeyed, faults made fatal.
+
+binding -> booting -> serving --SIGTERM--> draining -> ended (0)
+any of them --fault, second signal--> ended at once (nothing depends on cleaning up, RL136)
+"""
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import os
 import signal
 import sys
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, NoReturn
 
 import grpc
 from prometheus_client import CollectorRegistry
@@ -18,9 +25,9 @@ from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.http import HttpListener
 from data_plane.broker.logs import set_up_logs
-from data_plane.broker.metrics import NodeCollector
+from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.server import Listener, bind
-from data_plane.broker.sqlite_store import SqliteStore
+from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.transport import GrpcTransport
 from data_plane.disk.port import DiskFault
 from data_plane.node.broker_node import BrokerNode
@@ -31,102 +38,114 @@ from penstock.contract.errors import ConfigurationError
 _log = logging.getLogger("penstock.broker")
 
 SWITCH_INTERVAL_S = 0.0005
-"""A syncing thread's return waits for the interpreter lock; the default of 5 ms would be most of an acknowledgement."""
+"""A syncing thread's return waits for the interpreter lock; the default of 5 ms would be most of an
+acknowledgement."""
 ADDRESS_FILE = "address.json"
 EXIT_ABORTED = 1
 EXIT_CANNOT_START = 2
 EXIT_FAULT = 70
-"""Our own bug, or a log directory that can no longer be trusted: start again and recover."""
+"""Our own bug, or a log directory or metadata file that can no longer be trusted: start again and recover."""
+_CANNOT_START = (ConfigurationError, DiskFault, OSError, StoreFault, WrongDirectory)
 _LOOP_BEAT_S = 0.5
 
 
 class BrokerProcess:
-    """One broker from configuration to exit status."""
+    """One broker from configuration to exit status. Made on the loop that it serves on."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._loop_turned = time.monotonic()
-        self._fault: BaseException | None = None
-        self._node: BrokerNode
-        self._running: asyncio.Task[None]
         self._signals = 0
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._node: BrokerNode
 
     async def run(self) -> int:
-        """Serve until drained or failed; the exit status. Raises what keeps it from starting."""
+        """Serve until drained; the exit status. Raises what keeps it from starting; ends the process on a fault."""
         config = self._config
-        client_server, client_port = bind(config.client_listen, self._credentials())
+        tls = config.tls()
+        credentials = None if tls is None else grpc.ssl_server_credentials([tls])
+        client_server, client_port = bind(config.client_listen, credentials)
         internal_server, internal_port = bind(config.internal_listen, None)
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),
         }
+        node_config = config.node_config(addresses["client"], addresses["internal"])
         disk, store = RealDisk(config.data), await SqliteStore.open(config.metadata)
-        transport = GrpcTransport(config.cluster_secret())
+        transport = GrpcTransport(node_config.cluster_secret)
         node = self._node = BrokerNode(
-            config.node_config(addresses["client"], addresses["internal"]),
-            clock=SystemClock(),
-            rng=SystemRng(),
-            transport=transport,
-            disk=disk,
-            store=store,
+            node_config, clock=SystemClock(), rng=SystemRng(), transport=transport, disk=disk, store=store
         )
-        http = self._start_http(node)
+        http = self._start_http(node, disk)
         addresses["http"] = _with_port(config.http_listen, http.port)
-        self._write_addresses(addresses)
-        self._running = asyncio.create_task(node.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
-        turning = asyncio.create_task(self._turn())
-        watching = asyncio.create_task(self._watch_store(store))
-        serving = asyncio.create_task(self._serve(node, client_server, internal_server))
+        self._start(self._run_node(node))
+        self._start(self._turn())
+        self._start(self._watch_store(store))
+        self._start(self._serve(node, client_server, internal_server, addresses))
         _log.info("started", extra={"addresses": addresses})
-        try:
-            return await self._until_end()
-        finally:
-            for task in (turning, watching, serving):
-                task.cancel()
-            for server in (client_server, internal_server):
-                await server.stop(grace=None)
-            http.close()
-            await transport.close()
-            await store.close()
-            disk.close()
 
-    def _start_http(self, node: BrokerNode) -> HttpListener:
+        status = await self._end
+        if status != 0:
+            _end_process(status)
+        for task in self._tasks:
+            task.cancel()
+        for server in (client_server, internal_server):
+            await server.stop(grace=None)
+        await transport.close()
+        await store.close()
+        http.close()
+        (config.data / ADDRESS_FILE).unlink(missing_ok=True)
+        disk.close()
+        return status
+
+    def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
-        registry.register(NodeCollector(node))
+        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.levels))
         host, _, port = self._config.http_listen.rpartition(":")
         return HttpListener(
-            host,
+            host.strip("[]"),
             int(port),
             registry,
             not_ready=lambda: node.ready_reason,
             loop_age_s=lambda: time.monotonic() - self._loop_turned,
         )
 
-    def _credentials(self) -> grpc.ServerCredentials | None:
-        certificate, key = self._config.tls_certificate_file, self._config.tls_key_file
-        if certificate is None or key is None:
-            return None
-        return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    # -- tasks ---------------------------------------------------------------------------------------------
 
-    def _write_addresses(self, addresses: dict[str, str]) -> None:
-        """Where to find this process, for tools: ports that were configured as 0 among it."""
-        file = self._config.data / ADDRESS_FILE
-        fresh = file.with_suffix(".new")
-        fresh.write_text(json.dumps({"pid": os.getpid(), **addresses}))
-        fresh.replace(file)
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run beside the others; an exception in any of them ends the process (RL140)."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._task_ended)
 
-    async def _serve(self, node: BrokerNode, client: grpc.aio.Server, internal: grpc.aio.Server) -> None:
-        """Take calls once the node has booted."""
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    async def _run_node(self, node: BrokerNode) -> None:
+        await node.run()
+        _log.info("drained")
+        self._end_with(0)
+
+    async def _serve(
+        self, node: BrokerNode, client: grpc.aio.Server, internal: grpc.aio.Server, addresses: dict[str, str]
+    ) -> None:
+        """Take calls once the node has booted: it then holds the log directory."""
         await node.booted.wait()
         secret = self._config.cluster_secret()
         client.add_generic_rpc_handlers((Listener(node.client_service, fault=self._fail),))
         internal.add_generic_rpc_handlers(
             (Listener(node.internal_service, cluster_secret=secret, fault=self._fail),)
         )
+        # What the boot has built stays: later collections need not look at it again.
+        gc.collect()
+        gc.freeze()
         await client.start()
         await internal.start()
+        _write_addresses(self._config.data / ADDRESS_FILE, addresses)
 
     async def _turn(self) -> None:
         """Show that the loop turns (RL137)."""
@@ -138,43 +157,56 @@ class BrokerProcess:
         """A metadata file that failed can no longer be trusted (RL126)."""
         self._fail(await store.failed())
 
-    async def _until_end(self) -> int:
-        try:
-            await self._running
-        except asyncio.CancelledError:
-            if self._fault is not None:
-                return EXIT_FAULT
-            _log.warning("aborted")
-            return EXIT_ABORTED
-        except LogDirectoryFailed as failed:
-            _log.critical("the log directory failed; start again to recover", extra={"fault": str(failed)})
-            return EXIT_FAULT
-        except (ConfigurationError, DiskFault, WrongDirectory):
-            raise
-        except Exception:
-            _log.exception("the broker failed")
-            return EXIT_FAULT
-        _log.info("drained")
-        return 0
+    # -- the end -------------------------------------------------------------------------------------------
 
-    def _fail(self, bug: BaseException) -> None:
-        """Our own bug in a handler, or a store that failed: end the process (RL140)."""
-        _log.critical("the broker cannot go on", extra={"fault": repr(bug)})
-        self._fault = bug
-        self._running.cancel()
+    def _fail(self, error: BaseException) -> None:
+        """Our own bug, or a disk that cannot be trusted: the process ends; what keeps it from starting is raised."""
+        if self._end.done():
+            return
+        if isinstance(error, LogDirectoryFailed | StoreFault):
+            _log.critical("storage failed; start again to recover", extra={"fault": str(error)})
+        elif isinstance(error, _CANNOT_START) and not self._node.booted.is_set():
+            self._end.set_exception(error)
+            return
+        else:
+            _log.critical("the broker failed", exc_info=error)
+        self._end_with(EXIT_FAULT)
+
+    def _end_with(self, status: int) -> None:
+        if not self._end.done():
+            self._end.set_result(status)
 
     def _on_signal(self) -> None:
-        """The first one drains, the second one ends at once."""
+        """The first one drains, the second one ends at once; so does the first while there is nothing to drain."""
         self._signals += 1
         if self._signals > 1 or not self._node.booted.is_set():
-            self._running.cancel()
+            _log.warning("aborted")
+            self._end_with(EXIT_ABORTED)
             return
         _log.info("draining")
-        self._draining = asyncio.create_task(self._node.drain())
+        self._start(self._node.drain())
+
+
+def _end_process(status: int) -> NoReturn:
+    """Now: a thread that waits for a failed disk must not keep the process alive."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _write_addresses(file: Path, addresses: dict[str, str]) -> None:
+    """Where to find this process, for tools: ports that were configured as 0 among it."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps({"pid": os.getpid(), **addresses}) + "\n")
+    fresh.replace(file)
 
 
 def _with_port(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+async def _run(config: BrokerConfig) -> int:
+    return await BrokerProcess(config).run()
 
 
 def main(arguments: list[str]) -> int:
@@ -188,7 +220,7 @@ def main(arguments: list[str]) -> int:
         config = read_config(chosen.config, os.environ)
         set_up_logs(config.broker_id, config.log_level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        return asyncio.run(BrokerProcess(config).run())
-    except (ConfigurationError, DiskFault, WrongDirectory, OSError) as wrong:
-        print(f"penstock-broker: {wrong}", file=sys.stderr)
-        return EXIT_CANNOT_START
+        return asyncio.run(_run(config))
+    except _CANNOT_START as wrong:
+        print(f"penstock-broker: {wrong}", file=sys.stderr, flush=True)
+        _end_process(EXIT_CANNOT_START)
