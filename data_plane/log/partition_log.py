@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from data_plane.disk import port
-from data_plane.disk.port import Buffer, Disk, File, SyncDirectory, SyncFile, SyncStep
+from data_plane.disk.port import Disk, File, SyncDirectory, SyncFile, SyncStep
 from data_plane.log import layout, recovery
-from data_plane.log.append_time import placed_at_time
+from data_plane.log.appending import Appender
 from data_plane.log.checkpoint import CheckpointEntry
 from data_plane.log.derived import SNAPSHOT_BATCHES, DerivedState
 from data_plane.log.epochs import LeaderEpochs
@@ -30,33 +30,26 @@ from data_plane.log.outcomes import (
     JournalPiece,
     PieceKind,
     RecoveryReport,
-    ReplicaRejected,
     Slice,
     Unsynced,
 )
 from data_plane.log.pending import LogFlush, PendingWrites
-from data_plane.log.push import PushedRun, buffers_of, check_push
 from data_plane.log.reading import LogReader
 from data_plane.log.retention import GUARD_MS, ClockGuard, Closed, retention_end
 from data_plane.log.sealing import SealFile, Sealing
-from data_plane.log.segment import Segment, Unreadable
+from data_plane.log.segment import Unreadable
 from data_plane.log.segments import CutPoint, Segments
-from data_plane.log.sidecar import checksum_of
 from data_plane.log.tail import Tail, TailBudget
 from penstock.contract import errors, limits
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
-from penstock.contract.topic_settings import Durability, TimestampType, TopicSettings
-from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, placed
-from penstock.records.stamp import Stamp, StampFlag, pack_stamp
+from penstock.contract.topic_settings import TimestampType, TopicSettings
+from penstock.records.batch import BatchHeader
+from penstock.records.stamp import Stamp
 from penstock.rules.odometer import Odometer
 
 _OWN_TAIL_BYTES = 1 << 20
-_JOINED_BYTES_MAX = 16 << 10
-"""Batches up to this size are copied once, so that they do not keep the frame alive that they came in."""
 _ALL = 1 << 62
-_TRANSACTIONAL = int(StampFlag.TRANSACTIONAL)
-_FIRST_OF_SEGMENT = int(StampFlag.FIRST_OF_SEGMENT)
 
 
 class PartitionLog:
@@ -72,20 +65,25 @@ class PartitionLog:
         """For `create` and `recover`."""
         self.where = identity.where
         self.replica_generation = identity.replica_generation
-        self.name = str(identity.where)
-        """How messages name the partition; may be set."""
         self.log_start_offset = bounds.log_start
-        self.log_end_offset = bounds.log_end
         self.high_watermark = bounds.high_watermark
         self.retention_guard_ms = GUARD_MS
-        self._settings = settings
-        self._journaled = settings.durability is Durability.FSYNC
         self._segments, self._seals, self._derived = segments, seals, derived
         self._sealing = Sealing(seals, identity.where)
         self._tail = Tail(tail)
-        self._reader = LogReader(self.name, segments, self._tail, bounds.damage)
+        self._reader = LogReader(segments, self._tail, bounds.damage)
         self._pending = PendingWrites(
             identity.where, identity.replica_generation, segments, seals, bounds.durable_end
+        )
+        self._appender = Appender(
+            settings,
+            segments,
+            derived,
+            self._sealing,
+            self._tail,
+            self._pending,
+            bounds.damage,
+            bounds.log_end,
         )
         self._change_offset = 0
         self._change_state = b""
@@ -185,14 +183,27 @@ class PartitionLog:
     # properties
 
     @property
+    def name(self) -> str:
+        """How messages name the partition; may be set."""
+        return self._appender.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._appender.name = self._reader.name = name
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the next batch goes."""
+        return self._appender.end_offset
+
+    @property
     def settings(self) -> TopicSettings:
         """May be set; holds from the next append on."""
-        return self._settings
+        return self._appender.settings
 
     @settings.setter
     def settings(self, settings: TopicSettings) -> None:
-        self._settings = settings
-        self._journaled = settings.durability is Durability.FSYNC
+        self._appender.settings = settings
         self._segments.index_interval_bytes = settings.index_interval_bytes
 
     @property
@@ -251,7 +262,7 @@ class PartitionLog:
     def check_timestamp(self, header: BatchHeader, now_ms: int) -> None:
         """Raises `TimestampOutOfRange` for a batch stamped too far in the future (RL107)."""
         ahead = header.max_timestamp - now_ms
-        if ahead > limits.TIMESTAMP_AHEAD_MS_MAX and self._settings.timestamp_type is TimestampType.CREATE:
+        if ahead > limits.TIMESTAMP_AHEAD_MS_MAX and self.settings.timestamp_type is TimestampType.CREATE:
             raise errors.TimestampOutOfRange(
                 f"{self.name}: a message is stamped {ahead} ms in the future, at most {limits.TIMESTAMP_AHEAD_MS_MAX} allowed"
             )
@@ -266,166 +277,23 @@ class PartitionLog:
         floor_ms: int,
         principal: int,
     ) -> Stamp:
-        """Append a checked batch (`check_batch`, `check_sequence`, `check_timestamp`). Raises errors.DiskFull: nothing changed,
-        errors.CorruptLog when acknowledged records are missing at the log's end."""
-        derived = self._derived
-        if self._reader.damage or self._pending.change is not None:
-            self._demand_appendable()
-        if leader_epoch != derived.epochs.last:
-            self.start_epoch(leader_epoch)
-        size, base_offset = len(batch), self.log_end_offset
-        accepted_ms = max(now_ms, derived.last_accepted_ms, floor_ms)
-        active = self._segments.active
-        flags = _TRANSACTIONAL if header.transactional else 0
-        segment = active
-        if (
-            segment is None
-            or segment.size + size > self._settings.segment_bytes
-            or accepted_ms - segment.first_accepted_ms >= self._settings.segment_ms
-        ):
-            segment = self._segments.made(base_offset)
-            flags |= _FIRST_OF_SEGMENT
-        stamp = Stamp(
-            base_offset, header.last_offset_delta + 1, header.record_count, size, leader_epoch, accepted_ms, principal,
-            header.producer_id, header.producer_epoch, flags, segment.size, header.base_sequence,
-        )  # fmt: skip
-        packed = pack_stamp(stamp, self._segments.seed)
-        max_timestamp = header.max_timestamp
-        if self._settings.timestamp_type is TimestampType.CREATE:
-            buffers = placed(batch, base_offset, leader_epoch)
-        else:
-            buffers = placed_at_time(batch, header, base_offset, leader_epoch, accepted_ms)
-            max_timestamp = accepted_ms
-        if size <= _JOINED_BYTES_MAX:
-            whole = b"".join(buffers)
-            buffers = [whole]
-            head = whole[:BATCH_HEADER_BYTES]
-        else:
-            head = (bytes(buffers[0]) + bytes(buffers[1][:BATCH_HEADER_BYTES]))[:BATCH_HEADER_BYTES]
-        try:
-            segment.write([packed], buffers)
-        except port.DiskFull as full:
-            if segment is not active:
-                segment.remove(set_aside=False)
-            raise self._disk_full(full) from None
-        if segment is not active:
-            self._rolled(active, segment, stamp.end_offset)
-        if self._journaled and not self._pending.flush_needed:
-            self._pending.journal(
-                segment.base_offset,
-                segment.size,
-                segment.stamp_count,
-                base_offset,
-                stamp.end_offset,
-                [packed],
-                buffers,
-                size,
-            )
-        else:
-            self._pending.leave_to_flush(size)
-        self._took(segment, stamp, packed, head, buffers, max_timestamp)
-        return stamp
+        """Append a checked batch (`check_batch`, `check_sequence`, `check_timestamp`).
+
+        Raises errors.DiskFull (nothing changed), errors.CorruptLog when acknowledged records are missing at the end.
+        """
+        return self._appender.as_leader(batch, header, leader_epoch, now_ms, floor_ms, principal)
 
     def append_as_follower(self, stamps: memoryview, batches: memoryview, leader_epoch: int) -> int:
-        """Append what the leader pushed, all of it or nothing; the new log end. Raises `ReplicaRejected`, errors.DiskFull."""
-        derived = self._derived
-        if self._reader.damage and self._lost_tail():
-            raise ReplicaRejected(
-                f"{self.name}: acknowledged records are missing at its end, a truncation required"
-            )
-        self._demand_appendable()
-        active = self._segments.active
-        runs = check_push(
-            stamps, batches, self._segments.seed, log_end=self.log_end_offset, last_epoch=derived.epochs.last,
-            leader_epoch=leader_epoch, last_accepted_ms=derived.last_accepted_ms,
-            active_size=None if active is None else active.size,
-        )  # fmt: skip
-        targets = self._write_runs(runs)
-        for run, segment in zip(runs, targets, strict=True):
-            packed, buffers = buffers_of(run)
-            first, last = run.batches[0].stamp, run.batches[-1].stamp
-            if run.begins_segment:
-                self._rolled(self._segments.active, segment, first.end_offset)
-            size = last.position + last.size - first.position
-            if self._journaled and not self._pending.flush_needed:
-                self._pending.journal(
-                    segment.base_offset, first.position, segment.stamp_count, first.base_offset, last.end_offset,
-                    packed, buffers, size,
-                )  # fmt: skip
-            else:
-                self._pending.leave_to_flush(size)
-            for one in run.batches:
-                if one.stamp.leader_epoch != derived.epochs.last:
-                    self._begin_epoch(one.stamp.leader_epoch)
-                head = bytes(one.batch[:BATCH_HEADER_BYTES])
-                self._took(segment, one.stamp, one.packed, head, [one.batch], one.header.max_timestamp)
-        return self.log_end_offset
+        """Append what the leader pushed, all of it or nothing; the new log end.
 
-    def _write_runs(self, runs: list[PushedRun]) -> list[Segment]:
-        """Write each run to its segment; on a full disk none of them."""
-        active = self._segments.active
-        targets: list[Segment] = []
-        for run in runs:
-            packed, buffers = buffers_of(run)
-            target = active
-            if run.begins_segment or target is None:
-                target = self._segments.made(run.batches[0].stamp.base_offset)
-            try:
-                targets.append(target)
-                target.write(packed, buffers)
-            except port.DiskFull as full:
-                for written in targets:
-                    if written is active:
-                        written.cut_back()
-                    else:
-                        written.remove(set_aside=False)
-                raise self._disk_full(full) from None
-        return targets
-
-    def _took(
-        self,
-        segment: Segment,
-        stamp: Stamp,
-        packed: bytes,
-        head: bytes,
-        buffers: Sequence[Buffer],
-        max_timestamp: int,
-    ) -> None:
-        """The segment's files hold the batch: take it into account."""
-        end_offset = stamp.end_offset
-        segment.note(
-            end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, max_timestamp, checksum_of(packed)
-        )
-        self._segments.touched(segment)
-        self._derived.apply(stamp)
-        self._sealing.appended(head, packed)
-        self._tail.add(stamp.base_offset, end_offset, stamp.size, packed, tuple(buffers))
-        self.log_end_offset = end_offset
-
-    def _rolled(self, closed: Segment | None, segment: Segment, first_batch_end: int) -> None:
-        """`segment` is active now; its first batch, ending at `first_batch_end`, is about to be taken into account."""
-        if closed is not None:
-            self._sealing.closed(closed, self._derived.draft(), first_batch_end)
-            closed.write_index()
-        self._segments.attach(segment)
-        self._sealing.begin(segment)
-
-    def _demand_appendable(self) -> None:
-        invariant(self._pending.change is None, f"{self.name}: nothing is appended while its bounds change")
-        if self._lost_tail():
-            raise errors.CorruptLog(f"{self.name}: {self._reader.damage[-1]}; an operator's repair required")
-
-    def _lost_tail(self) -> bool:
-        """Acknowledged records are missing at the log's end: their offsets must not be given again."""
-        return any(one.end_offset > self.log_end_offset for one in self._reader.damage)
-
-    def _disk_full(self, full: port.DiskFull) -> errors.DiskFull:
-        return errors.DiskFull(f"{self.name}: {full}; nothing was written, free space required")
+        Raises `ReplicaRejected`, errors.DiskFull.
+        """
+        return self._appender.as_follower(stamps, batches, leader_epoch)
 
     def roll_due(self, now_ms: int) -> bool:
         """The active segment is older than `segment_ms`: the next append begins a new one."""
         active = self._segments.active
-        return active is not None and now_ms - active.first_accepted_ms >= self._settings.segment_ms
+        return active is not None and now_ms - active.first_accepted_ms >= self.settings.segment_ms
 
     # durability
 
@@ -460,14 +328,7 @@ class PartitionLog:
 
     def start_epoch(self, epoch: int) -> None:
         """Become leader in `epoch`: note (epoch, log end) before serving (RL27)."""
-        invariant(
-            epoch >= self.last_epoch, f"{self.name}: epoch {epoch} is led after epoch {self.last_epoch}"
-        )
-        self._begin_epoch(epoch)
-
-    def _begin_epoch(self, epoch: int) -> None:
-        if self._derived.epochs.begin(epoch, self.log_end_offset):
-            self._derived.write_epochs()
+        self._appender.begin_epoch(epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); below the first one (`epoch`, its start), and
@@ -509,7 +370,7 @@ class PartitionLog:
         self._derived.rewind(end)
         self._sealing.cut(self._segments.active)
         self._pending.cut(end)
-        self.log_end_offset = end
+        self._appender.end_offset = end
         self.high_watermark = min(self.high_watermark, end)
 
     def request_log_start(self, offset: int) -> None:
@@ -555,7 +416,7 @@ class PartitionLog:
         self._sealing.cut(None)
         self._pending.cut(offset)
         self._pending.durable_end = offset
-        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.log_start_offset = self._appender.end_offset = self.high_watermark = offset
 
     def _odometer_at(self, offset: int) -> Odometer | None:
         if not offset:
@@ -629,7 +490,7 @@ class PartitionLog:
                     )
                 )
         end = retention_end(
-            closed, self.size_bytes, self._settings, believed, guard_ms=self.retention_guard_ms
+            closed, self.size_bytes, self.settings, believed, guard_ms=self.retention_guard_ms
         )
         return self.log_start_offset if end is None else max(end, self.log_start_offset)
 

@@ -14,8 +14,8 @@ _EMPTY = ()
 class LogReader:
     """Readers' side of one log. `damage` grows as reads find it."""
 
-    def __init__(self, name: str, segments: Segments, tail: Tail, damage: list[DamagedRange]) -> None:
-        self.name = name
+    def __init__(self, segments: Segments, tail: Tail, damage: list[DamagedRange]) -> None:
+        self.name = str(segments.where)
         self._segments, self._tail = segments, tail
         self.damage = damage
 

@@ -389,7 +389,7 @@ def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Boun
     stamp = bad.stamp
     if stamp is not None and stamp.base_offset == segment.end_offset and stamp.position == segment.size:
         _damaged(bounds, stamp.base_offset, stamp.end_offset, f"{where}: {bad.reason}")
-        segment.skip_damage(bad.number + 1, stamp.end_offset, stamp.position + stamp.size)
+        segment.note(stamp.end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, -1, bad.checksum)
         return True
     found = next_good_stamp(segment, bad.number, segment.end_offset + 1, high)
     if found is None:
@@ -443,7 +443,8 @@ def _epochs_within(segment: Segment, epochs: LeaderEpochs) -> None:
         first = segment.stamp(0).leader_epoch
         if first > epochs.last:
             epochs.begin(first, segment.base_offset)
-        search(0, first, segment.stamp_count - 1, segment.last_epoch)
+        last = segment.stamp_count - 1
+        search(0, first, last, segment.stamp(last).leader_epoch)
     except Unreadable:
         for number, found in segment.intact_stamps(0):
             epoch = segment.stamp(number).leader_epoch

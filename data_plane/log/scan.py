@@ -20,6 +20,8 @@ class Bad:
     position: int
     stamp: Stamp | None
     """The stamp when it is good and only its batch is not."""
+    checksum: int
+    """The stamp's own."""
     reason: str
 
 
@@ -42,21 +44,23 @@ def check_batches(segment: Segment, *, limit: int | None, epoch: int, accepted_m
             try:
                 stamp = unpack_stamp(block, segment.seed, at)
             except StampCorrupt as error:
-                return Bad(number, position, None, str(error))
+                return Bad(number, position, None, 0, str(error))
             if limit is not None and stamp.base_offset >= limit:
                 return None
             reason = _misfit(stamp, segment, epoch, accepted_ms)
             if reason:
-                return Bad(number, position, None, reason)
+                return Bad(number, position, None, 0, reason)
             if position + stamp.size > data_size:
-                return Bad(number, position, stamp, f"the data file ends at byte {data_size}")
+                return Bad(
+                    number, position, stamp, checksum_of(block, at), f"the data file ends at byte {data_size}"
+                )
             if not chunk_at <= position <= position + stamp.size <= chunk_at + len(chunk):
                 chunk, chunk_at = segment.data.read_at(position, max(_CHUNK_BYTES, stamp.size)), position
             within = position - chunk_at
             try:
                 header = check_stored(stamp, memoryview(chunk)[within : within + stamp.size])
             except PenstockError as error:
-                return Bad(number, position, stamp, error.message)
+                return Bad(number, position, stamp, checksum_of(block, at), error.message)
             segment.note(
                 stamp.end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, header.max_timestamp,
                 checksum_of(block, at),
