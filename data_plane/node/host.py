@@ -358,6 +358,7 @@ class ReplicaHost:
             stopped=self._stopped,
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
+        log.name = replica.name
         return replica
 
     def _wrote(self, replica: Replica, size: int) -> None:
