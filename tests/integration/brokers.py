@@ -174,9 +174,7 @@ class Brokers:
         assignments: Sequence[Sequence[int]] | None = None,
         **settings: Any,
     ) -> TopicId:
-        """A topic whose every partition has a leader and all replicas in sync; by the planner when no assignments
-        are given.
-        """
+        """A topic whose partitions all have a leader at work; placed by the planner when no assignments are given."""
         copies = min(3, len(self.ids))
         wanted = TopicSettings(**({"replication": copies, "min_insync_replicas": min(2, copies)} | settings))
         if assignments is None:
@@ -187,7 +185,8 @@ class Brokers:
             assignments = plan(partitions, wanted.replication, views)
         topic_id, revision = self.admin.create_topic(tenant.name, name, wanted, assignments)
         self.admin.wait_until_seen(revision)
-        self.wait_until(f"{name} is in sync", lambda: self.whole(topic_id))
+        with self.client(tenant) as client, client.consumer([name]) as consumer:
+            consumer.end_offsets()
         return topic_id
 
     def partitions(self, topic_id: bytes) -> list[pb.DescribedPartition]:

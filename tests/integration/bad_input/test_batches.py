@@ -1,0 +1,203 @@
+"""Batches and messages that no log may take: too large, malformed, forged, or from the future."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from penstock import Client, CorruptBatch, MessageTooLarge, TimestampOutOfRange
+from penstock.contract import limits
+from penstock.contract.errors import ErrorCode
+from tests.integration.brokers import Brokers, Tenant
+from tests.integration.raw_wire import ProduceWire, batch_of
+from tests.unit.records.forging import forged, plain_block
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
+
+TOPIC = "checked"
+BATCH_BYTES_MAX = 64 * limits.KIB
+MESSAGE_BYTES_MAX = 16 * limits.KIB
+TRANSACTIONAL, CONTROL, APPEND_TIME = 0x10, 0x20, 0x08
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The topic under test, and its leader's address."""
+
+    topic_id: bytes
+    address: str
+
+
+@pytest.fixture(scope="module")
+def checked(cluster: Brokers, tenant: Tenant) -> Checked:
+    topic_id = cluster.create_topic(
+        tenant, TOPIC, max_message_bytes=MESSAGE_BYTES_MAX, max_batch_bytes=BATCH_BYTES_MAX
+    )
+    return Checked(topic_id=topic_id, address=cluster.spec.broker(cluster.leader(topic_id)).client_address)
+
+
+@pytest.fixture
+def client(cluster: Brokers, tenant: Tenant) -> Iterator[Client]:
+    with cluster.client(tenant) as client:
+        yield client
+
+
+def end_of(client: Client, topic: str) -> int:
+    with client.consumer([topic]) as consumer:
+        return consumer.end_offsets()[topic, 0]
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def flipped(batch: bytes, at: int) -> bytes:
+    return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
+
+
+def sound() -> bytes:
+    return batch_of(b"one", b"two", b"three")
+
+
+Case = tuple[Callable[[], bytes], ErrorCode, str]
+CASES: dict[str, Case] = {
+    "empty": (lambda: b"", ErrorCode.CORRUPT_BATCH, "0 bytes, 61 required for its header"),
+    "header cut": (lambda: sound()[:60], ErrorCode.CORRUPT_BATCH, "60 bytes, 61 required for its header"),
+    "last byte cut": (lambda: sound()[:-1], ErrorCode.CORRUPT_BATCH, "required by its length field"),
+    "a byte too many": (lambda: sound() + b"\0", ErrorCode.CORRUPT_BATCH, "required by its length field"),
+    "two in one": (lambda: sound() * 2, ErrorCode.CORRUPT_BATCH, "required by its length field"),
+    "a bit of a record flipped": (lambda: flipped(sound(), -3 % len(sound())), ErrorCode.CORRUPT_BATCH, "CRC-32C"),
+    "a bit of the checksum flipped": (lambda: flipped(sound(), 18), ErrorCode.CORRUPT_BATCH, "CRC-32C"),
+    "a bit of the timestamp flipped": (lambda: flipped(sound(), 42), ErrorCode.CORRUPT_BATCH, "CRC-32C"),
+    "old magic": (lambda: forged(plain_block(1), 1, magic=1), ErrorCode.CORRUPT_BATCH, "magic 1, 2 required"),
+    "random": (lambda: bytes(range(256)) * 4, ErrorCode.CORRUPT_BATCH, "magic 16, 2 required"),
+    "length below the header": (
+        lambda: forged(plain_block(1), 1, batch_length=3), ErrorCode.CORRUPT_BATCH, "15 bytes by its length field"),
+    "length negative": (
+        lambda: forged(plain_block(1), 1, batch_length=-1), ErrorCode.CORRUPT_BATCH, "11 bytes by its length field"),
+    "length of two GiB": (
+        lambda: forged(plain_block(1), 1, batch_length=2**31 - 1), ErrorCode.CORRUPT_BATCH, "by its length field"),
+    "no records": (
+        lambda: forged(b"", 0, last_offset_delta=0), ErrorCode.CORRUPT_BATCH, "0 records over 1 offsets"),
+    "more records than offsets": (
+        lambda: forged(plain_block(3), 3, last_offset_delta=1), ErrorCode.CORRUPT_BATCH, "3 records over 2 offsets"),
+    "fewer records than offsets": (
+        lambda: forged(plain_block(3), 3, last_offset_delta=9), ErrorCode.CORRUPT_BATCH, "3 records over 10 offsets"),
+    "negative count": (
+        lambda: forged(plain_block(3), -1, last_offset_delta=2), ErrorCode.CORRUPT_BATCH, "-1 records over 3 offsets"),
+    "offsets beyond all bounds": (
+        lambda: forged(plain_block(3), 2**31 - 1), ErrorCode.CORRUPT_BATCH, "spans 2147483647 offsets"),
+    "unknown codec": (
+        lambda: forged(plain_block(1), 1, codec=5), ErrorCode.UNSUPPORTED_COMPRESSION, "codec 5"),
+    "unknown attribute": (
+        lambda: forged(plain_block(1), 1, attributes=0x40), ErrorCode.CORRUPT_BATCH, "attributes 0x0040"),
+    "control": (
+        lambda: forged(plain_block(1), 1, attributes=CONTROL), ErrorCode.CORRUPT_BATCH, "only brokers write control"),
+    "transactional control": (
+        lambda: forged(plain_block(1), 1, attributes=CONTROL | TRANSACTIONAL, producer_id=1, producer_epoch=0,
+                       base_sequence=0), ErrorCode.CORRUPT_BATCH, "only brokers write control"),
+    "transactional": (
+        lambda: forged(plain_block(1), 1, attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0),
+        ErrorCode.INVALID_REQUEST, "transactional and control batches are not taken from clients"),
+    "transactional without a producer id": (
+        lambda: forged(plain_block(1), 1, attributes=TRANSACTIONAL), ErrorCode.CORRUPT_BATCH, "without a producer id"),
+    "the broker's timestamps": (
+        lambda: forged(plain_block(1), 1, attributes=APPEND_TIME), ErrorCode.CORRUPT_BATCH, "marked as the broker's"),
+    "half a producer": (
+        lambda: forged(plain_block(1), 1, producer_id=7), ErrorCode.CORRUPT_BATCH, "producer id 7, epoch -1"),
+    "timestamps in disorder": (
+        lambda: forged(plain_block(1), 1, base_timestamp=9, max_timestamp=8), ErrorCode.CORRUPT_BATCH, "9 to 8"),
+    "two hours ahead": (
+        lambda: batch_of(b"x", timestamp_ms=now_ms() + 2 * HOUR_MS), ErrorCode.TIMESTAMP_OUT_OF_RANGE, "at most"),
+    "at the end of time": (
+        lambda: batch_of(b"x", timestamp_ms=2**62), ErrorCode.TIMESTAMP_OUT_OF_RANGE, "at most"),
+    "over the topic's limit": (
+        lambda: batch_of(bytes(BATCH_BYTES_MAX)), ErrorCode.MESSAGE_TOO_LARGE, f"at most {BATCH_BYTES_MAX} allowed"),
+    "over every limit": (
+        lambda: batch_of(bytes(limits.BATCH_BYTES_MAX_LIMIT)), ErrorCode.MESSAGE_TOO_LARGE, "allowed"),
+    "a sequence that begins late": (
+        lambda: forged(plain_block(1), 1, producer_id=2**40, producer_epoch=0, base_sequence=5),
+        ErrorCode.UNKNOWN_PRODUCER, "checked-0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_that_must_not_be_is_refused_by_name_and_its_stream_goes_on(
+    client: Client, checked: Checked, tenant: Tenant, case: str
+) -> None:
+    make, code, reason = CASES[case]
+    bad = make()
+    before = end_of(client, TOPIC)
+    with ProduceWire(checked.address, tenant.api_key) as wire:
+        first, refused, last = wire.put([(checked.topic_id, 0, batch) for batch in (sound(), bad, sound())])
+        results = wire.results(3)
+        again = wire.produce(checked.topic_id, 0, sound())
+    result = results[refused]
+    assert (ErrorCode(result.error), result.base_offset) == (code, -1)
+    assert result.message.startswith("checked-0: ")
+    assert reason in result.message
+    offsets = [results[first].base_offset, results[last].base_offset, again.base_offset]
+    assert offsets == [before, before + 3, before + 6]
+    assert end_of(client, TOPIC) == before + 9
+
+
+def test_a_batch_that_lies_about_its_records_is_not_served_as_messages(
+    cluster: Brokers, client: Client, tenant: Tenant
+) -> None:
+    """The broker does not look into a batch's records; the reader does, names the place, and can go past it."""
+    topic_id = cluster.create_topic(tenant, "lied-to")
+    address = cluster.spec.broker(cluster.leader(topic_id)).client_address
+    lies = [
+        forged(plain_block(1), 3),
+        forged(plain_block(3), 1),
+        forged(b"\xff" * 50, 2),
+        forged(b"junk", 2, codec=4),
+    ]
+    with ProduceWire(address, tenant.api_key) as wire:
+        assert wire.produce(topic_id, 0, sound()).base_offset == 0
+        offsets = [wire.produce(topic_id, 0, lie).base_offset for lie in lies]
+        end = wire.produce(topic_id, 0, sound()).base_offset
+    assert offsets == [3, 6, 7, 9]
+    assert end == 11
+    with client.consumer(["lied-to"]) as consumer:
+        assert [message.value for message in consumer.poll(timeout=10)] == [b"one", b"two", b"three"]
+        for offset, following in zip(offsets, [*offsets[1:], end], strict=True):
+            with pytest.raises(CorruptBatch) as told:
+                consumer.poll(timeout=10)
+            assert f"lied-to-0: at offset {offset}: " in told.value.message
+            consumer.seek("lied-to", 0, offset=following)
+        assert [message.value for message in consumer.poll(timeout=10)] == [b"one", b"two", b"three"]
+
+
+def test_the_sdk_refuses_a_message_over_the_limit_before_it_is_buffered(
+    client: Client, checked: Checked
+) -> None:
+    before = end_of(client, TOPIC)
+    with client.producer(linger_ms=60_000, buffer_bytes=1 << 20) as producer:
+        fits = producer.send(TOPIC, bytes(MESSAGE_BYTES_MAX))
+        for value in (bytes(MESSAGE_BYTES_MAX + 1), bytes(10 << 20)):
+            with pytest.raises(MessageTooLarge) as refused:
+                producer.send(TOPIC, value)
+            assert f"at most {MESSAGE_BYTES_MAX}" in refused.value.message
+            assert refused.value.message.startswith(f"{TOPIC}")
+            assert "max_message_bytes" in refused.value.remedy
+        with pytest.raises(MessageTooLarge):
+            producer.send(TOPIC, b"x", key=bytes(MESSAGE_BYTES_MAX))
+        with pytest.raises(MessageTooLarge):
+            producer.send(TOPIC, b"x", headers=[("h", bytes(MESSAGE_BYTES_MAX))])
+        producer.flush(10)
+        assert fits.result(0).offset == before
+    assert end_of(client, TOPIC) == before + 1
+
+
+def test_the_sdk_tells_of_a_timestamp_too_far_ahead(client: Client, checked: Checked) -> None:
+    before = end_of(client, TOPIC)
+    with client.producer() as producer:
+        refused = producer.send(TOPIC, b"x", timestamp_ms=now_ms() + 2 * HOUR_MS)
+        with pytest.raises(TimestampOutOfRange) as told:
+            refused.result(10)
+        assert told.value.message.startswith("checked-0: timestamp ")
+        assert told.value.remedy == "Check the sender's clock."
+        assert producer.send(TOPIC, b"y").result(10).offset == before
