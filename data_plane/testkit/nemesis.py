@@ -8,6 +8,7 @@ cuts) are unlimited.
 
 import asyncio
 import random
+from collections.abc import Callable
 
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Cell, FaultKind, ReachedTable, Step
@@ -41,6 +42,8 @@ class Nemesis:
         self._failed_syncs: dict[SimBroker, int] = {}
         self._back_at: dict[SimBroker, float] = {}
         """When a broker that is down may be started again."""
+        self.over = False
+        """No fault begins or ends any more."""
         self.strikes = 0
         self.missed: list[Cell] = []
         """Cells whose step did not come about in time, or that the promise forbade."""
@@ -161,9 +164,13 @@ class Nemesis:
 
     # -- the faults -----------------------------------------------------------------------------------
 
-    def _after(self, seconds: float, action: "object", *args: object) -> None:
+    def _after(self, seconds: float, action: Callable[..., None], *args: object) -> None:
         loop = self._cluster.loop
-        loop.call_at(loop.time() + seconds, action, *args, context=loop.outside.context)  # type: ignore[arg-type]
+        loop.call_at(loop.time() + seconds, self._unless_over, action, *args, context=loop.outside.context)
+
+    def _unless_over(self, action: Callable[..., None], *args: object) -> None:
+        if not self.over:
+            action(*args)
 
     def _kill(self, victim: SimBroker) -> bool:
         self._note_lost(victim, [where for where in self._hosted(victim) if not self._strict(where)])

@@ -72,6 +72,8 @@ class Scenario:
         self._rng = random.Random(f"{plan.seed}/scenario")
         self._clients = 0
         self._producers: list[WireProducer] = []
+        self._restarting = False
+        """Brokers that end by themselves are started again, as an init system would; the nemesis does it before."""
 
     def run(self) -> SeedResult:
         """Run to the end or to the first violation."""
@@ -128,6 +130,7 @@ class Scenario:
         await self._chaos(self.nemesis)
         self.timeline.note("scenario", "heal", "")
         cluster.heal()
+        self._restarting = True
         await self._demand_liveness(cluster, watcher)
         await self._judge(cluster, watcher)
 
@@ -174,6 +177,7 @@ class Scenario:
         while self.loop.time() < until and not striking.done():
             self._no_failures()
             await asyncio.sleep(_LOOK_S)
+        nemesis.over = True
         striking.cancel()
         try:
             await striking
@@ -323,6 +327,9 @@ class Scenario:
             self._no_failures()
             if self.loop.time() > deadline:
                 raise InvariantViolated(invariant, f"{what()} (not within {within_s:.1f} s)")
+            if self._restarting and self.cluster is not None:
+                for broker in self.cluster.brokers:
+                    self.cluster.start(broker)
             await asyncio.sleep(_LOOK_S)
 
     def _no_failures(self) -> None:

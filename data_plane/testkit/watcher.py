@@ -310,7 +310,10 @@ class Watcher:
                     )
                 )
                 for broker_id in record.in_sync
+                if not self.damaged(self._cluster.broker(broker_id), where)
             }
+            if not stored:
+                continue
             starts = [batches[0].base_offset for batches in stored.values() if batches]
             start = max(starts, default=0)
             first, *others = stored

@@ -114,7 +114,8 @@ class WireConsumer:
                     await self._refused(partition, push)
                     return
                 part, at = payload[at : at + push.size], at + push.size
-                self._mark(partition, MarkKind.HIGH_WATERMARK, push.high_watermark, leader.broker)
+                if push.high_watermark >= 0:
+                    self._mark(partition, MarkKind.HIGH_WATERMARK, push.high_watermark, leader.broker)
                 self._mark(partition, MarkKind.LOG_START, push.log_start_offset, leader.broker)
                 if push.size:
                     self._take(partition, part, leader)
