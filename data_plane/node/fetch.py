@@ -204,7 +204,7 @@ class LeaderLink:
             kind, head, payload = unpack_frame(await connection.receive())
             if kind is FrameKind.REPLICA_PUSH:
                 await self._committer.room()
-                self._pushed(pb.ReplicaPushHead.FromString(bytes(head)), payload)
+                await self._take_all(pb.ReplicaPushHead.FromString(bytes(head)), payload)
             elif kind is FrameKind.REPLICA_ANSWER:
                 for answer in pb.ReplicaAnswerHead.FromString(bytes(head)).answers:
                     await self._answered(answer)
@@ -218,13 +218,17 @@ class LeaderLink:
             return None
         return followed
 
-    def _pushed(self, head: pb.ReplicaPushHead, payload: memoryview) -> None:
+    async def _take_all(self, head: pb.ReplicaPushHead, payload: memoryview) -> None:
+        """Take the pushes in order. One for a busy replica waits: a push left out would leave a hole."""
         position = 0
         for push in head.pushes:
             stamps_end = position + push.stamps * STAMP_BYTES
             batches_end = stamps_end + push.batches_bytes
             stamps, batches = payload[position:stamps_end], payload[stamps_end:batches_end]
             position = batches_end
+            followed = self._by_handle.get(push.handle)
+            if followed is not None and followed.replica.busy:
+                await followed.replica.at_rest()
             followed = self._current(push.handle)
             if followed is not None:
                 self._take(followed, push, stamps, batches)

@@ -102,6 +102,9 @@ class FollowerStream:
             if replica is None:
                 answer.error, answer.message = ErrorCode.NOT_LEADER, f"{where}: not here"
                 return answer
+            previous = self._by_replica.get(replica)
+            if previous is not None:
+                self._close(previous)
             leading = replica.leadership(wanted.leader_epoch)
         except PenstockError as refusal:
             answer.error, answer.message = refusal.code, refusal.message
@@ -137,9 +140,6 @@ class FollowerStream:
         return answer
 
     def _accept(self, handle: int, replica: Replica, leading: LeaderState, offset: int) -> None:
-        previous = self._by_replica.get(replica)
-        if previous is not None:
-            self._close(previous)
         self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [])
         self._by_replica[replica] = handle
         replica.on_append[self] = self._appended

@@ -5,6 +5,7 @@ write it allows are never parted (RL11, RL134). The operations that need an awai
 the log's start) mark the replica busy; a change of role waits until they are done.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ class Replica:
         self.on_append: dict[object, Listener] = {}
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
+        self._at_rest: list[asyncio.Future[None]] = []
         self._me, self._clock, self._stats = me, clock, stats
         self._wrote, self._unsettled, self._stopped = wrote, unsettled, stopped
         self._lag_ms_max = replica_lag_ms_max
@@ -160,9 +162,19 @@ class Replica:
             self.following = None
             self._tell(self.on_role)
 
+    async def at_rest(self) -> None:
+        """Wait until the replica is not busy."""
+        while self.busy:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._at_rest.append(waiting)
+            await asyncio.shield(waiting)
+
     def no_longer_busy(self) -> None:
         """The operation that needed an await is done."""
         self.busy = False
+        for waiting in self._at_rest:
+            waiting.set_result(None)
+        self._at_rest.clear()
         settled, self.on_settled = self.on_settled, None
         if settled is not None:
             settled(self)
