@@ -19,7 +19,8 @@ _PLACE = struct.Struct(">qii")
 def placed_at_time(
     batch: memoryview, header: BatchHeader, base_offset: int, leader_epoch: int, accepted_ms: int
 ) -> list[Buffer]:
-    """As `records.batch.placed`, with the acceptance time in the header and the checksum made anew; the body is not copied."""
+    """As `records.batch.placed`, with the acceptance time in the header and the checksum made anew; the body is not
+    copied."""
     head = bytearray(batch[:BATCH_HEADER_BYTES])
     body = batch[BATCH_HEADER_BYTES:]
     _PLACE.pack_into(head, 0, base_offset, header.batch_length, leader_epoch)

@@ -1,4 +1,5 @@
-"""The checkpoint of a log directory: recovery points and high watermarks of all partitions, and where the journal begins."""
+"""The checkpoint of a log directory: recovery points and high watermarks of all partitions, and where the journal
+begins."""
 
 import struct
 from collections.abc import Sequence

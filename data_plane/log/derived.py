@@ -1,8 +1,9 @@
-"""What a log's prefix implies: producer state, odometer, leader epochs; kept as caches, rewound and rebuilt from stamps.
+"""What a log's prefix implies: producer state, odometer, leader epochs; kept as caches, rewound and rebuilt from
+stamps.
 
-A snapshot is taken at an offset and written once everything below it is committed and sealed, so nothing but a declared loss
-ever truncates below a written one. It carries the checksum of the last stamp below its offset: a snapshot of another history
-is told apart.
+A snapshot is taken at an offset and written once everything below it is committed and sealed, so nothing but a
+declared loss ever truncates below a written one. It carries the checksum of the last stamp below its offset: a
+snapshot of another history is told apart.
 """
 
 import struct
@@ -106,8 +107,8 @@ class DerivedState:
     def rebuild(self, end_offset: int, unsealed: tuple[int, int] | None = None) -> None:
         """Fold to `end_offset` from the best snapshot below it, or from the log's first batch.
 
-        `unsealed`: base and end of a closed segment from which on seals are missing; their drafts are made again. Where a stamp
-        is bad the totals are not known, and the producers are those of the good stamps.
+        `unsealed`: base and end of a closed segment from which on seals are missing; their drafts are made again.
+        Where a stamp is bad the totals are not known, and the producers are those of the good stamps.
         """
         self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.offset <= end_offset]
         self._folded = 0
@@ -168,7 +169,8 @@ class DerivedState:
         return Odometer.resumed(seals) if seals and seals[-1].end_offset == base_offset else None
 
     def totals_at_start(self) -> bytes:
-        """The encoded odometer at the first segment's base, for a replica that starts over there; empty if not known."""
+        """The encoded odometer at the first segment's base, for a replica that starts over there; empty if not
+        known."""
         segments = self._segments
         odometer = self._totals_at(segments.all[0].base_offset) if segments.all else self.odometer
         return b"" if odometer is None else odometer.encode(segments.seed)
@@ -196,7 +198,8 @@ class DerivedState:
             del self._snapshots[1]
 
     def write_snapshot(self, settled_offset: int) -> None:
-        """Write the newest snapshot at or below `settled_offset` (committed and sealed); older ones are not needed then."""
+        """Write the newest snapshot at or below `settled_offset` (committed and sealed); older ones are not needed
+        then."""
         for at in range(len(self._snapshots) - 1, -1, -1):
             snapshot = self._snapshots[at]
             if snapshot.offset <= settled_offset:

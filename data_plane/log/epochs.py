@@ -13,7 +13,8 @@ NO_EPOCH = -1
 
 
 class LeaderEpochs:
-    """Pairs (epoch, start offset), both strictly growing except that an epoch without records shares its successor's start.
+    """Pairs (epoch, start offset), both strictly growing except that an epoch without records shares its
+    successor's start.
 
     A cache: rebuilt from the stamps on recovery.
     """
@@ -35,7 +36,8 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def begin(self, epoch: int, start: int) -> bool:
-        """Note that `epoch` begins at offset `start`; entries in conflict at the tail go. False when it was known already."""
+        """Note that `epoch` begins at offset `start`; entries in conflict at the tail go. False when it was known
+        already."""
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start:
             return False
         invariant(epoch >= 0 and start >= 0, f"epoch {epoch} begins at offset {start}")
@@ -70,7 +72,8 @@ class LeaderEpochs:
         return len(self._epochs) != before
 
     def truncate_start(self, offset: int) -> bool:
-        """The log now starts at `offset`: the epoch that holds it begins there, older ones go. True when something changed."""
+        """The log now starts at `offset`: the epoch that holds it begins there, older ones go. True when something
+        changed."""
         if not self._starts or self._starts[0] >= offset:
             return False
         at = max(0, bisect_right(self._starts, offset) - 1)

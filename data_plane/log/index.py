@@ -31,7 +31,8 @@ class SegmentSummary:
     first_epoch: int
     last_epoch: int
     last_checksum: int
-    """Checksum of the last stamp: with `stamp_count` it names this content, so a cache of other content is told apart."""
+    """Checksum of the last stamp: with `stamp_count` it names this content, so a cache of other content is told
+    apart."""
 
 
 class SegmentIndex:
@@ -78,7 +79,8 @@ class SegmentIndex:
         return first, self.numbers[at] if at < len(self.numbers) else stamp_count
 
     def numbers_reaching(self, timestamp_ms: int, stamp_count: int) -> tuple[int, int]:
-        """[first, end) of the stamps among which the first batch with a timestamp at or after `timestamp_ms` stands, if any."""
+        """[first, end) of the stamps among which the first batch with a timestamp at or after `timestamp_ms`
+        stands, if any."""
         at = bisect_left(self.max_timestamps, timestamp_ms)
         first = self.numbers[at - 1] + 1 if at else 0
         return first, self.numbers[at] + 1 if at < len(self.numbers) else stamp_count

@@ -1,7 +1,7 @@
 """The journal of a log directory: one file to sync for the writes of all partitions.
 
-A file's number is the sequence of its first record. Sequences grow by one; after a boot the journal goes on in a new file
-whose number skips at least one, so that remains of a torn write can never continue what stands.
+A file's number is the sequence of its first record. Sequences grow by one; after a boot the journal goes on in a
+new file whose number skips at least one, so that remains of a torn write can never continue what stands.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,8 @@ class JournalSettings:
 class Journal:
     """One writer, the committer: what `append_steps` returns is synced before it is called again.
 
-    When such a sync fails for want of room, `take_back` undoes the call; after any other fault the directory is given up (RL126).
+    When such a sync fails for want of room, `take_back` undoes the call; after any other fault the directory is
+    given up (RL126).
     """
 
     def __init__(
@@ -61,7 +62,8 @@ class Journal:
     def open(
         cls, disk: Disk, identity: bytes, first_sequence: int, settings: JournalSettings | None = None
     ) -> tuple[Self, Replay]:
-        """Boot: read everything from `first_sequence` (the checkpoint's; 1 in a new directory) on, then stand behind it.
+        """Boot: read everything from `first_sequence` (the checkpoint's; 1 in a new directory) on, then stand
+        behind it.
 
         `identity` is the directory id: it seeds the headers' checksums.
         """
@@ -147,7 +149,8 @@ class Journal:
         self._since_checkpoint = 0
 
     def give_back(self, first_sequence: int) -> Protocol:
-        """A durable checkpoint needs records from `first_sequence` on: keep the files before it for reuse, or remove them."""
+        """A durable checkpoint needs records from `first_sequence` on: keep the files before it for reuse, or
+        remove them."""
         while len(self._numbers) > 1 and self._numbers[1] <= first_sequence:
             self._give_back_oldest()
         if self._file is None and self._last_sequence < first_sequence:
@@ -176,7 +179,8 @@ class Journal:
         return not self._spares and not self._preparing
 
     def prepare_steps(self) -> Protocol:
-        """Make one spare file ready, written with zeros, some MiB a stage; run it beside commits when `preparation_due`.
+        """Make one spare file ready, written with zeros, some MiB a stage; run it beside commits when
+        `preparation_due`.
 
         May raise port.DiskFull: nothing is lost by that.
         """

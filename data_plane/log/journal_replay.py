@@ -1,8 +1,9 @@
 """Reading the journal at boot: which records stand, what is a torn tail, what is damage.
 
-Within a file sequences grow by one. The first record of a file names, as its `durable_sequence`, the last record of the
-files before it: so for every file but the last the end is known, and whatever is missing before it is damage (RL122). In the
-last file the largest `durable_sequence` found is the durable mark: the first bad record above it is the torn tail (RL121).
+Within a file sequences grow by one. The first record of a file names, as its `durable_sequence`, the last record of
+the files before it: so for every file but the last the end is known, and whatever is missing before it is damage
+(RL122). In the last file the largest `durable_sequence` found is the durable mark: the first bad record above it is
+the torn tail (RL121).
 """
 
 from dataclasses import dataclass

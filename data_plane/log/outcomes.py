@@ -21,7 +21,8 @@ class PartitionUnborn(Exception):
 
 
 class PartitionDamaged(Exception):
-    """A directory that holds records but whose identity cannot be read; only an operator can tell what it is (RL122)."""
+    """A directory that holds records but whose identity cannot be read; only an operator can tell what it is
+    (RL122)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DamagedRange:
-    """Offsets [first_offset, end_offset) below the durable mark that failed their checks (RL122). Never served, never cut."""
+    """Offsets [first_offset, end_offset) below the durable mark that failed their checks (RL122). Never served,
+    never cut."""
 
     first_offset: int
     end_offset: int
@@ -72,12 +74,13 @@ class PieceKind(IntEnum):
 
 @dataclass(slots=True)
 class JournalPiece:
-    """One journal record to be: a run of batches in one segment, or a change of the log's bounds. Buffers are not copied."""
+    """One journal record to be: a run of batches in one segment, or a change of the log's bounds. Buffers are not
+    copied."""
 
     kind: PieceKind
     offset: int
-    """First offset of the run; new log end (TRUNCATE), new log start (LOG_START), first offset of the empty log (START_OVER),
-    end of what is synced (FLUSHED)."""
+    """First offset of the run; new log end (TRUNCATE), new log start (LOG_START), first offset of the empty log
+    (START_OVER), end of what is synced (FLUSHED)."""
     end_offset: int
     segment_base: int = 0
     """The segment of the run; of a TRUNCATE, the last segment that stays, -1 for none."""
@@ -97,7 +100,8 @@ class JournalPiece:
 class Unsynced:
     """Everything written to one log since it was last asked: to be made durable by the committer, in order.
 
-    `first` must be synced before `pieces` are journaled; both may be empty (a log that is not journaled has no APPEND pieces).
+    `first` must be synced before `pieces` are journaled; both may be empty (a log that is not journaled has no
+    APPEND pieces).
     """
 
     where: TopicPartition
@@ -133,7 +137,8 @@ class Slice:
 class ColdRead:
     """Bytes to be read off the loop: `await disk.read(file, position, length)`, then `log.slice_of(cold, data)`.
 
-    The file stays open until then; a reader that gives up calls `log.forget(cold)`, one whose read failed `log.read_failed`.
+    The file stays open until then; a reader that gives up calls `log.forget(cold)`, one whose read failed
+    `log.read_failed`.
     """
 
     file: File

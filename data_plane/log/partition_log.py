@@ -140,7 +140,8 @@ class PartitionLog:
         monotonic_ms: float = 0.0,
         tail: TailBudget | None = None,
     ) -> tuple[Self, RecoveryReport]:
-        """Open an existing directory: replay its journal records over its files, check what lies above the recovery point.
+        """Open an existing directory: replay its journal records over its files, check what lies above the recovery
+        point.
 
         `replay` holds the partition's records in order, of all replica generations. `clean`: it was stopped cleanly.
         What is found intact above the durable end is synced here. Raises `PartitionUnborn`, `PartitionDamaged`.
@@ -252,8 +253,8 @@ class PartitionLog:
     # appends
 
     def check_sequence(self, header: BatchHeader) -> Duplicate | None:
-        """None: may be appended (or carries no producer id). Raises `OutOfOrderSequence`, `ProducerFenced`, `UnknownProducer`,
-        `LimitExceeded` (RL61 to RL64)."""
+        """None: may be appended (or carries no producer id). Raises `OutOfOrderSequence`, `ProducerFenced`,
+        `UnknownProducer`, `LimitExceeded` (RL61 to RL64)."""
         return self._derived.producers.check(header, self._derived.last_accepted_ms, self._get_name)
 
     def _get_name(self) -> str:
@@ -264,7 +265,8 @@ class PartitionLog:
         ahead = header.max_timestamp - now_ms
         if ahead > limits.TIMESTAMP_AHEAD_MS_MAX and self.settings.timestamp_type is TimestampType.CREATE:
             raise errors.TimestampOutOfRange(
-                f"{self.name}: a message is stamped {ahead} ms in the future, at most {limits.TIMESTAMP_AHEAD_MS_MAX} allowed"
+                f"{self.name}: a message is stamped {ahead} ms in the future,"
+                f" at most {limits.TIMESTAMP_AHEAD_MS_MAX} allowed"
             )
 
     def append_as_leader(
@@ -331,8 +333,8 @@ class PartitionLog:
         self._appender.begin_epoch(epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); below the first one (`epoch`, its start), and
-        (-1, log start) when there is none."""
+        """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); below the first one (`epoch`, its
+        start), and (-1, log start) when there is none."""
         return self._derived.epochs.end_offset_for(epoch, self.log_start_offset, self.log_end_offset)
 
     # bounds
@@ -357,7 +359,8 @@ class PartitionLog:
         )
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the files and everything derived from them (RL30). The log may end a little lower: only whole batches stay."""
+        """Cut the files and everything derived from them (RL30). The log may end a little lower: only whole batches
+        stay."""
         change = self._carry_out(PieceKind.TRUNCATE, offset)
         end = change.offset
         damage = self._reader.damage
@@ -390,14 +393,16 @@ class PartitionLog:
             self._derived.write_epochs()
 
     def delete_below(self, offset: int) -> int:
-        """Remove segments that end at or below min(offset, log start); the bytes freed. After `move_log_start` (RL107)."""
+        """Remove segments that end at or below min(offset, log start); the bytes freed. After `move_log_start`
+        (RL107)."""
         damage = self._reader.damage
         freed = self._segments.remove_below(min(offset, self.log_start_offset), damage)
         damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
         return freed
 
     def request_start_over(self, offset: int, totals: bytes = b"") -> None:
-        """Wipe and begin at `offset`, with the odometer's state there if it is known (`totals_at_start` of the leader)."""
+        """Wipe and begin at `offset`, with the odometer's state there if it is known (`totals_at_start` of the
+        leader)."""
         self._change_state = totals
         self._request(JournalPiece(PieceKind.START_OVER, offset, self.log_end_offset), offset)
 
@@ -427,7 +432,8 @@ class PartitionLog:
         return odometer if odometer.end_offset == offset else None
 
     def totals_at_start(self) -> bytes:
-        """The odometer's state at `first_segment_offset`, for a replica that starts over there; empty when not known."""
+        """The odometer's state at `first_segment_offset`, for a replica that starts over there; empty when not
+        known."""
         return self._derived.totals_at_start()
 
     def _request(self, change: JournalPiece, offset: int) -> None:
@@ -446,8 +452,9 @@ class PartitionLog:
     # reads
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> Slice | ColdRead:
-        """Whole batches from the one that holds `offset`, all ending at or below `end_offset`; at least one if there is any,
-        even when larger than `max_bytes`. Raises `OffsetOutOfRange`, `CorruptLog` (the range is named, RL130)."""
+        """Whole batches from the one that holds `offset`, all ending at or below `end_offset`; at least one if
+        there is any, even when larger than `max_bytes`. Raises `OffsetOutOfRange`, `CorruptLog` (the range is
+        named, RL130)."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRange(
                 f"{self.name}: offset {offset}, {self.log_start_offset} to {self.log_end_offset} are held"
@@ -455,8 +462,8 @@ class PartitionLog:
         return self._reader.read(offset, min(end_offset, self.log_end_offset), max_bytes)
 
     def slice_of(self, cold: ColdRead, data: bytes) -> Slice:
-        """Check every batch of a cold read (RL118). Fewer batches than asked when a later one is bad; raises `CorruptLog`
-        when the first one is (the range joins `damage`)."""
+        """Check every batch of a cold read (RL118). Fewer batches than asked when a later one is bad; raises
+        `CorruptLog` when the first one is (the range joins `damage`)."""
         return self._reader.slice_of(cold, data)
 
     def forget(self, cold: ColdRead) -> None:
@@ -475,7 +482,8 @@ class PartitionLog:
     # retention and rest
 
     def retention_end(self, now_ms: int, monotonic_ms: float) -> int:
-        """The log start that retention allows now; the present one when nothing is due (RL107). Call it at least every minute."""
+        """The log start that retention allows now; the present one when nothing is due (RL107). Call it at least
+        every minute."""
         believed = self._clock.believed_ms(now_ms, monotonic_ms)
         closed: list[Closed] = []
         sealed = self._seals.end_offset if self._derived.odometer is not None else _ALL

@@ -1,8 +1,8 @@
 """What of one log is written and not yet durable: journal records to be, files to be synced, and the durable end.
 
-A log that is journaled (durability `fsync`) hands out its appends as APPEND records. One that is not (`replicated`) hands out
-syncs of its files and then a FLUSHED record. Appends that were not journaled are flushed before later ones are journaled,
-so the journal never tells of bytes whose predecessors only the page cache has.
+A log that is journaled (durability `fsync`) hands out its appends as APPEND records. One that is not (`replicated`)
+hands out syncs of its files and then a FLUSHED record. Appends that were not journaled are flushed before later
+ones are journaled, so the journal never tells of bytes whose predecessors only the page cache has.
 """
 
 from collections import deque
@@ -104,7 +104,8 @@ class PendingWrites:
         return change
 
     def cut(self, offset: int) -> None:
-        """The log was cut or wiped: marks of what was taken before are void, nothing at or above `offset` is durable."""
+        """The log was cut or wiped: marks of what was taken before are void, nothing at or above `offset` is
+        durable."""
         self.cut_generation += 1
         self.durable_end = min(self.durable_end, offset)
 

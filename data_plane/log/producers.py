@@ -1,7 +1,7 @@
 """Producer state of one partition: who may append which sequence next, and what a retry was answered (RL61 to RL66).
 
-The state is a function of the log's prefix, so it is the same on every replica: a producer is known while the log's last
-acceptance time is less than the idle time after the producer's own last batch.
+The state is a function of the log's prefix, so it is the same on every replica: a producer is known while the log's
+last acceptance time is less than the idle time after the producer's own last batch.
 """
 
 import struct
@@ -21,7 +21,8 @@ NO_SEQUENCE = -1
 Remembered = tuple[int, int, int, int]
 """first sequence, last sequence, base offset, acceptance time (ms)."""
 Producer = tuple[int, int, int, tuple[Remembered, ...]]
-"""epoch, last sequence, last acceptance time (ms), newest batches, oldest first. Replaced, never changed: copies share it."""
+"""epoch, last sequence, last acceptance time (ms), newest batches, oldest first. Replaced, never changed: copies
+share it."""
 
 _PRODUCER = struct.Struct(">qhiqB")
 _REMEMBERED = struct.Struct(">iiqq")
@@ -84,13 +85,15 @@ class Producers:
         epoch, last, _, window = entry
         if batch.producer_epoch < epoch:
             raise ProducerFenced(
-                f"{name()}: producer {producer_id} sends in epoch {batch.producer_epoch}, epoch {epoch} or later required"
+                f"{name()}: producer {producer_id} sends in epoch {batch.producer_epoch},"
+                f" epoch {epoch} or later required"
             )
         if batch.producer_epoch > epoch:
             if first == 0:
                 return None
             raise OutOfOrderSequence(
-                f"{name()}: producer {producer_id} begins epoch {batch.producer_epoch} with sequence {first}, 0 required"
+                f"{name()}: producer {producer_id} begins epoch {batch.producer_epoch} with sequence {first},"
+                " 0 required"
             )
         expected = (last + 1) & _SEQUENCE_MASK
         if first == expected:
@@ -108,11 +111,13 @@ class Producers:
     ) -> None:
         if entry is not None and batch.producer_epoch < entry[0]:
             raise ProducerFenced(
-                f"{name()}: producer {batch.producer_id} sends in epoch {batch.producer_epoch}, epoch {entry[0]} or later required"
+                f"{name()}: producer {batch.producer_id} sends in epoch {batch.producer_epoch},"
+                f" epoch {entry[0]} or later required"
             )
         if batch.base_sequence != 0:
             raise UnknownProducer(
-                f"{name()}: producer {batch.producer_id} is not known and sends sequence {batch.base_sequence}, 0 required"
+                f"{name()}: producer {batch.producer_id} is not known and sends sequence {batch.base_sequence},"
+                " 0 required"
             )
         if entry is None and len(self._table) >= self._table_max:
             self._purge(last_accepted_ms)

@@ -37,8 +37,9 @@ def check_push(
 ) -> list[PushedRun]:  # fmt: skip
     """Check that the batches continue a log that ends at `log_end`; `active_size` None = it has no segment.
 
-    Order and no gap (compaction, the one reason for a gap, does not exist), checksum of each stamp and batch, epochs that do not
-    decrease and do not exceed the leader's, positions and sizes that agree. Raises `ReplicaRejected`.
+    Order and no gap (compaction, the one reason for a gap, does not exist), checksum of each stamp and batch,
+    epochs that do not decrease and do not exceed the leader's, positions and sizes that agree. Raises
+    `ReplicaRejected`.
     """
     if len(stamps) % STAMP_BYTES:
         raise ReplicaRejected(f"{len(stamps)} bytes of stamps, a multiple of {STAMP_BYTES} required")

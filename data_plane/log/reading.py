@@ -1,4 +1,5 @@
-"""Reading a log: from the tail in memory, else from its files; whatever fails a check is named and never served (RL130)."""
+"""Reading a log: from the tail in memory, else from its files; whatever fails a check is named and never served
+(RL130)."""
 
 from data_plane.disk import port
 from data_plane.log.outcomes import ColdRead, DamagedRange, Slice

@@ -1,8 +1,9 @@
-"""Opening a log after a stop: replay the journal over its files, check what lies above the recovery point, rebuild the rest.
+"""Opening a log after a stop: replay the journal over its files, check what lies above the recovery point, rebuild
+the rest.
 
-Durable is what the last checkpoint covered and what the journal holds. A bad batch at or above the durable end is the torn tail
-of writes that were never acknowledged, whatever follows it: pages reach the disk in any order; it is cut (RL121). A bad batch
-below it is damage: named, kept, never served (RL122).
+Durable is what the last checkpoint covered and what the journal holds. A bad batch at or above the durable end is
+the torn tail of writes that were never acknowledged, whatever follows it: pages reach the disk in any order; it is
+cut (RL121). A bad batch below it is damage: named, kept, never served (RL122).
 """
 
 from collections.abc import Sequence
@@ -404,7 +405,8 @@ def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Boun
 def epochs_of(
     disk: Disk, directory: str, segments: Segments, bounds: Bounds, *, trust_caches: bool
 ) -> LeaderEpochs:
-    """The leader-epoch file as the stamps tell it, and an epoch that began at the log's end, which only the file knows."""
+    """The leader-epoch file as the stamps tell it, and an epoch that began at the log's end, which only the file
+    knows."""
     try:
         kept = LeaderEpochs.unpack(read_whole(disk, f"{directory}/{layout.EPOCHS_FILE}"))
     except (FileMissing, SmallFileCorrupt):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from penstock.contract.topic_settings import UNLIMITED, RetentionBasis, TopicSettings
 
 GUARD_MS = 3_600_000
-"""A clock that jumped is believed after it has stood by its jump for so long; a segment is at least that old by the monotonic
-clock before time removes it."""
+"""A clock that jumped is believed after it has stood by its jump for so long; a segment is at least that old by the
+monotonic clock before time removes it."""
 _DRIFT_MS = 5_000
 """Difference of wall and monotonic clock that is no jump."""
 
@@ -58,7 +58,8 @@ def retention_end(
     *,
     guard_ms: int = GUARD_MS,
 ) -> int | None:
-    """End offset of the last segment that may go, None when none may. `closed`: oldest first, all below the high watermark."""
+    """End offset of the last segment that may go, None when none may. `closed`: oldest first, all below the high
+    watermark."""
     end: int | None = None
     left = total_bytes
     for segment in closed:

@@ -1,8 +1,9 @@
 """Seals of closed segments: when they become due, their digests, and the file that keeps them.
 
-A closed segment waits here with its seal but for the digest. The digest is fed with each append; after a restart or a cut it
-catches up from the files, a bounded number of batches a call. Once the first batch of the next segment is committed and the
-digest is complete, the seal is appended to the file. A seal is a function of the log, so one lost in a crash is made again.
+A closed segment waits here with its seal but for the digest. The digest is fed with each append; after a restart or
+a cut it catches up from the files, a bounded number of batches a call. Once the first batch of the next segment is
+committed and the digest is complete, the seal is appended to the file. A seal is a function of the log, so one lost
+in a crash is made again.
 """
 
 from collections import deque
@@ -204,7 +205,8 @@ class Sealing:
             self._catch_up(self._active, budget)
 
     def _catch_up(self, feed: _Feed, budget: int) -> int:
-        """Feed at most `budget` batches from the files; how many. Damage stops it for good: no seal without all bytes."""
+        """Feed at most `budget` batches from the files; how many. Damage stops it for good: no seal without all
+        bytes."""
         segment = feed.segment
         count = min(budget, segment.stamp_count - feed.fed)
         if count <= 0:

@@ -396,8 +396,8 @@ class Segment:
         return DamagedRange(first_offset, max(first_offset, end_offset), reason)
 
     def run(self, offset: int, end_offset: int, bytes_max: int) -> Run | None:
-        """The batches from the one that holds `offset` on that end at or below `end_offset`: at least one, `bytes_max` or one
-        batch at most. None when the first does not end there. Raises `Unreadable`."""
+        """The batches from the one that holds `offset` on that end at or below `end_offset`: at least one,
+        `bytes_max` or one batch at most. None when the first does not end there. Raises `Unreadable`."""
         number = self.locate(offset)
         if number == self.stamp_count:
             return None
@@ -450,7 +450,8 @@ class Segment:
 
 
 def check_stored(stamp: Stamp, batch: Buffer) -> BatchHeader:
-    """The batch is intact and is the one its stamp tells of. Raises `CorruptBatch` or another `PenstockError` if not."""
+    """The batch is intact and is the one its stamp tells of. Raises `CorruptBatch` or another `PenstockError` if
+    not."""
     header = check_batch(batch, from_producer=False)
     if not matches(stamp, header):
         raise CorruptBatch(f"batch at offset {stamp.base_offset}: its header and its stamp differ")

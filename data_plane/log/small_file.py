@@ -1,4 +1,5 @@
-"""Small files that change as a whole, with a checksum over all: written beside, synced, renamed, directory synced (RL124)."""
+"""Small files that change as a whole, with a checksum over all: written beside, synced, renamed, directory synced
+(RL124)."""
 
 import struct
 from collections.abc import Iterator
