@@ -141,12 +141,12 @@ class PartitionQueue:
         return self.closed[0]
 
     def wake_at(self, now: float) -> float:
-        """When the clock alone may make a batch sendable."""
+        """When the clock alone may make a batch sendable; `NEVER` while it waits for an answer or an identity."""
         if len(self.in_flight) >= self._window:
             return NEVER
         if now < self.retry_at:
             return self.retry_at if self.resend or self.closed or self.open is not None else NEVER
-        if not self.resend and not self.closed and self.open is not None:
+        if not self.resend and not self.closed and self.open is not None and now < self.open.linger_until:
             return self.open.linger_until
         return NEVER
 

@@ -68,6 +68,8 @@ class FakeCluster:
         self.topics: dict[str, FakeTopic] = {}
         self.revision = 1
         self.refusals: list[tuple[ErrorCode, str]] = []
+        self.applied_unsaid = 0
+        """So many of the next batches are applied and answered with `OUTCOME_UNKNOWN`."""
         self.credit_bytes = limits.STREAM_CREDIT_BYTES
         self.keys: dict[str, str] | None = None
         self.silent: dict[int, None] = {}
@@ -269,6 +271,9 @@ class FakeCluster:
         stored = b"".join(placed(batch, base, partition.leader_epoch))
         partition.log.append((base, stored))
         partition.next_offset += header.record_count
+        if self.applied_unsaid:
+            self.applied_unsaid -= 1
+            return refused(ErrorCode.OUTCOME_UNKNOWN, f"{label}: leadership was lost after the append")
         return log_pb2.ProduceResult(id=wanted.id, base_offset=base, accepted_ms=self.now_ms)
 
 

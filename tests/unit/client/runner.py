@@ -82,6 +82,8 @@ class Runner:
         self.down: dict[int, None] = {}
         """Brokers that refuse connections."""
         self.calls: list[tuple[int, str]] = []
+        self.ghosts: list[tuple[int, bytes]] = []
+        """(broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
         self.settled: list[PendingBatch] = []
         self._waiting: dict[int, float] = {}
         self._call_ends: dict[int, float] = {}
@@ -145,8 +147,20 @@ class Runner:
         """The broker's process dies: every stream to it breaks."""
         for token, stream in list(self.streams.items()):
             if stream.broker == broker:
-                del self.streams[token]
+                self._drop(token)
                 self.core.stream_lost(token, None, f"b{broker}: connection reset", self.now)
+
+    def _drop(self, token: int) -> None:
+        stream = self.streams.pop(token, None)
+        self._waiting.pop(token, None)
+        if stream is not None and stream.method == methods.PRODUCE:
+            self.ghosts += [(stream.broker, frame) for frame in stream.held]
+
+    def let_ghosts_in(self) -> None:
+        """Brokers work off what came on streams that are gone; nobody hears the answers."""
+        ghosts, self.ghosts = self.ghosts, []
+        for broker, frame in ghosts:
+            self.cluster.produce(broker, frame)
 
     def answer_held(self, broker: int) -> None:
         """A silent broker wakes up and works off what it took in, in order, on streams old and new."""
@@ -196,8 +210,7 @@ class Runner:
     def _perform(self, action: object) -> None:
         core, cluster = self.core, self.cluster
         if isinstance(action, CloseStream):
-            self.streams.pop(action.token, None)
-            self._waiting.pop(action.token, None)
+            self._drop(action.token)
             return
         assert isinstance(action, OpenStream | OpenWatch | StartCall)
         broker = int(action.address[1:])
