@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from benchmarks.metrics import Durations
 from control_plane.placement.planner import BrokerView, plan
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.cluster import DevCluster
@@ -45,6 +46,10 @@ class BenchCluster:
 
     def client_address(self, broker: int) -> str:
         return self.spec.broker(broker).client_address
+
+    def durations(self, name: str) -> Durations:
+        """A histogram of all brokers together, as counted since they started."""
+        return Durations.of([broker.http_address for broker in self.spec.brokers], name)
 
     def topic(
         self,

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,19 +15,25 @@ from data_plane.dev import processes
 
 FAULTS = 40
 CONTROLLER_EVERY = 3
-"""Each third fault hits the controller."""
+"""Each third fault hits the controller: 14 of 40."""
 SETTLE_S = 60.0
-PAUSE_S = 4.0
-"""How long a stopped broker stays stopped: well over the time a suspicion takes."""
+FAULT_S = 3.5
+"""How long a broker stays away at least: well over the time a suspicion takes."""
+_STEADY = 20
+"""Acknowledgements that show that writes go on."""
+_POLL_S = 0.05
+_RESULT_S = 60.0
 
 
 class _Writer(threading.Thread):
-    """Sends one message after the other to one partition and notes when each is acknowledged."""
+    """Sends one message after the other to `topic` and notes when each is acknowledged."""
 
     def __init__(self, cluster: BenchCluster, topic: str) -> None:
         super().__init__(daemon=True)
-        self._cluster, self._topic = cluster, topic
-        self.acknowledged_at = [time.monotonic()]
+        self._cluster = cluster
+        self.topic = topic
+        self.acknowledged: list[tuple[float, str]] = []
+        """(monotonic time, topic) of each acknowledgement."""
         self.failure: Exception | None = None
         self.ended = threading.Event()
 
@@ -35,37 +42,59 @@ class _Writer(threading.Thread):
             client = penstock.Client(bootstrap=self._cluster.bootstrap, api_key=self._cluster.api_key)
             with client, client.producer(linger_ms=0) as producer:
                 while not self.ended.is_set():
-                    producer.send(self._topic, b"x" * 100).result(timeout=60)
-                    self.acknowledged_at.append(time.monotonic())
+                    topic = self.topic
+                    producer.send(topic, b"x" * 100).result(timeout=_RESULT_S)
+                    self.acknowledged.append((time.monotonic(), topic))
         except Exception as error:
             self.failure = error
 
+    def wait_steady(self, topic: str, since: float) -> None:
+        """Until messages to `topic` are acknowledged one after the other."""
+
+        def steady() -> bool:
+            if self.failure is not None:
+                raise self.failure
+            return all(at > since and on == topic for at, on in self.acknowledged[-_STEADY:]) and (
+                len(self.acknowledged) >= _STEADY
+            )
+
+        _wait(steady, f"no steady acknowledgements of {topic}")
+
     def longest_gap_s(self, since: float) -> float:
         """Longest time without an acknowledgement from `since` to now."""
-        times = [since, *(at for at in list(self.acknowledged_at) if at >= since), time.monotonic()]
+        times = [since, *(at for at, _ in list(self.acknowledged) if at >= since), time.monotonic()]
         return max(later - earlier for earlier, later in pairwise(times))
 
 
 def leader_kill(folder: Path) -> list[Measured]:
-    """40 faults, SIGKILL and SIGSTOP in turn, each of a broker that leads the partition written to."""
+    """40 faults, SIGKILL and SIGSTOP in turn, each of the broker that leads the partition written to.
+
+    The time of one fault runs until the broker is back and every replica in sync, so that what a return costs
+    counts as well.
+    """
     gaps: dict[str, list[float]] = {"SIGKILL": [], "SIGSTOP": []}
-    of_controllers = 0
+    of_controllers: list[float] = []
     with BenchCluster(folder) as cluster:
-        cluster.topic("failover", 1)
-        writer = _Writer(cluster, "failover")
-        writer.start()
+        writer = _Writer(cluster, "")
         for number in range(FAULTS):
-            wanted_controller = number % CONTROLLER_EVERY == 0
-            leader, controller = _whole(cluster)
-            if wanted_controller and leader != controller:
-                leader, controller = _fault_until_controller_leads(cluster)
-            of_controllers += leader == controller
+            leaders, controller = _whole(cluster)
+            brokers = [broker.id for broker in cluster.spec.brokers]
+            others = [broker for broker in brokers if broker != controller]
+            target = others[number % 2] if number % CONTROLLER_EVERY else controller
+            writer.topic = next((topic for topic, leader in leaders.items() if leader == target), "")
+            if not writer.topic:
+                writer.topic = f"led-{number}"
+                rest = [broker for broker in brokers if broker != target]
+                cluster.topic(writer.topic, 1, assignments=[[target, *rest]])
+            if not writer.ident:
+                writer.start()
             kind = "SIGKILL" if number % 2 == 0 else "SIGSTOP"
-            gaps[kind].append(_fault(cluster, writer, leader, kind))
-            if writer.failure is not None:
-                raise writer.failure
+            gap = _fault(cluster, writer, target, kind)
+            gaps[kind].append(gap)
+            if target == controller:
+                of_controllers.append(gap)
         writer.ended.set()
-        writer.join(30)
+        writer.join(_RESULT_S)
     every = gaps["SIGKILL"] + gaps["SIGSTOP"]
     return [
         Measured(
@@ -76,49 +105,57 @@ def leader_kill(folder: Path) -> list[Measured]:
                 "max_s": max(every),
                 "p50_s": percentile(every, 0.5),
                 "kill_p50_s": percentile(gaps["SIGKILL"], 0.5),
+                "kill_max_s": max(gaps["SIGKILL"]),
                 "stop_p50_s": percentile(gaps["SIGSTOP"], 0.5),
+                "stop_max_s": max(gaps["SIGSTOP"]),
+                "controller_max_s": max(of_controllers),
                 "faults": len(every),
-                "of_controllers": of_controllers,
+                "of_controllers": len(of_controllers),
             },
         )
     ]
 
 
-def _whole(cluster: BenchCluster) -> tuple[int, int]:
-    """(leader, controller) once all replicas are in sync again."""
-    deadline = time.monotonic() + SETTLE_S
-    while time.monotonic() < deadline:
+def _whole(cluster: BenchCluster) -> tuple[dict[str, int], int]:
+    """(leader by topic, controller) once all brokers are there and all replicas in sync."""
+    found: tuple[dict[str, int], int] = ({}, 0)
+
+    def whole() -> bool:
+        nonlocal found
         described = cluster.admin.describe_cluster(partitions=True)
-        (partition,) = described.partitions
-        if len(partition.in_sync) == 3 and partition.leader > 0 and described.controller > 0:
-            return partition.leader, described.controller
-        time.sleep(0.1)
-    raise TimeoutError("the partition did not become whole again")
+        found = ({p.topic: p.leader for p in described.partitions}, described.controller)
+        return (
+            described.controller > 0
+            and all(broker.state == "active" for broker in described.brokers)
+            and all(p.leader > 0 and len(p.in_sync) == len(p.replicas) for p in described.partitions)
+        )
 
-
-def _fault_until_controller_leads(cluster: BenchCluster) -> tuple[int, int]:
-    """Restart leaders that are not controller until the controller leads, or for as many times as there are brokers."""
-    leader, controller = _whole(cluster)
-    for _ in cluster.spec.brokers:
-        if leader == controller:
-            break
-        cluster.dev.stop_broker(leader)
-        cluster.dev.start_broker(leader, lambda done, of, note: None)
-        leader, controller = _whole(cluster)
-    return leader, controller
+    _wait(whole, "the cluster did not become whole again")
+    return found
 
 
 def _fault(cluster: BenchCluster, writer: _Writer, broker: int, kind: str) -> float:
-    config = cluster.directory.config_file(broker)
-    process = processes.find(config)
+    """Longest time without an acknowledgement, in seconds."""
+    writer.wait_steady(writer.topic, 0.0)
+    process = processes.find(cluster.directory.config_file(broker))
     if process is None:
         raise RuntimeError(f"broker {broker} does not run")
     began = time.monotonic()
     os.kill(process.pid, signal.Signals[kind])
-    time.sleep(PAUSE_S)
-    gap = writer.longest_gap_s(began)
+    time.sleep(FAULT_S)
+    writer.wait_steady(writer.topic, began)
     if kind == "SIGSTOP":
         os.kill(process.pid, signal.SIGCONT)
     else:
         cluster.dev.start_broker(broker, lambda done, of, note: None)
-    return gap
+    _whole(cluster)
+    writer.wait_steady(writer.topic, time.monotonic())
+    return writer.longest_gap_s(began)
+
+
+def _wait(holds: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{otherwise} within {SETTLE_S:g} s")
+        time.sleep(_POLL_S)

@@ -22,6 +22,7 @@ from typing import Any
 import crc32c
 import grpc
 
+from benchmarks.event_loop import run
 from benchmarks.figures import percentile
 
 SERVICE = "floor.Log"
@@ -89,7 +90,8 @@ class Leader:
             self.committed = asyncio.Event()
 
     async def produce(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        last, done = 0, asyncio.Event()
+        last = sent = self.log.written
+        done = asyncio.Event()
 
         async def read() -> None:
             nonlocal last
@@ -100,7 +102,7 @@ class Leader:
                 self.appended = asyncio.Event()
             done.set()
 
-        reader, sent = asyncio.create_task(read()), 0
+        reader = asyncio.create_task(read())
         while not (done.is_set() and sent == last):
             waiting = self.committed
             while sent < min(last, self.watermark):
@@ -131,7 +133,7 @@ class Leader:
 async def _lead(path: str, fsync: bool, port: int) -> None:
     leader = Leader(path, fsync)
     server = grpc.aio.server(options=OPTIONS)
-    handlers = {
+    handlers: dict[str, Any] = {
         "Produce": grpc.stream_stream_rpc_method_handler(leader.produce),
         "Follow": grpc.stream_stream_rpc_method_handler(leader.follow),
     }
@@ -149,7 +151,8 @@ async def _connect(port: int) -> grpc.aio.Channel:
 
 async def _follow(path: str, fsync: bool, port: int) -> None:
     channel = await _connect(port)
-    call, moved = channel.stream_stream(f"/{SERVICE}/Follow")(), asyncio.Event()
+    call: Any = channel.stream_stream(f"/{SERVICE}/Follow")()
+    moved = asyncio.Event()
     log = Log(path, fsync, moved.set)
 
     async def acknowledge() -> None:
@@ -169,7 +172,7 @@ async def _follow(path: str, fsync: bool, port: int) -> None:
 
 async def _latency(port: int) -> float:
     channel = await _connect(port)
-    produce = channel.stream_stream(f"/{SERVICE}/Produce")()
+    produce: Any = channel.stream_stream(f"/{SERVICE}/Produce")()
     batch, took = os.urandom(LATENCY_BYTES), []
     for _ in range(LATENCY_ROUNDS):
         began = time.perf_counter()
@@ -184,7 +187,7 @@ async def _latency(port: int) -> float:
 
 async def _throughput(port: int, batches: list[bytes]) -> float:
     channel = await _connect(port)
-    produce = channel.stream_stream(f"/{SERVICE}/Produce")()
+    produce: Any = channel.stream_stream(f"/{SERVICE}/Produce")()
 
     async def send() -> None:
         for batch in batches:
@@ -227,11 +230,11 @@ class Floor:
 
     def latency_p99_ms(self) -> float:
         """One batch of 10 KB in flight, 2,000 rounds."""
-        return asyncio.run(_latency(self.port))
+        return run(_latency(self.port))
 
     def mb_per_s(self, batches: list[bytes]) -> float:
         """All batches as fast as they go; MB (10^6 bytes) acknowledged per second."""
-        return asyncio.run(_throughput(self.port, batches))
+        return run(_throughput(self.port, batches))
 
 
 def main() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.cluster import BenchCluster
-from benchmarks.figures import Measured, median
+from benchmarks.event_loop import run
+from benchmarks.figures import Measured, median, percentile
 from benchmarks.floor import Floor
 from benchmarks.wire import Placed, ProduceWire, replay, until_writable
 from penstock.contract.ids import TopicId
@@ -49,8 +50,8 @@ def floor_ratios(folder: Path) -> list[Measured]:
         round_folder.mkdir()
         with BenchCluster(round_folder) as cluster:
             topic = cluster.topic("floor", 1)
-            latency.append((asyncio.run(_latency_p99_ms(cluster, topic)), floor_latency))
-            throughput.append((asyncio.run(_mb_per_s(cluster, topic, batch)), floor_rate))
+            latency.append((run(_latency_p99_ms(cluster, topic)), floor_latency))
+            throughput.append((run(_mb_per_s(cluster, topic, batch)), floor_rate))
     return [
         Measured(
             name="broker_fsync_floor_ratio",
@@ -74,8 +75,6 @@ def floor_ratios(folder: Path) -> list[Measured]:
 
 
 async def _latency_p99_ms(cluster: BenchCluster, topic: TopicId) -> float:
-    from benchmarks.figures import percentile
-
     batch = batch_of(1, 0, LATENCY_BYTES - 80)
     address = leader_address(cluster, topic, 0)
     await until_writable(address, cluster.api_key, [(topic, 0, batch)])
@@ -134,7 +133,7 @@ def _rate(
     """Batches per second, acknowledged by the in-sync set."""
     topic = cluster.topic(name, partitions, durability=durability)
 
-    async def run() -> float:
+    async def measure() -> float:
         wires: list[ProduceWire] = []
         frames: list[list[list[Placed]]] = []
         for partition in range(partitions):
@@ -149,7 +148,7 @@ def _rate(
             await wire.__aexit__()
         return count / seconds
 
-    return asyncio.run(run())
+    return run(measure())
 
 
 def small_batches(folder: Path) -> list[Measured]:
@@ -159,7 +158,7 @@ def small_batches(folder: Path) -> list[Measured]:
         topic = cluster.topic("small", SMALL_PARTITIONS, assignments=[ids] * SMALL_PARTITIONS)
         batch = batch_of(1, 100)
 
-        async def run() -> float:
+        async def measure() -> float:
             address = cluster.client_address(ids[0])
             everywhere: list[Placed] = [(topic, partition, batch) for partition in range(SMALL_PARTITIONS)]
             await until_writable(address, cluster.api_key, everywhere)
@@ -168,5 +167,5 @@ def small_batches(folder: Path) -> list[Measured]:
             async with ProduceWire(address, cluster.api_key) as wire:
                 return SMALL_BATCHES / await replay([wire], [frames], 32)
 
-        rate = asyncio.run(run())
+        rate = run(measure())
     return [Measured(name="small_batches_per_s", value=rate, unit="batches/s")]
