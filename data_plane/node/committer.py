@@ -41,7 +41,8 @@ class Committer:
         self._dirty: dict[Replica, None] = {}
         self._relaxed: dict[Replica, float] = {}
         """Replicas that are flushed by time, with the moment it is due."""
-        self._due: list[asyncio.Future[None]] = []
+        self._due: list[tuple[asyncio.Future[None], Callable[[], None]]] = []
+        """What to do, and whom to tell, once everything handed out so far is durable."""
         self._wake = asyncio.Event()
         self._checkpoint_wanted = asyncio.Event()
         self.no_checkpoint = asyncio.Lock()
@@ -71,41 +72,48 @@ class Committer:
 
     async def flushed(self, replica: Replica) -> None:
         """Wait until all that the replica's log has handed out so far is durable."""
-        waiting = asyncio.get_running_loop().create_future()
-        self._relaxed.pop(replica, None)
-        self._dirty[replica] = None
-        self._due.append(waiting)
-        self._wake.set()
-        await waiting
+        await self._once_durable(replica, lambda: None)
 
     async def truncate(self, replica: Replica, offset: int, *, declared: bool = False) -> None:
         """Cut the log: the journal's record first, then the files (RL30). The replica is busy meanwhile.
 
         `declared` allows a cut below the high watermark, for a replica that was given up (RL122).
         """
-        replica.busy = True
         replica.log.request_truncation(offset, declared=declared)
-        await self.flushed(replica)
-        replica.log.truncate_to(offset)
-        replica.no_longer_busy()
+        await self._change(replica, lambda: replica.log.truncate_to(offset))
 
     async def start_over(self, replica: Replica, offset: int) -> None:
         """Wipe the log and begin at `offset` (RL32). The replica is busy meanwhile."""
-        replica.busy = True
         replica.log.request_start_over(offset)
-        await self.flushed(replica)
-        replica.log.start_over(offset)
-        replica.no_longer_busy()
+        await self._change(replica, lambda: replica.log.start_over(offset))
 
-    async def move_log_start(self, replica: Replica, offset: int) -> int:
-        """Move the log's start, then remove what lies below (RL107); the bytes freed. Busy meanwhile."""
-        replica.busy = True
+    async def move_log_start(self, replica: Replica, offset: int) -> None:
+        """Move the log's start, then remove what lies below (RL107). The replica is busy meanwhile."""
+
+        def act() -> None:
+            replica.log.move_log_start(offset)
+            replica.log.delete_below(offset)
+
         replica.log.request_log_start(offset)
-        await self.flushed(replica)
-        replica.log.move_log_start(offset)
-        freed = replica.log.delete_below(offset)
-        replica.no_longer_busy()
-        return freed
+        await self._change(replica, act)
+
+    async def _change(self, replica: Replica, act: Callable[[], None]) -> None:
+        """What was requested of the log is done by the committer itself, whatever becomes of the caller (RL136)."""
+
+        def finish() -> None:
+            act()
+            replica.no_longer_busy()
+
+        replica.busy = True
+        await self._once_durable(replica, finish)
+
+    async def _once_durable(self, replica: Replica, act: Callable[[], None]) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._relaxed.pop(replica, None)
+        self._dirty[replica] = None
+        self._due.append((waiting, act))
+        self._wake.set()
+        await waiting
 
     # -- the loops ---------------------------------------------------------------------------------------
 
@@ -165,7 +173,8 @@ class Committer:
                 replica.log.mark_durable(unsynced)
                 replica.became_durable()
                 self._durable(replica)
-        for future in waiting:
+        for future, act in waiting:
+            act()
             if not future.done():
                 future.set_result(None)
         self._room.set()

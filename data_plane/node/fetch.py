@@ -11,6 +11,7 @@ from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import ReplicaRejected
 from data_plane.node.committer import Committer
 from data_plane.node.config import NodeConfig
+from data_plane.node.heads import read_head
 from data_plane.node.ports import Connection, ConnectionLost, Rng, Transport
 from data_plane.node.replica import Following, Replica
 from data_plane.node.stats import NodeStats
@@ -153,6 +154,8 @@ class LeaderLink:
 
     def _open_frames(self) -> list[bytes]:
         wanted = [replica for replica in self._to_open if not replica.busy]
+        if len(wanted) < len(self._to_open):
+            asyncio.get_running_loop().call_later(self._config.timings.reconnect_ms / 1000, self._wake.set)
         if not wanted:
             return []
         head = pb.ReplicaOpenHead(broker_id=self._config.broker_id, broker_epoch=self._broker_epoch())
@@ -204,9 +207,9 @@ class LeaderLink:
             kind, head, payload = unpack_frame(await connection.receive())
             if kind is FrameKind.REPLICA_PUSH:
                 await self._committer.room()
-                await self._take_all(pb.ReplicaPushHead.FromString(bytes(head)), payload)
+                await self._take_all(read_head(pb.ReplicaPushHead, kind, head), payload)
             elif kind is FrameKind.REPLICA_ANSWER:
-                for answer in pb.ReplicaAnswerHead.FromString(bytes(head)).answers:
+                for answer in read_head(pb.ReplicaAnswerHead, kind, head).answers:
                     await self._answered(answer)
             else:
                 raise FrameError(f"frame kind {kind.name} has no place on a replication stream")
