@@ -3,8 +3,8 @@
 A record is a 128-byte header, then for an APPEND its stamps and its batches. Header, big-endian:
 
     magic 4s | kind B | 3 zero bytes | sequence Q | durable_sequence Q | topic id 16s | partition I
-    | replica_generation Q | high_watermark q | offset q | end_offset q | segment_base q | position Q | stamp_index Q | stamps_bytes I
-    | batches_bytes I | 16 zero bytes | CRC-32C I
+    | replica_generation Q | high_watermark q | offset q | end_offset q | segment_base q | position Q
+    | stamp_index Q | stamps_bytes I | batches_bytes I | 16 zero bytes | CRC-32C I
 
 The checksum covers the 124 bytes before it and is seeded with the directory id and the file's number, so neither
 what a recycled file held before nor what a tenant wrote into a message is taken for a record. Stamps and batches
