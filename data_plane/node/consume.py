@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Buffer, Disk, DiskFault
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.node.access import Gate
 from data_plane.node.config import NodeConfig
+from data_plane.node.heads import demand_few, read_head
 from data_plane.node.ports import Connection
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
@@ -85,20 +84,23 @@ class ConsumeStream:
             self._wake.set()
 
     def _take(self, kind: FrameKind, head: bytes) -> None:
-        try:
-            if kind is FrameKind.CONSUME_CREDIT:
-                for credit in pb.ConsumeCreditHead.FromString(head).credits:
-                    self._add_credit(credit)
-            elif kind is FrameKind.CONSUME_OPEN:
-                for wanted in pb.ConsumeOpenHead.FromString(head).partitions:
-                    self._open(wanted)
-            elif kind is FrameKind.CONSUME_CLOSE:
-                for handle in pb.ConsumeCloseHead.FromString(head).handles:
-                    self._close(handle)
-            else:
-                raise FrameError(f"frame kind {kind.name} has no place on a consume stream")
-        except DecodeError:
-            raise FrameError(f"the head of a {kind.name} frame is not readable") from None
+        if kind is FrameKind.CONSUME_CREDIT:
+            credits = read_head(pb.ConsumeCreditHead, kind, head).credits
+            demand_few(len(credits), "partitions")
+            for credit in credits:
+                self._add_credit(credit)
+        elif kind is FrameKind.CONSUME_OPEN:
+            partitions = read_head(pb.ConsumeOpenHead, kind, head).partitions
+            demand_few(len(partitions), "partitions")
+            for wanted in partitions:
+                self._open(wanted)
+        elif kind is FrameKind.CONSUME_CLOSE:
+            handles = read_head(pb.ConsumeCloseHead, kind, head).handles
+            demand_few(len(handles), "partitions")
+            for handle in handles:
+                self._close(handle)
+        else:
+            raise FrameError(f"frame kind {kind.name} has no place on a consume stream")
 
     def _add_credit(self, credit: pb.ConsumeCredit) -> None:
         opened = self._opened.get(credit.handle)

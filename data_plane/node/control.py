@@ -10,6 +10,7 @@ from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
+from data_plane.node.heads import read_head
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Transport
 from data_plane.node.registration import Registration
@@ -254,4 +255,4 @@ def _beat(frame: bytes) -> pb.BeatHead:
     kind, head, _ = unpack_frame(frame)
     if kind is not FrameKind.BEAT:
         raise FrameError(f"frame kind {kind.name} has no place on a control stream")
-    return pb.BeatHead.FromString(bytes(head))
+    return read_head(pb.BeatHead, kind, head)

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from google.protobuf.message import DecodeError
-
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import DiskFault
 from data_plane.node.access import Gate
 from data_plane.node.committer import Committer
+from data_plane.node.heads import demand_few, read_head
 from data_plane.node.ports import Clock, Connection, ConnectionLost
 from data_plane.node.replica import ProduceOutcome, Replica
 from data_plane.node.stats import NodeStats
@@ -68,10 +67,8 @@ class ProduceStream:
         kind, head_bytes, payload = unpack_frame(frame)
         if kind is not FrameKind.PRODUCE:
             raise FrameError(f"frame kind {kind.name} has no place on a produce stream")
-        try:
-            head = pb.ProduceHead.FromString(bytes(head_bytes))
-        except DecodeError:
-            raise FrameError("the head of a PRODUCE frame is not readable") from None
+        head = read_head(pb.ProduceHead, kind, head_bytes)
+        demand_few(len(head.batches), "batches")
         if head.acks not in _ACKS:
             raise FrameError(f"acks {head.acks}; 0, 1 or -1 required")
         if sum(batch.size for batch in head.batches) != len(payload):

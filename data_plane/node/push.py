@@ -9,6 +9,7 @@ from data_plane.disk.port import Buffer, Disk, DiskFault
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
+from data_plane.node.heads import read_head
 from data_plane.node.ports import Clock, Connection
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
@@ -78,11 +79,11 @@ class FollowerStream:
         while True:
             kind, head, _ = unpack_frame(await self._connection.receive())
             if kind is FrameKind.REPLICA_HELD:
-                self._held(pb.ReplicaHeldHead.FromString(bytes(head)))
+                self._held(read_head(pb.ReplicaHeldHead, kind, head))
             elif kind is FrameKind.REPLICA_OPEN:
-                self._open_all(pb.ReplicaOpenHead.FromString(bytes(head)))
+                self._open_all(read_head(pb.ReplicaOpenHead, kind, head))
             elif kind is FrameKind.REPLICA_CLOSE:
-                for handle in pb.ReplicaCloseHead.FromString(bytes(head)).handles:
+                for handle in read_head(pb.ReplicaCloseHead, kind, head).handles:
                     self._close(handle)
             else:
                 raise FrameError(f"frame kind {kind.name} has no place on a replication stream")

@@ -1,0 +1,24 @@
+"""Heads of frames read as messages, within the bound on what one frame may name."""
+
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from penstock.contract import limits
+from penstock.contract.frames import FrameError, FrameKind
+
+M = TypeVar("M", bound=Message)
+
+
+def read_head(message: type[M], kind: FrameKind, head: bytes | memoryview) -> M:
+    """The head of a frame. Raises `FrameError` when it is not readable."""
+    try:
+        return message.FromString(bytes(head))
+    except DecodeError:
+        raise FrameError(f"the head of a {kind.name} frame is not readable") from None
+
+
+def demand_few(count: int, what: str) -> None:
+    """Raise `FrameError` when a client's frame names more than one turn of the event loop should handle."""
+    if count > limits.FRAME_ENTRIES_MAX:
+        raise FrameError(f"{count} {what} in one frame, at most {limits.FRAME_ENTRIES_MAX} allowed")
