@@ -113,6 +113,15 @@ class Brokers:
         for number in numbers or self.ids:
             self.status(number)
 
+    @contextmanager
+    def paused(self, *numbers: int) -> Iterator[None]:
+        """SIGSTOP within the block, SIGCONT behind it."""
+        self.signal(signal.SIGSTOP, *numbers)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT, *numbers)
+
     def status(self, number: int, timeout_s: float = GONE_S) -> int:
         """The exit status of a broker that ends, or has ended."""
         try:
