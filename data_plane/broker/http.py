@@ -22,6 +22,7 @@ STALL_S = 5.0
 CONNECTIONS_MAX = 32
 """More at once are closed unanswered: a probe and a few scrapers need far less."""
 _WAIT_S = 5.0
+_CLOSING_POLL_S = 0.1
 
 
 class LoopStalled(Exception):
@@ -78,7 +79,9 @@ class HttpListener:
         self._registry, self._not_ready, self._loop_age_s = registry, not_ready, loop_age_s
         self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Quiet)
         self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_CLOSING_POLL_S,), name="http", daemon=True
+        )
         self._thread.start()
 
     def _answer(self, environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

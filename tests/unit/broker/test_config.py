@@ -1,0 +1,264 @@
+"""The broker's configuration: every setting documented, every wrong value refused by name."""
+
+import dataclasses
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_plane.broker import config as module
+from data_plane.broker.config import BrokerConfig, read_config
+from penstock.contract.errors import ConfigurationError
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> dict[str, Any]:
+    """A complete configuration, with the secret files that it names."""
+    (tmp_path / "secret").write_text("c" * 64 + "\n")
+    (tmp_path / "pepper").write_text("ab" * 32 + "\n")
+    return {
+        "broker_id": 1,
+        "cluster_id": "c1",
+        "data": str(tmp_path / "data"),
+        "metadata": str(tmp_path / "metadata.db"),
+        "cluster_secret_file": str(tmp_path / "secret"),
+        "pepper_files": {"1": str(tmp_path / "pepper")},
+    }
+
+
+def read(tmp_path: Path, values: Any, **environment: str) -> BrokerConfig:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(values))
+    return read_config(file, environment)
+
+
+def make_certificate(directory: Path, *, password: str = "") -> tuple[Path, Path]:
+    """A self-signed certificate for the loopback address and its key."""
+    certificate, key = directory / "cert.pem", directory / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-days",
+        "2",
+    ]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
+    command += ["-passout", f"pass:{password}"] if password else ["-nodes"]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+def test_what_is_not_given_has_its_default(tmp_path: Path, values: dict[str, Any]) -> None:
+    config = read(tmp_path, values)
+    assert config.client_listen == "127.0.0.1:0"
+    assert config.tls() is None
+    node = config.node_config("127.0.0.1:1", "127.0.0.1:2")
+    assert (node.client_address, node.internal_address, node.zone) == ("127.0.0.1:1", "127.0.0.1:2", "1")
+    assert node.cluster_secret == "c" * 64
+    assert node.peppers == {1: b"\xab" * 32}
+
+
+def test_the_node_gets_what_was_configured(tmp_path: Path, values: dict[str, Any]) -> None:
+    values |= {
+        "client_advertised": "broker-1.example:7400",
+        "internal_advertised": "10.0.0.1:7401",
+        "zone": "a",
+        "timings": {"session_ttl_ms": 9_000},
+        "limits": {"journal_bytes": 1_000_000},
+    }
+    node = read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2")
+    assert (node.client_address, node.internal_address, node.zone) == (
+        "broker-1.example:7400",
+        "10.0.0.1:7401",
+        "a",
+    )
+    assert node.timings.session_ttl_ms == 9_000
+    assert node.journal_bytes == 1_000_000
+
+
+def test_the_environment_stands_above_the_file(tmp_path: Path, values: dict[str, Any]) -> None:
+    config = read(
+        tmp_path,
+        values | {"zone": "a"},
+        PENSTOCK_BROKER_BROKER_ID="7",
+        PENSTOCK_BROKER_ZONE="b",
+        PENSTOCK_BROKER_TIMINGS='{"drain_ms": 5}',
+        PENSTOCK_BROKER_DATA="/elsewhere",
+        OTHER="x",
+    )
+    assert (config.broker_id, config.zone, config.timings, config.data) == (
+        7,
+        "b",
+        {"drain_ms": 5},
+        Path("/elsewhere"),
+    )
+
+
+def test_a_setting_may_come_from_the_environment_alone(tmp_path: Path, values: dict[str, Any]) -> None:
+    cluster = values.pop("cluster_id")
+    assert read(tmp_path, values, PENSTOCK_BROKER_CLUSTER_ID=cluster).cluster_id == cluster
+
+
+def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, Any]) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        read(tmp_path, values).zone = "b"  # type: ignore[misc]
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    documented = re.findall(r"^\| (\w+) +\|", module.__doc__ or "", re.MULTILINE)
+    assert documented == ["setting", *(item.name for item in dataclasses.fields(BrokerConfig))]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"broker_id": -1}, "broker_id: -1 is not within"),
+        ({"broker_id": 1_000_000}, "broker_id: 1000000 is not within"),
+        ({"broker_id": "1"}, "broker_id: '1' is no whole number"),
+        ({"broker_id": True}, "broker_id: True is no whole number"),
+        ({"cluster_id": ""}, "cluster_id: is empty"),
+        ({"cluster_id": 5}, "cluster_id: 5 is no text"),
+        ({"data": None}, "data: None is no file name"),
+        ({"data": ""}, "data: '' is no file name"),
+        ({"metadata": 7}, "metadata: 7 is no file name"),
+        ({"client_listen": "localhost"}, "client_listen: 'localhost' is not host:port"),
+        ({"client_listen": "127.0.0.1:70000"}, "client_listen: '127.0.0.1:70000' is not host:port"),
+        ({"http_listen": "127.0.0.1:http"}, "http_listen: '127.0.0.1:http' is not host:port"),
+        ({"http_listen": "127.0.0.1:²"}, "is not host:port"),
+        ({"client_advertised": "here"}, "client_advertised: 'here' is not host:port"),
+        (
+            {"client_listen": "0.0.0.0:7400"},
+            "client_listen: 0.0.0.0 is not a loopback address; API keys need TLS",
+        ),
+        ({"client_listen": "broker.example:7400"}, "API keys need TLS there: give tls_certificate_file"),
+        ({"client_listen": "[::]:7400"}, "client_listen: :: is not a loopback address"),
+        ({"internal_listen": "10.0.0.1:7401"}, "internal_listen: 10.0.0.1 is not a loopback address"),
+        ({"tls_key_file": "/key"}, "tls_certificate_file, tls_key_file: give both or none"),
+        (
+            {"client_listen": "0.0.0.0:1", "tls_key_file": "/k", "tls_certificate_file": "/c"},
+            "no address that clients can be told; give client_advertised",
+        ),
+        ({"log_level": "loud"}, "log_level: 'loud' is not one of debug, info"),
+        ({"timings": {"sesion_ttl_ms": 1}}, "timings: 'sesion_ttl_ms' is unknown; known: session_ttl_ms"),
+        ({"timings": {"drain_ms": "1"}}, "timings: drain_ms: '1' is no whole number above 0"),
+        ({"timings": []}, "timings: [] is no object"),
+        ({"limits": {"tail_bytes": 0}}, "limits: tail_bytes: 0 is no whole number above 0"),
+        ({"limits": {"zone": 1}}, "limits: 'zone' is unknown"),
+        ({"pepper_files": {}}, "pepper_files: is empty"),
+        ({"pepper_files": {"one": "/p"}}, "pepper_files: 'one' is no version number"),
+        ({"sesion": 1}, "'sesion' is no setting; known: broker_id, cluster_id"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(
+    tmp_path: Path, values: dict[str, Any], change: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        read(tmp_path, values | change)
+
+
+@pytest.mark.parametrize(
+    "name", ["broker_id", "cluster_id", "data", "metadata", "cluster_secret_file", "pepper_files"]
+)
+def test_a_missing_setting_is_named(tmp_path: Path, values: dict[str, Any], name: str) -> None:
+    del values[name]
+    with pytest.raises(ConfigurationError, match=f"config.json: missing {name}$"):
+        read(tmp_path, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("PENSTOCK_BROKER_BROKER_ID", "one", "PENSTOCK_BROKER_BROKER_ID: 'one' is not JSON"),
+        ("PENSTOCK_BROKER_TIMINGS", "{", "PENSTOCK_BROKER_TIMINGS: '{' is not JSON"),
+        ("PENSTOCK_BROKER_ZOEN", "a", "PENSTOCK_BROKER_ZOEN: 'zoen' is no setting"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_name(
+    tmp_path: Path, values: dict[str, Any], name: str, text: str, says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        read(tmp_path, values, **{name: text})
+
+
+@pytest.mark.parametrize(("content", "says"), [("[]", "a JSON object is required"), ("{", "is not JSON")])
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str, says: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(content)
+    with pytest.raises(ConfigurationError, match=says):
+        read_config(file, {})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.json: No such file"):
+        read_config(tmp_path / "none.json", {})
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("secret", b"short\n", "holds no secret of at least 32 printable characters"),
+        ("secret", b"line one, which is long enough\nline two", "holds no secret"),
+        ("secret", b"\xff" * 64, "secret: is no text"),
+        ("secret", None, "secret: No such file"),
+        ("pepper", b"xyz", "pepper: a pepper is hex digits"),
+        ("pepper", b"abab", "pepper: a pepper is at least 32 hex digits"),
+        ("pepper", None, "pepper: No such file"),
+    ],
+)
+def test_a_secret_file_that_holds_no_secret_is_named_and_not_shown(
+    tmp_path: Path, values: dict[str, Any], file: str, content: bytes | None, says: str
+) -> None:
+    if content is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(content)
+    with pytest.raises(ConfigurationError, match=says) as refused:
+        read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2")
+    assert "line one" not in str(refused.value)
+
+
+def test_secrets_are_not_in_what_a_log_would_show(tmp_path: Path, values: dict[str, Any]) -> None:
+    shown = repr(read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2"))
+    assert "c" * 64 not in shown
+    assert "\\xab" not in shown
+
+
+def test_a_certificate_opens_the_listener_to_the_world(tmp_path: Path, values: dict[str, Any]) -> None:
+    certificate, key = make_certificate(tmp_path)
+    values |= {
+        "client_listen": "0.0.0.0:7400",
+        "client_advertised": "broker.example:7400",
+        "tls_certificate_file": str(certificate),
+        "tls_key_file": str(key),
+    }
+    assert read(tmp_path, values).tls() == (key.read_bytes(), certificate.read_bytes())
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path, values: dict[str, Any]) -> None:
+    (tmp_path / "other").mkdir()
+    certificate, _ = make_certificate(tmp_path)
+    _, key = make_certificate(tmp_path / "other")
+    values |= {"tls_certificate_file": str(certificate), "tls_key_file": str(key)}
+    with pytest.raises(ConfigurationError, match=r"no usable pair .KEY_VALUES_MISMATCH"):
+        read(tmp_path, values).tls()
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path, values: dict[str, Any]) -> None:
+    certificate, key = make_certificate(tmp_path, password="secret-word")
+    values |= {"tls_certificate_file": str(certificate), "tls_key_file": str(key)}
+    with pytest.raises(ConfigurationError, match="no usable pair"):
+        read(tmp_path, values).tls()
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path, values: dict[str, Any]) -> None:
+    values |= {"tls_certificate_file": "/nowhere/cert.pem", "tls_key_file": "/nowhere/key.pem"}
+    with pytest.raises(ConfigurationError, match=r"/nowhere/key\.pem: No such file"):
+        read(tmp_path, values).tls()

@@ -1,0 +1,180 @@
+"""Health, readiness and metrics over HTTP, also while the loop is stuck and while somebody sends garbage."""
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from data_plane.broker.http import CONNECTIONS_MAX, STALL_S, HttpListener
+from data_plane.broker.metrics import StatsCollector
+from data_plane.node.stats import Histogram
+
+
+@dataclass
+class Stats:
+    produced_batches: int = 3
+    streams: int = 2
+    sync_ms: Histogram = field(default_factory=Histogram)
+
+
+class Broker:
+    """An event loop on a thread of its own, with something to count."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.stats = Stats()
+        self.reason = "booting"
+        self.age_s = 0.1
+        self.read_on: list[int] = []
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        registry = CollectorRegistry()
+        registry.register(StatsCollector(self.loop, (self.stats,), self._levels))
+        self.http = HttpListener(
+            "127.0.0.1", 0, registry, not_ready=lambda: self.reason, loop_age_s=lambda: self.age_s
+        )
+
+    def _levels(self) -> dict[str, int]:
+        self.read_on.append(threading.get_ident())
+        return {"replicas": 7}
+
+    @property
+    def loop_thread(self) -> int | None:
+        return self._thread.ident
+
+    def end_loop(self) -> None:
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+        self.loop.close()
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, bytes, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http.port, timeout=10)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), answer.getheader("Content-Type") or ""
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    broker = Broker()
+    yield broker
+    broker.http.close()
+    broker.end_loop()
+
+
+def test_health_is_whether_the_loop_turns(broker: Broker) -> None:
+    assert broker.get("/healthz")[0] == 200
+    broker.age_s = STALL_S + 1
+    status, body, _ = broker.get("/healthz")
+    assert status == 503
+    assert json.loads(body) == {"healthy": False, "loop_age_s": 6.0}
+
+
+def test_readiness_says_what_it_waits_for(broker: Broker) -> None:
+    status, body, _ = broker.get("/readyz")
+    assert (status, json.loads(body)) == (503, {"ready": False, "reason": "booting"})
+    broker.reason = ""
+    status, body, _ = broker.get("/readyz")
+    assert (status, json.loads(body)) == (200, {"ready": True, "reason": ""})
+
+
+def test_metrics_are_open_metrics(broker: Broker) -> None:
+    broker.stats.sync_ms.observe(0.15)
+    broker.stats.sync_ms.observe(0.15)
+    broker.stats.sync_ms.observe(99_999.0)
+    status, body, kind = broker.get("/metrics")
+    assert status == 200
+    assert kind.startswith("application/openmetrics-text")
+    families = {family.name: family for family in text_string_to_metric_families(body.decode())}
+    assert families["penstock_produced_batches"].type == "counter"
+    assert families["penstock_produced_batches"].samples[0].value == 3
+    assert families["penstock_streams"].type == "gauge"
+    assert families["penstock_replicas"].samples[0].value == 7
+    samples = families["penstock_sync_seconds"].samples
+    buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
+    assert (buckets["0.0001"], buckets["0.0002"], buckets["5.0"], buckets["+Inf"]) == (0, 2, 2, 3)
+    total = next(s.value for s in samples if s.name.endswith("_sum"))
+    assert total == pytest.approx(99.9993)
+
+
+def test_counters_are_read_on_the_loop_that_owns_them(broker: Broker) -> None:
+    broker.get("/metrics")
+    assert broker.read_on == [broker.loop_thread]
+
+
+def test_metrics_of_a_loop_that_has_ended_are_unavailable_and_health_still_answers(broker: Broker) -> None:
+    broker.end_loop()
+    status, body, _ = broker.get("/metrics")
+    assert status == 503
+    assert "has ended" in json.loads(body)["error"]
+    assert broker.get("/healthz")[0] == 200
+
+
+@pytest.mark.parametrize(("path", "method", "status"), [("/", "GET", 404), ("/metrics", "POST", 405)])
+def test_nothing_else_is_offered(broker: Broker, path: str, method: str, status: int) -> None:
+    assert broker.get(path, method)[0] == status
+
+
+def test_head_is_answered_like_get(broker: Broker) -> None:
+    assert broker.get("/healthz", "HEAD")[:2] == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        os.urandom(2_000),
+        b"\x16\x03\x01" + bytes(200),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET " + b"x" * 70_000,
+        b"",
+    ],
+    ids=["random", "tls", "http2", "long-line", "nothing"],
+)
+def test_garbage_harms_nothing(broker: Broker, garbage: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=10) as peer:
+            peer.sendall(garbage)
+    assert broker.get("/healthz")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_idle_connections_are_bounded_and_give_their_places_back(broker: Broker) -> None:
+    idle = [socket.create_connection(("127.0.0.1", broker.http.port)) for _ in range(CONNECTIONS_MAX)]
+    for _ in range(100):
+        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=10) as refused:
+            try:
+                refused.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                if refused.recv(10) == b"":
+                    break
+            except ConnectionError:
+                break
+    else:
+        raise AssertionError("connection upon connection was served beside the idle ones")
+    for peer in idle:
+        peer.close()
+    for _ in range(100):
+        try:
+            assert broker.get("/healthz")[0] == 200
+            return
+        except (ConnectionError, http.client.HTTPException):
+            continue
+    raise AssertionError("the places of closed connections were not given back")
+
+
+def test_an_address_in_use_is_an_error(broker: Broker) -> None:
+    with pytest.raises(OSError, match="in use"):
+        HttpListener(
+            "127.0.0.1", broker.http.port, CollectorRegistry(), not_ready=lambda: "", loop_age_s=lambda: 0.0
+        )

@@ -1,0 +1,297 @@
+"""One broker as a real process: start, readiness, drain, and each way in which it must not go on."""
+
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods as internal
+from penstock.contract import methods
+from penstock.contract.errors import ErrorCode
+
+from .test_config import make_certificate
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+SECRET = "c" * 64
+DEADLINE_S = 30.0
+FAILING_SYNCS = """
+import errno, os, signal, sys
+from data_plane.broker.process import main
+sync, failing = os.fdatasync, []
+def fdatasync(fd):
+    if failing:
+        raise OSError(errno.EIO, "Input/output error")
+    sync(fd)
+os.fdatasync = fdatasync
+signal.signal(signal.SIGUSR1, lambda *_: failing.append(1))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A broker whose disk refuses to sync from SIGUSR1 on."""
+
+
+class Broker:
+    """A broker process with a directory of its own."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        (directory / "secret").write_text(SECRET)
+        (directory / "pepper").write_text("ab" * 32)
+        self.settings: dict[str, Any] = {
+            "broker_id": 1,
+            "cluster_id": "c1",
+            "data": str(directory / "data"),
+            "metadata": str(directory / "metadata.db"),
+            "cluster_secret_file": str(directory / "secret"),
+            "pepper_files": {"1": str(directory / "pepper")},
+            "timings": {"session_ttl_ms": 1_500, "drain_ms": 2_000},
+        } | settings
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, program: str = "", **settings: Any) -> "subprocess.Popen[str]":
+        config = self.directory / f"config-{len(self.processes)}.json"
+        config.write_text(json.dumps(self.settings | settings))
+        command = [sys.executable, *(["-c", program] if program else ["-m", "data_plane.broker"])]
+        process = subprocess.Popen(
+            [*command, "--config", str(config)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.processes.append(process)
+        return process
+
+    def start_ready(self, program: str = "", **settings: Any) -> "subprocess.Popen[str]":
+        process = self.start(program, **settings)
+        wait_until(lambda: self.get("/readyz") == 200, process)
+        return process
+
+    @property
+    def address_file(self) -> Path:
+        return self.directory / "data" / "address.json"
+
+    def address(self, listener: str) -> str:
+        return str(json.loads(self.address_file.read_text())[listener])
+
+    def get(self, path: str) -> int:
+        """Status of an HTTP request; 0 while there is nobody."""
+        try:
+            connection = http.client.HTTPConnection(self.address("http"), timeout=5)
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return 0
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.02)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """(exit status, what it wrote)."""
+    _, errors = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, errors
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    yield broker
+    broker.close()
+
+
+def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
+    process = broker.start_ready()
+    told = json.loads(broker.address_file.read_text())
+    assert told["pid"] == process.pid
+    assert broker.get("/healthz") == 200
+    assert broker.get("/metrics") == 200
+    with grpc.insecure_channel(broker.address("internal")) as channel:
+        describe = channel.unary_unary(internal.DESCRIBE_CLUSTER)
+        answer = describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=5)
+    assert [(b.id, b.state) for b in pb.DescribeClusterResponse.FromString(answer).brokers] == [(1, "active")]
+    process.send_signal(signal.SIGTERM)
+    status, written = ended(process)
+    assert status == 0, written
+    assert [json.loads(line)["message"] for line in written.splitlines()] == [
+        "started",
+        "draining",
+        "drained",
+    ]
+    assert not broker.address_file.exists()
+    assert (broker.directory / "data" / "clean").exists()
+    assert SECRET not in written
+
+
+def test_a_killed_broker_starts_again(broker: Broker) -> None:
+    first = broker.start_ready()
+    first.kill()
+    first.wait()
+    assert not (broker.directory / "data" / "clean").exists()
+    second = broker.start_ready()
+    assert json.loads(broker.address_file.read_text())["pid"] == second.pid
+
+
+def test_a_second_signal_ends_at_once(broker: Broker) -> None:
+    process = broker.start_ready(
+        FAILING_SYNCS.replace(
+            "fdatasync(fd):", "fdatasync(fd):\n    import time; time.sleep(60 if failing else 0)"
+        )
+    )
+    process.send_signal(signal.SIGUSR1)  # from now on a sync takes a minute, and with it the drain
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    while "draining" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGTERM)
+    status, written = ended(process)
+    assert status == 1
+    assert "aborted" in written
+
+
+def test_a_sync_that_fails_ends_the_broker_with_the_reason(broker: Broker) -> None:
+    process = broker.start_ready(FAILING_SYNCS)
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)  # the drain's last checkpoint is a sync
+    status, written = ended(process)
+    assert status == 70
+    last = json.loads(written.splitlines()[-1])
+    assert last["level"] == "critical"
+    assert last["message"] == "storage failed; start again to recover"
+    assert "sync failed: Input/output error" in last["fault"]
+    assert not (broker.directory / "data" / "clean").exists()
+
+
+def test_a_metadata_file_that_cannot_be_written_ends_the_broker_with_the_reason(broker: Broker) -> None:
+    process = broker.start_ready(limits={"journal_bytes": 100_000})
+    journal = broker.directory / "data" / "journal"
+    wait_until(lambda: any(journal.glob("spare*")), process)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, 1_000))  # the next keep-alive fails
+    status, written = ended(process)
+    assert status == 70
+    assert "metadata.db failed: SQLITE_" in written
+    assert "storage failed; start again to recover" in written
+
+
+# -- what keeps it from starting -------------------------------------------------------------------------------
+
+
+def refused(broker: Broker, says: str, **settings: Any) -> None:
+    status, written = ended(broker.start(**settings))
+    assert status == 2, written
+    last = written.splitlines()[-1]
+    assert last.startswith("penstock-broker: ")
+    assert says in last
+    assert "Traceback" not in written
+
+
+def test_two_brokers_cannot_have_one_log_directory(broker: Broker) -> None:
+    process = broker.start_ready()
+    refused(broker, "another process holds the log directory", broker_id=2)
+    assert json.loads(broker.address_file.read_text())["pid"] == process.pid
+    assert broker.get("/readyz") == 200
+
+
+def test_a_log_directory_of_another_broker_is_refused(broker: Broker) -> None:
+    process = broker.start_ready()
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 0
+    refused(broker, "directory.json: broker_id is 1, 2 required", broker_id=2)
+    refused(broker, "cluster_id", cluster_id="c2")
+
+
+def test_a_port_in_use_is_named(broker: Broker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for listener in ("client_listen", "internal_listen"):
+            refused(broker, f"{address}: cannot be bound", **{listener: address})
+        refused(broker, "Address already in use", http_listen=address)
+
+
+def test_a_metadata_file_that_is_none_is_named(broker: Broker) -> None:
+    garbage = broker.directory / "garbage.db"
+    garbage.write_bytes(os.urandom(10_000))
+    refused(broker, "garbage.db: SQLITE_NOTADB", metadata=str(garbage))
+
+
+def test_a_wrong_setting_is_named(broker: Broker) -> None:
+    refused(broker, "client_listen: 0.0.0.0 is not a loopback address", client_listen="0.0.0.0:0")
+
+
+def test_a_secret_that_is_not_there_is_named(broker: Broker) -> None:
+    refused(broker, "/nowhere: No such file", cluster_secret_file="/nowhere")
+
+
+# -- ports ---------------------------------------------------------------------------------------------------
+
+
+def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broker: Broker) -> None:
+    certificate, key = make_certificate(broker.directory)
+    broker.start_ready(tls_certificate_file=str(certificate), tls_key_file=str(key))
+    address = broker.address("client")
+    credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
+    with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as refusal:
+        channel.unary_unary(methods.METADATA)(b"", timeout=5)
+    assert dict(refusal.value.trailing_metadata())[methods.ERROR_CODE] == str(int(ErrorCode.UNAUTHENTICATED))
+    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as lost:
+        channel.unary_unary(methods.METADATA)(b"", timeout=5)
+    assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert broker.get("/readyz") == 200
+
+
+def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
+    process = broker.start_ready()
+    for listener in ("client", "internal", "http"):
+        host, _, port = broker.address(listener).partition(":")
+        for garbage in (
+            os.urandom(5_000),
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(5_000),
+        ):
+            with socket.create_connection((host, int(port)), timeout=5) as peer:
+                peer.sendall(garbage)
+    assert broker.get("/readyz") == 200
+    with grpc.insecure_channel(broker.address("internal")) as channel:
+        describe = channel.unary_unary(internal.DESCRIBE_CLUSTER)
+        describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=5)
+    process.send_signal(signal.SIGTERM)
+    status, written = ended(process)
+    assert status == 0
+    assert "failed" not in written
+
+
+def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:
+    broker.start_ready()
+    key = ((methods.AUTHORIZATION, "Bearer penstock_test_abcdefghijkl"),)
+    for method in (internal.DESCRIBE_CLUSTER, internal.CREATE_TOPIC, internal.PUT_KEY, internal.DELETE_TOPIC):
+        with (
+            grpc.insecure_channel(broker.address("internal")) as channel,
+            pytest.raises(grpc.RpcError) as refusal,
+        ):
+            channel.unary_unary(method)(b"", metadata=key, timeout=5)
+        assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        secret = (*key, (internal.CLUSTER_SECRET, SECRET))
+        with (
+            grpc.insecure_channel(broker.address("client")) as channel,
+            pytest.raises(grpc.RpcError) as missing,
+        ):
+            channel.unary_unary(method)(b"", metadata=secret, timeout=5)
+        assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
