@@ -18,7 +18,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replica import Replica
-from penstock.contract import errors
+from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_PRODUCER_ID, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
@@ -38,6 +38,15 @@ def parsed(kind: type[M], request: bytes) -> M:
         return message
     except DecodeError:
         raise CallFailed(ErrorCode.INVALID_REQUEST, f"the request is no {kind.__name__}") from None
+
+
+def _demand_few(count: int, what: str) -> None:
+    """Refuse what would hold up the event loop (RL137) with `CallFailed(LIMIT_EXCEEDED)`."""
+    if count > limits.FRAME_ENTRIES_MAX:
+        raise CallFailed(
+            ErrorCode.LIMIT_EXCEEDED,
+            f"{count} {what} in one request, at most {limits.FRAME_ENTRIES_MAX} allowed",
+        )
 
 
 class ClientCalls:
@@ -65,6 +74,7 @@ class ClientCalls:
         principal = self._gate.admit(caller)
         wanted = parsed(pb.MetadataRequest, request)
         names = list(wanted.topics)
+        _demand_few(len(names), "topics")
         if wanted.all_topics:
             names = [topic.name for topic in self._gate.authenticator.topics(principal)]
         return self._metadata(principal, names).SerializeToString()
@@ -104,6 +114,7 @@ class ClientCalls:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
         names = list(parsed(pb.WatchMetadataRequest, request).topics)
+        _demand_few(len(names), "topics")
         changed = asyncio.Event()
         changed.set()
 
@@ -131,8 +142,10 @@ class ClientCalls:
 
     async def list_offsets(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)
+        partitions = parsed(pb.ListOffsetsRequest, request).partitions
+        _demand_few(len(partitions), "partitions")
         response = pb.ListOffsetsResponse()
-        for wanted in parsed(pb.ListOffsetsRequest, request).partitions:
+        for wanted in partitions:
             listed = response.partitions.add(offset=-1, leader_epoch=-1)
             try:
                 self._list_offset(principal, wanted, listed)

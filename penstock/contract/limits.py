@@ -20,7 +20,9 @@ DECOMPRESSED_BATCH_BYTES_MAX = 64 * MIB
 
 FRAME_HEAD_BYTES_MAX = 4 * MIB
 FRAME_ENTRIES_MAX = 10_000
-"""Batches or partitions that one frame of a client may name: the work of one turn of a broker's event loop."""
+"""Batches, partitions or topics that one frame or request of a client may name: the work of one turn of a broker's
+event loop.
+"""
 FRAME_BYTES_MAX = 32 * MIB
 """One frame of a stream: two largest batches and a head. grpc's message limit is set to it."""
 STREAM_CREDIT_BYTES = 32 * MIB
