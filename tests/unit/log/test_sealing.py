@@ -1,0 +1,172 @@
+"""Seals: one a closed segment, when the next one's first batch is committed, alike whenever they are made."""
+
+import pytest
+
+from data_plane.log import sealing
+from data_plane.log.sealing import SealFile
+from data_plane.testkit.disk import DiskFaults, SimDisk
+from penstock.records.batch import BATCH_HEADER_BYTES
+from penstock.records.seal import Seal, SegmentDigest
+from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
+from tests.unit.log.batches import made_batch
+from tests.unit.log.miniature import Miniature, reopened, where
+
+
+def seals(miniature: Miniature) -> list[Seal]:
+    found, good = miniature.log._seals.read_all()
+    assert good
+    return found
+
+
+def filled(batches: int = 30) -> Miniature:
+    miniature = Miniature()
+    miniature.create()
+    for number in range(batches):
+        miniature.now_ms += 9_000
+        miniature.append(batch=made_batch(2, 400, fill=number), principal=number % 3)
+        miniature.commit()
+    return miniature
+
+
+def test_a_seal_is_made_when_the_next_segments_first_batch_is_committed() -> None:
+    miniature = Miniature()
+    miniature.create()
+    while miniature.log.segment_count < 2:
+        miniature.append(batch=made_batch(2, 400))
+    first_end = miniature.log.log_end_offset
+    miniature.log.set_high_watermark(first_end - 2)
+    assert seals(miniature) == []
+    miniature.log.set_high_watermark(first_end)
+    assert [seal.end_offset for seal in seals(miniature)] == [first_end - 2]
+
+
+def test_seals_join_without_a_gap_and_add_up() -> None:
+    miniature = filled()
+    found = seals(miniature)
+    assert len(found) == miniature.log.segment_count - 1
+    assert [seal.base_offset for seal in found] == [segment.base_offset for segment in miniature.log._segments.all[:-1]]
+    assert all(later.before == earlier.totals for earlier, later in zip(found, found[1:], strict=False))
+    assert found[-1].totals.committed_messages == found[-1].end_offset
+
+
+def test_the_digest_is_of_headers_and_stamps_as_stored() -> None:
+    miniature = filled()
+    stamps, batches = miniature.content()
+    seal = seals(miniature)[1]
+    digest = SegmentDigest(where(), seal.base_offset)
+    at = 0
+    for number in range(len(stamps) // STAMP_BYTES):
+        stamp = unpack_stamp(stamps, stamp_seed(where()), number * STAMP_BYTES)
+        if seal.base_offset <= stamp.base_offset < seal.end_offset:
+            digest.add(batches[at : at + BATCH_HEADER_BYTES], stamps[number * STAMP_BYTES : (number + 1) * STAMP_BYTES])
+        at += stamp.size
+    assert seal.digest == digest.digest()
+
+
+@pytest.mark.parametrize("catch_up", [1, 2_000])
+def test_seals_made_after_a_restart_are_the_same(catch_up: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = seals(filled())
+    miniature = Miniature()
+    miniature.create()
+    for number in range(30):
+        miniature.now_ms += 9_000
+        miniature.append(batch=made_batch(2, 400, fill=number), principal=number % 3)
+        miniature.commit(raise_watermark=False)
+    assert seals(miniature) == []
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk)
+    monkeypatch.setattr(sealing, "CATCH_UP_BATCHES", catch_up)
+    for _ in range(40):
+        again.log._advance_seals(catch_up)
+        again.log.set_high_watermark(again.log.log_end_offset)
+    assert seals(again) == expected
+
+
+def test_seals_made_after_a_truncation_are_those_of_a_log_that_was_never_cut() -> None:
+    miniature = filled()
+    end = miniature.log.high_watermark
+    for number in range(10):
+        miniature.append(batch=made_batch(2, 400, fill=200 + number))
+    miniature.truncate(end)
+    other = filled()
+    for each in (miniature, other):
+        for number in range(10):
+            each.append(batch=made_batch(2, 400, fill=100 + number), epoch=4)
+            each.commit()
+    assert seals(miniature) == seals(other)
+
+
+def test_a_lost_seal_file_is_made_again_for_the_segments_that_are_there() -> None:
+    miniature = filled()
+    expected = seals(miniature)
+    miniature.checkpoint()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    SimDisk(disk.medium).remove(f"{miniature.log._segments.directory}/seals")
+    again = Miniature(SimDisk(disk.medium))
+    again.log.set_high_watermark(again.log.log_end_offset)
+    assert seals(again) == expected
+
+
+def test_a_bad_seal_and_those_behind_it_are_made_again() -> None:
+    miniature = filled()
+    expected = seals(miniature)
+    miniature.checkpoint()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    path = f"{miniature.log._segments.directory}/seals"
+    disk.medium.flip(path, SimDisk(disk.medium).open(path).size() // 2, 1)
+    again = Miniature(SimDisk(disk.medium))
+    assert "seals" in again.reports[0].rebuilt
+    again.log.set_high_watermark(again.log.log_end_offset)
+    assert seals(again) == expected
+
+
+def test_a_declared_loss_below_a_seal_removes_it() -> None:
+    miniature = filled()
+    found = seals(miniature)
+    miniature.truncate(found[1].base_offset + 2, declared=True)
+    assert seals(miniature) == found[:1]
+    miniature.fill(30, epoch=5)
+    assert len(seals(miniature)) == miniature.log.segment_count - 1
+
+
+def test_on_a_full_disk_the_seal_waits() -> None:
+    miniature = filled(2)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    while miniature.log.segment_count < 2:
+        miniature.append(batch=made_batch(2, 400))
+    disk.faults = DiskFaults(capacity_bytes=disk.medium.used_bytes())
+    miniature.log.set_high_watermark(miniature.log.log_end_offset)
+    assert seals(miniature) == []
+    disk.faults = DiskFaults()
+    miniature.log.set_high_watermark(miniature.log.log_end_offset)
+    assert len(seals(miniature)) == 1
+
+
+def test_a_damaged_segment_gets_no_seal_and_its_damage_is_named() -> None:
+    miniature = Miniature(tail_bytes=0)
+    miniature.create()
+    for number in range(30):
+        miniature.append(batch=made_batch(2, 400, fill=number))
+        miniature.commit(raise_watermark=False)
+    miniature.checkpoint()
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk)
+    assert isinstance(again.disk, SimDisk)
+    again.disk.medium.flip(again.log._segments.all[1].path(".stamps"), 64 + 64 + 3, 1)
+    again.log.set_high_watermark(again.log.log_end_offset)
+    again.log.set_high_watermark(again.log.log_end_offset)
+    assert len(seals(again)) <= 1
+    assert again.log.damage
+
+
+def test_seals_of_another_partition_are_not_taken() -> None:
+    miniature = filled()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    file = SealFile(disk, miniature.log._segments.directory, where(1))
+    assert file.read_all() == ([], False)
