@@ -1,7 +1,8 @@
 """Producer state of one partition: who may append which sequence next, and what a retry was answered (RL61 to RL66).
 
-The state is a function of the log's prefix, so it is the same on every replica: a producer is known while the log's
-last acceptance time is less than the idle time after the producer's own last batch.
+The state is a function of the log's prefix, so it is the same on every replica. A producer is forgotten only when the
+table is full and the log's last acceptance time is the idle time or more after the producer's own last batch: a clock
+that jumps ahead must not make a retry look like a new batch (RL8, RL64).
 """
 
 import struct
@@ -79,8 +80,8 @@ class Producers:
             return None
         entry = self._table.get(producer_id)
         first = batch.base_sequence
-        if entry is None or entry[2] + self._idle_ms <= last_accepted_ms:
-            self._check_unknown(entry, batch, last_accepted_ms, name)
+        if entry is None:
+            self._check_unknown(batch, last_accepted_ms, name)
             return None
         epoch, last, _, window = entry
         if batch.producer_epoch < epoch:
@@ -106,26 +107,17 @@ class Producers:
             f"{name()}: producer {producer_id} epoch {epoch} sends sequence {first}, {expected} required"
         )
 
-    def _check_unknown(
-        self, entry: Producer | None, batch: SequencedBatch, last_accepted_ms: int, name: Callable[[], str]
-    ) -> None:
-        if entry is not None and batch.producer_epoch < entry[0]:
-            raise ProducerFenced(
-                f"{name()}: producer {batch.producer_id} sends in epoch {batch.producer_epoch},"
-                f" epoch {entry[0]} or later required"
-            )
+    def _check_unknown(self, batch: SequencedBatch, last_accepted_ms: int, name: Callable[[], str]) -> None:
         if batch.base_sequence != 0:
             raise UnknownProducer(
                 f"{name()}: producer {batch.producer_id} is not known and sends sequence {batch.base_sequence},"
                 " 0 required"
             )
-        if entry is None and len(self._table) >= self._table_max:
-            self._purge(last_accepted_ms)
-            if len(self._table) >= self._table_max:
-                raise LimitExceeded(
-                    f"{name()}: {len(self._table)} producers wrote within the last {self._idle_ms} ms,"
-                    f" at most {self._table_max} allowed"
-                )
+        if len(self._table) >= self._table_max and not self._idle(last_accepted_ms):
+            raise LimitExceeded(
+                f"{name()}: {len(self._table)} producers wrote within the last {self._idle_ms} ms,"
+                f" at most {self._table_max} allowed"
+            )
 
     def apply(
         self, producer_id: int, epoch: int, first: int, span: int, base_offset: int, accepted_ms: int
@@ -152,10 +144,13 @@ class Producers:
         else:
             table[producer_id] = (epoch, last, accepted_ms, (*entry[3][1 - _WINDOW :], batch))
 
-    def _purge(self, last_accepted_ms: int) -> None:
-        """Drop who is no longer known: the log's time never goes back, so he would not become known again."""
+    def _idle(self, last_accepted_ms: int) -> list[int]:
+        """Producers that may be forgotten."""
         oldest = last_accepted_ms - self._idle_ms
-        for producer_id in [producer_id for producer_id, entry in self._table.items() if entry[2] <= oldest]:
+        return [producer_id for producer_id, entry in self._table.items() if entry[2] <= oldest]
+
+    def _purge(self, last_accepted_ms: int) -> None:
+        for producer_id in self._idle(last_accepted_ms):
             del self._table[producer_id]
 
     def pack(self) -> bytes:

@@ -33,7 +33,12 @@ class Table:
 
     def append(self, batch: Batch) -> None:
         self.producers.apply(
-            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.offset_span, self.offset, self.now_ms
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.offset_span,
+            self.offset,
+            self.now_ms,
         )
         self.offset += batch.offset_span
 
@@ -118,12 +123,22 @@ def test_an_unknown_producer_must_begin_at_zero() -> None:
         Table().check(Batch(9, 0, 5))
 
 
-def test_a_producer_is_forgotten_when_the_log_went_on_without_it_for_the_idle_time() -> None:
+def test_a_clock_that_jumps_ahead_does_not_make_a_retry_new() -> None:
     table = Table()
     table.send(Batch(9, 0, 0))
-    table.now_ms += DAY_MS - 1
+    table.now_ms += 10 * DAY_MS
+    assert table.check(Batch(9, 0, 0)) == Duplicate(0, 1_000)
     assert table.check(Batch(9, 0, 1)) is None
+
+
+def test_a_full_table_forgets_a_producer_that_was_idle_for_the_idle_time() -> None:
+    table = Table(table_max=1)
+    table.send(Batch(9, 0, 0))
+    table.now_ms += DAY_MS - 1
+    with pytest.raises(LimitExceeded):
+        table.send(Batch(8, 0, 0))
     table.now_ms += 1
+    table.send(Batch(8, 0, 0))
     with pytest.raises(UnknownProducer):
         table.check(Batch(9, 0, 1))
 
