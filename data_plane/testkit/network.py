@@ -108,8 +108,13 @@ class Network:
         """The host of an address; an address nobody ever listened at is a host of its own."""
         return self._hosts.get(address, address)
 
-    def is_dark(self, host: str) -> bool:
-        return host in self._dark
+    def ask_dark(self, host: str, endpoint: Endpoint) -> bool:
+        """False when the host has power. Else the asker hears nothing until it is up, or gives up before."""
+        if host not in self._dark:
+            return False
+        self._dark[host].append(endpoint)
+        self.after(self.settings.give_up_ms / 1000, endpoint.lose, "timed out")
+        return True
 
     def process_ended(self, process: Process) -> None:
         """The process is gone, and its kernel resets its connections."""

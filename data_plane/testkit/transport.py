@@ -108,7 +108,7 @@ def _arrived(
     """
     listener = network.listener(opening.address)
     if listener is None:
-        if not network.is_dark(client.peer_host):
+        if not network.ask_dark(client.peer_host, client):
             client.lose_later("nobody listens there")
         return
     name = network.new_peer_name(client.host)

@@ -299,6 +299,22 @@ def test_a_host_without_power_is_silent_until_it_is_up_again() -> None:
     world.run(work)
 
 
+def test_an_eager_connect_to_a_host_without_power_is_reset_when_it_is_up() -> None:
+    world = World(eager_connect_chance=1.0, give_up_ms=60_000)
+
+    async def work() -> None:
+        world.loop.crash(world.server)
+        world.network.power_lost("s", world.server)
+        connection = await world.transport.connect("s:1", "/echo", 1000)
+        await connection.send(b"x")
+        await asyncio.sleep(5)
+        world.network.host_up("s")
+        with pytest.raises(ConnectionLost, match="restarted"):
+            await connection.receive()
+
+    world.run(work)
+
+
 def test_a_paused_server_answers_when_resumed() -> None:
     world = World()
 
