@@ -141,6 +141,8 @@ class DerivedState:
                 draft = self.draft()
                 if draft is not None and draft.end_offset == stamp.base_offset:
                     self.drafts.append(draft)
+            if self.odometer is not None and stamp.base_offset != self.odometer.end_offset:
+                self.odometer = None  # batches are missing: damage
             if stamp.base_offset >= producers_from:
                 self.apply(stamp)
             elif self.odometer is not None:

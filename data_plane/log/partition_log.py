@@ -147,9 +147,7 @@ class PartitionLog:
         What is found intact above the durable end is synced here. Raises `PartitionUnborn`, `PartitionDamaged`.
         """
         identity = read_identity(disk, directory)
-        opened = recovery.open_log(
-            disk, directory, settings, identity, checkpoint_entry, replay, trust_caches=clean
-        )
+        opened = recovery.open_log(disk, directory, settings, identity, checkpoint_entry, replay, clean=clean)
         bounds, segments, derived = opened.bounds, opened.segments, opened.derived
         durable_end = min(bounds.durable_end, bounds.log_end)
         log = cls(

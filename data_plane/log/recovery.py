@@ -86,9 +86,9 @@ class Opened:
 
 def open_log(
     disk: Disk, directory: str, settings: TopicSettings, identity: Identity, entry: CheckpointEntry | None,
-    replay: Sequence[JournalRecord], *, trust_caches: bool,
+    replay: Sequence[JournalRecord], *, clean: bool,
 ) -> Opened:  # fmt: skip
-    """Everything that `PartitionLog.recover` needs. `trust_caches`: the directory was left cleanly."""
+    """Everything that `PartitionLog.recover` needs. `clean`: the directory was left cleanly."""
     if entry is not None and entry.replica_generation != identity.replica_generation:
         entry = None
     first_sequence = 0 if entry is None else entry.first_sequence
@@ -105,7 +105,7 @@ def open_log(
     replay_journal(disk, directory, identity, bounds, records)
     segments = Segments(disk, directory, identity.where, settings.index_interval_bytes)
     load_segments(disk, directory, segments, bounds)
-    if records or entry is None or bounds.log_end > entry.recovery_point:
+    if not clean and (records or entry is None or bounds.log_end > entry.recovery_point):
         segments.name_changes += 1  # files may have been made that no sync of the directory has covered
     bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
 
@@ -115,7 +115,7 @@ def open_log(
     if bounds.cut_to is not None:
         seals.cut(bounds.cut_to)
     derived = DerivedState(disk, directory, segments, seals)
-    derived.epochs = epochs_of(disk, directory, segments, bounds, trust_caches=trust_caches)
+    derived.epochs = epochs_of(disk, directory, segments, bounds)
     bounds.rebuilt += derived.load_snapshot(bounds.log_end)
     waiting = [segment for segment in segments.all[:-1] if segment.end_offset > seals.end_offset]
     derived.rebuild(bounds.log_end, (waiting[0].base_offset, waiting[0].end_offset) if waiting else None)
@@ -402,23 +402,17 @@ def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Boun
     return True
 
 
-def epochs_of(
-    disk: Disk, directory: str, segments: Segments, bounds: Bounds, *, trust_caches: bool
-) -> LeaderEpochs:
-    """The leader-epoch file as the stamps tell it, and an epoch that began at the log's end, which only the file
-    knows."""
+def epochs_of(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> LeaderEpochs:
+    """The leader-epoch file as the stamps tell it, and an epoch begun at the log's end, which only the file knows."""
+    epochs = LeaderEpochs()
+    for segment in segments.all:
+        _epochs_within(segment, epochs)
     try:
         kept = LeaderEpochs.unpack(read_whole(disk, f"{directory}/{layout.EPOCHS_FILE}"))
     except (FileMissing, SmallFileCorrupt):
         kept = LeaderEpochs()
         if segments.all:
             bounds.rebuilt.append("epochs")
-    else:
-        if trust_caches and not bounds.damage:
-            return kept
-    epochs = LeaderEpochs()
-    for segment in segments.all:
-        _epochs_within(segment, epochs)
     for epoch, start in kept.pairs():
         if epoch > epochs.last and start == bounds.log_end:
             epochs.begin(epoch, start)
@@ -441,6 +435,10 @@ def _epochs_within(segment: Segment, epochs: LeaderEpochs) -> None:
         search(low, low_epoch, middle, epoch)
         search(middle, epoch, high, high_epoch)
 
+    if segment.first_epoch == segment.last_epoch >= 0:
+        if segment.first_epoch > epochs.last:
+            epochs.begin(segment.first_epoch, segment.base_offset)
+        return
     try:
         first = segment.stamp(0).leader_epoch
         if first > epochs.last:

@@ -32,7 +32,9 @@ def files(miniature: Miniature) -> dict[str, bytes]:
     """Every segment file and the seals."""
     medium = miniature.disk.medium  # type: ignore[attr-defined]
     return {
-        path: bytes(inode.data) for path, inode in medium.files() if path.endswith((".log", ".stamps", "/seals"))
+        path: bytes(inode.data)
+        for path, inode in medium.files()
+        if path.endswith((".log", ".stamps", "/seals"))
     }
 
 
@@ -160,7 +162,8 @@ def grown(batches: int = 30) -> Miniature:
     leader = replica()
     for number in range(batches):
         leader.append(
-            epoch=1 + number // 10, batch=made_batch(1 + number % 3, 400, producer_id=9, epoch=number, sequence=0, fill=number)
+            epoch=1 + number // 10,
+            batch=made_batch(1 + number % 3, 400, producer_id=9, epoch=number, sequence=0, fill=number),
         )
     return leader
 
@@ -282,7 +285,9 @@ def test_a_position_that_does_not_come_out_is_rejected() -> None:
     assert "at byte 4 of its segment, 0 required" in rejected(follower.log, moved, batch)
     unmarked = pack_stamp(type(stamp)(**(fields | {"flags": 0})), SEED)
     assert "of its segment" in rejected(follower.log, unmarked, batch)
-    cleaned = pack_stamp(type(stamp)(**(fields | {"flags": StampFlag.CLEANED | StampFlag.FIRST_OF_SEGMENT})), SEED)
+    cleaned = pack_stamp(
+        type(stamp)(**(fields | {"flags": StampFlag.CLEANED | StampFlag.FIRST_OF_SEGMENT})), SEED
+    )
     assert "compaction is not known" in rejected(follower.log, cleaned, batch)
 
 

@@ -14,7 +14,11 @@ from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import SMALL, Miniature, where
 
 RELAXED = TopicSettings(
-    replication=3, min_insync_replicas=2, durability=Durability.REPLICATED, segment_bytes=4096, index_interval_bytes=64
+    replication=3,
+    min_insync_replicas=2,
+    durability=Durability.REPLICATED,
+    segment_bytes=4096,
+    index_interval_bytes=64,
 )
 
 
@@ -72,7 +76,9 @@ def explored(disk: SimDisk, operate: Callable[[], None], witness: Witness, state
     return found
 
 
-def started(settings: TopicSettings = SMALL, *, batches: int = 3, body_bytes: int = 200) -> tuple[Miniature, Witness]:
+def started(
+    settings: TopicSettings = SMALL, *, batches: int = 3, body_bytes: int = 200
+) -> tuple[Miniature, Witness]:
     """A log with some batches, acknowledged and checkpointed."""
     miniature = Miniature(settings=settings, journal_bytes=2048)
     miniature.create()
@@ -83,7 +89,9 @@ def started(settings: TopicSettings = SMALL, *, batches: int = 3, body_bytes: in
     return miniature, witness
 
 
-def write(miniature: Miniature, witness: Witness, batches: int, *, epoch: int = 1, body_bytes: int = 700) -> None:
+def write(
+    miniature: Miniature, witness: Witness, batches: int, *, epoch: int = 1, body_bytes: int = 700
+) -> None:
     """Append without making durable."""
     for number in range(batches):
         witness.appending = True

@@ -56,20 +56,38 @@ def offsets(replay: Replay, partition: int = 0) -> list[tuple[int, int]]:
 
 def test_an_empty_directory_has_an_empty_journal() -> None:
     _, replay = opened(SimDisk(Medium()))
-    assert (replay.records, replay.last_sequence, replay.unknown_loss, replay.torn_records) == ({}, 0, False, 0)
+    assert (replay.records, replay.last_sequence, replay.unknown_loss, replay.torn_records) == (
+        {},
+        0,
+        False,
+        0,
+    )
 
 
 def test_records_read_back_in_order_with_all_they_carry() -> None:
     disk, journal = started()
     first, second = run_of(0, 2), run_of(2, 1)
     write(disk, journal, unsynced(first))
-    write(disk, journal, unsynced(JournalPiece(PieceKind.TRUNCATE, 1, 2, 0, 161, 1)), unsynced(second, high_watermark=2))
+    write(
+        disk,
+        journal,
+        unsynced(JournalPiece(PieceKind.TRUNCATE, 1, 2, 0, 161, 1)),
+        unsynced(second, high_watermark=2),
+    )
     _, replay = opened(disk)
     records = replay.of(where())
     assert [record.head.sequence for record in records] == [1, 2, 3]
-    assert [record.head.kind for record in records] == [PieceKind.APPEND, PieceKind.TRUNCATE, PieceKind.APPEND]
+    assert [record.head.kind for record in records] == [
+        PieceKind.APPEND,
+        PieceKind.TRUNCATE,
+        PieceKind.APPEND,
+    ]
     assert [record.head.high_watermark for record in records] == [3, 3, 2]
-    assert (records[1].head.segment_base, records[1].head.position, records[1].head.stamp_index) == (0, 161, 1)
+    assert (records[1].head.segment_base, records[1].head.position, records[1].head.stamp_index) == (
+        0,
+        161,
+        1,
+    )
     assert records[0].payload() == (b"".join(first.stamps), b"".join(first.batches))
     assert records[1].payload() == (b"", b"")
     assert all(record.intact and record.head.replica_generation == 1 for record in records)
@@ -100,7 +118,13 @@ def test_nothing_to_journal_needs_no_write() -> None:
 
 def test_records_of_several_partitions_are_told_apart() -> None:
     disk, journal = started()
-    write(disk, journal, unsynced(run_of(0)), unsynced(run_of(0, 3, partition=1), partition=1), unsynced(run_of(1)))
+    write(
+        disk,
+        journal,
+        unsynced(run_of(0)),
+        unsynced(run_of(0, 3, partition=1), partition=1),
+        unsynced(run_of(1)),
+    )
     _, replay = opened(disk)
     assert offsets(replay) == [(0, 1), (1, 2)] and offsets(replay, 1) == [(0, 3)]
 

@@ -44,7 +44,9 @@ def test_seals_join_without_a_gap_and_add_up() -> None:
     miniature = filled()
     found = seals(miniature)
     assert len(found) == miniature.log.segment_count - 1
-    assert [seal.base_offset for seal in found] == [segment.base_offset for segment in miniature.log._segments.all[:-1]]
+    assert [seal.base_offset for seal in found] == [
+        segment.base_offset for segment in miniature.log._segments.all[:-1]
+    ]
     assert all(later.before == earlier.totals for earlier, later in zip(found, found[1:], strict=False))
     assert found[-1].totals.committed_messages == found[-1].end_offset
 
@@ -58,7 +60,10 @@ def test_the_digest_is_of_headers_and_stamps_as_stored() -> None:
     for number in range(len(stamps) // STAMP_BYTES):
         stamp = unpack_stamp(stamps, stamp_seed(where()), number * STAMP_BYTES)
         if seal.base_offset <= stamp.base_offset < seal.end_offset:
-            digest.add(batches[at : at + BATCH_HEADER_BYTES], stamps[number * STAMP_BYTES : (number + 1) * STAMP_BYTES])
+            digest.add(
+                batches[at : at + BATCH_HEADER_BYTES],
+                stamps[number * STAMP_BYTES : (number + 1) * STAMP_BYTES],
+            )
         at += stamp.size
     assert seal.digest == digest.digest()
 

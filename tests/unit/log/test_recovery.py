@@ -1,0 +1,385 @@
+"""Recovery: torn tails are cut, damage below the durable mark is named and kept, caches are rebuilt (RL120 to RL124)."""
+
+import pytest
+
+from data_plane.log import layout
+from data_plane.log.identity import Identity, pack_identity, unpack_identity
+from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn, ReplicaRejected
+from data_plane.log.sidecar import HEADER_BYTES
+from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.medium import Inode
+from penstock.contract.errors import CorruptLog
+from penstock.records.stamp import STAMP_BYTES
+from tests.unit.log.batches import made_batch, with_header
+from tests.unit.log.miniature import SMALL, Miniature, reopened, where
+
+DIRECTORY = layout.partition_directory(where())
+
+
+def stopped(
+    *, checkpointed: int = 6, after: int = 4, unsynced: int = 0
+) -> tuple[SimDisk, tuple[bytes, bytes]]:
+    """A killed broker's disk: batches of two messages, some below the recovery point, some journaled, some in neither."""
+    miniature = Miniature(tail_bytes=0)
+    miniature.create()
+    for number in range(checkpointed):
+        miniature.append(batch=made_batch(2, 400, producer_id=9, epoch=0, sequence=2 * number))
+        miniature.commit()
+    miniature.checkpoint()
+    for number in range(checkpointed, checkpointed + after):
+        miniature.append(batch=made_batch(2, 400, producer_id=9, epoch=0, sequence=2 * number))
+        miniature.commit()
+    for number in range(checkpointed + after, checkpointed + after + unsynced):
+        miniature.append(batch=made_batch(2, 400, producer_id=9, epoch=0, sequence=2 * number))
+    content = miniature.content()
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.kill()
+    return SimDisk(miniature.disk.medium), content
+
+
+def inode(disk: SimDisk, name: str) -> Inode:
+    found = disk.medium.find(f"{DIRECTORY}/{name}")
+    assert isinstance(found, Inode)
+    return found
+
+
+LAST = f"{0:020d}"
+SIZE = 461
+
+
+def test_an_unsynced_tail_that_is_torn_is_cut() -> None:
+    disk, content = stopped(checkpointed=2, after=2, unsynced=2)
+    data = inode(disk, f"{LAST}.log").data
+    assert len(data) == 6 * SIZE
+    data[5 * SIZE + 100] ^= 1
+    found = Miniature(disk, tail_bytes=0)
+    report = found.reports[0]
+    assert (report.log_end_offset, report.durable_end_offset) == (10, 8)
+    assert report.torn_tail_bytes == SIZE and report.damage == ()
+    stamps, _ = found.content()
+    assert stamps == content[0][: 5 * STAMP_BYTES]
+
+
+def test_what_follows_a_torn_batch_goes_with_it() -> None:
+    disk, content = stopped(checkpointed=2, after=2, unsynced=3)
+    inode(disk, f"{LAST}.log").data[4 * SIZE + 100] ^= 1
+    found = Miniature(disk, tail_bytes=0)
+    assert found.reports[0].log_end_offset == 8
+    assert found.reports[0].torn_tail_bytes == 3 * SIZE
+    assert content[0].startswith(found.content()[0])
+    assert len(inode(disk, f"{LAST}.stamps").data) == HEADER_BYTES + 4 * STAMP_BYTES
+
+
+def test_a_data_file_that_runs_ahead_of_its_stamps_is_cut_to_them() -> None:
+    disk, _ = stopped(checkpointed=2, after=2, unsynced=1)
+    del inode(disk, f"{LAST}.stamps").data[-1:]
+    found = Miniature(disk, tail_bytes=0)
+    assert found.reports[0].log_end_offset == 8 and found.reports[0].torn_tail_bytes == SIZE
+
+
+def test_a_torn_segment_takes_the_segments_behind_it_along() -> None:
+    disk, _ = stopped(checkpointed=2, after=1, unsynced=20)
+    first = inode(disk, f"{LAST}.log")
+    first.data[4 * SIZE] ^= 1
+    found = Miniature(disk, tail_bytes=0)
+    assert found.log.segment_count == 1 and found.log.log_end_offset == 8
+    assert found.reports[0].damage == ()
+    assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == [f"{LAST}.log"]
+    found.fill(20)
+    assert isinstance(found.disk, SimDisk)
+    assert reopened(found.disk).content() == found.content()
+
+
+def test_what_the_journal_holds_is_put_right_in_the_files() -> None:
+    disk, content = stopped(checkpointed=2, after=4)
+    inode(disk, f"{LAST}.log").data[4 * SIZE + 100] ^= 1
+    inode(disk, f"{LAST}.stamps").data[HEADER_BYTES + 3 * STAMP_BYTES + 5] ^= 1
+    found = Miniature(disk, tail_bytes=0)
+    assert found.reports[0].damage == ()
+    assert found.content() == content
+
+
+def journal_gone(disk: SimDisk) -> None:
+    for name in disk.list(layout.JOURNAL):
+        disk.remove(f"{layout.JOURNAL}/{name}")
+
+
+def flipped_below_the_durable_mark(
+    position: int, suffix: str = ".log"
+) -> tuple[Miniature, tuple[bytes, bytes]]:
+    """Everything checkpointed, then one bit wrong; a scan is forced by a lost index."""
+    disk, content = stopped(checkpointed=20, after=0)
+    inode(disk, f"{LAST}{suffix}").data[position] ^= 1
+    disk.remove(f"{DIRECTORY}/{LAST}.index")
+    return Miniature(disk, tail_bytes=0), content
+
+
+def test_a_bad_batch_below_the_durable_mark_is_named_and_kept() -> None:
+    found, content = flipped_below_the_durable_mark(2 * SIZE + 100)
+    assert [(one.first_offset, one.end_offset) for one in found.reports[0].damage] == [(4, 6)]
+    assert found.log.log_end_offset == 40
+    with pytest.raises(CorruptLog, match="offsets 4 to 6"):
+        found.read(4)
+    assert found.read(0).next_offset == 4
+    served = found.read(6)
+    assert content[0][3 * STAMP_BYTES :].startswith(served.stamps)
+
+
+def test_a_bad_stamp_below_the_durable_mark_is_named_and_kept() -> None:
+    found, _ = flipped_below_the_durable_mark(HEADER_BYTES + 2 * STAMP_BYTES + 30, ".stamps")
+    assert [(one.first_offset, one.end_offset) for one in found.reports[0].damage] == [(4, 6)]
+    assert found.read(6).first_offset == 6
+    with pytest.raises(CorruptLog):
+        found.read(5)
+
+
+def test_damage_does_not_stop_appends_elsewhere_but_is_not_forgotten() -> None:
+    found, _ = flipped_below_the_durable_mark(2 * SIZE + 100)
+    found.append(epoch=2)
+    found.commit()
+    found.checkpoint()
+    assert isinstance(found.disk, SimDisk)
+    again = reopened(found.disk)
+    assert [(one.first_offset, one.end_offset) for one in again.reports[0].damage] == [(4, 6)]
+
+
+def test_batches_whose_bytes_are_gone_are_named_by_the_stamps_that_are_left() -> None:
+    disk, _ = stopped(checkpointed=20, after=0)
+    last = [name for name in disk.list(DIRECTORY) if name.endswith(".log")][-1]
+    del inode(disk, last).data[10:]
+    found = Miniature(disk, tail_bytes=0)
+    damage = found.reports[0].damage
+    assert (damage[0].first_offset, damage[-1].end_offset) == (int(last[:20]), 40)
+    assert found.log.log_end_offset == 40
+    assert found.read(0).size > 0
+
+
+def missing_segment(which: int) -> Miniature:
+    disk, _ = stopped(checkpointed=40, after=0)
+    bases = sorted(name for name in disk.list(DIRECTORY) if name.endswith(".log"))
+    assert len(bases) >= 4
+    disk.remove(f"{DIRECTORY}/{bases[which]}")
+    disk.remove(f"{DIRECTORY}/{bases[which].replace('.log', '.stamps')}")
+    disk.remove(f"{DIRECTORY}/{bases[which].replace('.log', '.index')}")
+    return Miniature(disk, tail_bytes=0)
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_segment_that_is_gone_is_damage_and_the_others_are_served(which: int) -> None:
+    found = missing_segment(which)
+    (damage,) = found.reports[0].damage
+    served = 0
+    offset = 0
+    while offset < found.log.log_end_offset:
+        try:
+            part = found.read(offset)
+        except CorruptLog:
+            offset = damage.end_offset
+            continue
+        served += part.next_offset - part.first_offset
+        offset = part.next_offset
+    assert served + damage.end_offset - damage.first_offset == 80
+
+
+def test_a_lost_end_refuses_leader_and_follower_until_it_is_cut() -> None:
+    found = missing_segment(-1)
+    log = found.log
+    assert log.log_end_offset < 80
+    with pytest.raises(CorruptLog, match="an operator's repair required"):
+        found.append(epoch=2)
+    with pytest.raises(ReplicaRejected, match="a truncation required"):
+        log.append_as_follower(memoryview(b""), memoryview(b""), 2)
+    found.truncate(log.damage[0].first_offset, declared=True)
+    assert log.damage == ()
+    found.append(epoch=2)
+
+
+def test_a_lost_end_is_not_forgotten_by_a_checkpoint() -> None:
+    found = missing_segment(-1)
+    found.checkpoint()
+    assert isinstance(found.disk, SimDisk)
+    again = reopened(found.disk)
+    assert again.reports[0].damage != ()
+    with pytest.raises(CorruptLog):
+        again.append(epoch=2)
+
+
+def test_a_repaired_replica_is_equal_again() -> None:
+    found, content = flipped_below_the_durable_mark(2 * SIZE + 100)
+    healthy, _ = stopped(checkpointed=20, after=0)
+    leader = Miniature(healthy, tail_bytes=0)
+    found.truncate(found.log.damage[0].first_offset, declared=True)
+    assert (
+        any(name.endswith(".damaged") for name in found.disk.list(DIRECTORY)) or found.log.segment_count == 1
+    )
+    while found.log.log_end_offset < 40:
+        part = leader.read(found.log.log_end_offset)
+        found.log.append_as_follower(memoryview(part.stamps), memoryview(b"".join(part.batches)), 1)
+    found.commit()
+    assert found.content() == content
+    assert found.log._derived.producers == leader.log._derived.producers
+
+
+def test_segments_with_damage_are_set_aside_when_the_log_starts_over() -> None:
+    found, _ = flipped_below_the_durable_mark(2 * SIZE + 100)
+    found.start_over(100)
+    aside = [name for name in found.disk.list(DIRECTORY) if name.endswith(".damaged")]
+    assert aside == [f"{LAST}.log.damaged", f"{LAST}.stamps.damaged"]
+    assert isinstance(found.disk, SimDisk)
+    again = reopened(found.disk)
+    assert again.reports[0].damage == () and again.log.log_end_offset == 100
+
+
+CACHES = ["epochs", "producers", "odometer", f"{LAST}.index"]
+
+
+def with_caches() -> tuple[SimDisk, Miniature]:
+    miniature = Miniature(tail_bytes=0)
+    miniature.create()
+    for number in range(30):
+        batch = made_batch(2, 400, producer_id=number % 4, epoch=number, sequence=0)
+        miniature.append(epoch=1 + number // 7, batch=batch)
+        miniature.commit()
+    miniature.close()
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.kill()
+    return SimDisk(miniature.disk.medium), miniature
+
+
+@pytest.mark.parametrize("how", ["gone", "flipped", "empty", "stale"])
+@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+def test_a_cache_is_rebuilt_to_the_same_state(name: str, how: str, clean: bool) -> None:
+    expected = Miniature(with_caches()[0], clean=True).log
+    disk, _ = with_caches()
+    if how == "gone":
+        disk.remove(f"{DIRECTORY}/{name}")
+    elif how == "flipped":
+        inode(disk, name).data[25] ^= 4
+    elif how == "empty":
+        del inode(disk, name).data[:]
+    else:
+        other, _ = stopped(checkpointed=30, after=0)
+        again = Miniature(other)
+        again.log.set_high_watermark(60)
+        again.close()
+        stale = again.disk.medium.find(f"{DIRECTORY}/{name}")  # type: ignore[attr-defined]
+        inode(disk, name).data[:] = stale.data
+    found = Miniature(disk, clean=clean).log
+    assert found.epochs.pairs() == expected.epochs.pairs()
+    assert found._derived.producers == expected._derived.producers
+    assert found.odometer is not None and expected.odometer is not None
+    assert found.odometer.encode(0) == expected.odometer.encode(0)
+    assert found.damage == ()
+    assert found.log_end_offset == 60
+
+
+def test_recovery_folds_only_what_came_after_the_snapshot() -> None:
+    disk, miniature = with_caches()
+    found = Miniature(disk)
+    assert found.reports[0].rebuilt == ()
+    assert found.log._derived.written_offset == 60
+    assert found.log._derived._folded == 0
+    batch = made_batch(2, 400, producer_id=29 % 4, epoch=29, sequence=0)
+    assert found.log.check_sequence(with_header(batch)[1]) is not None
+    assert miniature.log.log_end_offset == 60
+
+
+def test_an_epoch_begun_without_a_record_survives_a_crash_if_its_file_did() -> None:
+    miniature = Miniature()
+    miniature.create()
+    miniature.fill(3, epoch=2)
+    miniature.log.start_epoch(5)
+    assert isinstance(miniature.disk, SimDisk)
+    assert reopened(miniature.disk).log.epochs.pairs() == [(2, 0), (5, 6)]
+
+
+def test_records_of_an_earlier_replica_are_not_replayed() -> None:
+    disk, _ = stopped(checkpointed=0, after=4)
+    disk.remove_directory(DIRECTORY)
+    miniature = Miniature(disk)
+    miniature.create(generation=2)
+    disk.kill()
+    again = Miniature(SimDisk(disk.medium))
+    assert again.log.log_end_offset == 0 and again.log.replica_generation == 2
+
+
+def test_records_of_a_partition_that_is_gone_are_left_alone() -> None:
+    disk, _ = stopped()
+    disk.remove_directory(DIRECTORY)
+    assert Miniature(disk).logs == {}
+
+
+def test_a_stamps_header_is_restored_from_what_is_known() -> None:
+    disk, content = stopped(checkpointed=3, after=0)
+    inode(disk, f"{LAST}.stamps").data[10] ^= 1
+    found = Miniature(disk, tail_bytes=0)
+    assert "stamps header 0" in found.reports[0].rebuilt
+    assert found.content() == content
+    assert isinstance(found.disk, SimDisk)
+    assert reopened(found.disk).reports[0].rebuilt == ()
+
+
+def test_a_segment_of_a_format_that_is_not_known_stops_the_partition() -> None:
+    disk, _ = stopped(checkpointed=3, after=0)
+    other = Miniature()
+    other.create(1)
+    other.append(1)
+    header = other.disk.medium.find(other.logs[1]._segments.all[0].path(".stamps")).data[:64]  # type: ignore[attr-defined]
+    inode(disk, f"{LAST}.stamps").data[:64] = header
+    with pytest.raises(PartitionDamaged, match="stamps header of"):
+        Miniature(disk)
+
+
+def test_a_directory_without_its_identity_is_unborn_only_while_it_is_empty() -> None:
+    miniature = Miniature()
+    miniature.create()
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.remove(f"{DIRECTORY}/{layout.PARTITION_FILE}")
+    with pytest.raises(PartitionUnborn):
+        reopened(miniature.disk)
+    disk, _ = stopped()
+    disk.remove(f"{DIRECTORY}/{layout.PARTITION_FILE}")
+    with pytest.raises(PartitionDamaged):
+        Miniature(disk)
+
+
+def test_the_identity_reads_back_and_every_flipped_bit_is_found() -> None:
+    identity = Identity(where=where(3), replica_generation=7, start_offset=12)
+    data = pack_identity(identity)
+    assert unpack_identity(data) == identity
+    for position in range(len(data)):
+        bad = bytearray(data)
+        bad[position] ^= 1 << position % 7
+        assert unpack_identity(bytes(bad)) is None, position
+        assert unpack_identity(data[:position]) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"null", b'{"format": 1}', b"\xff"])
+def test_anything_else_is_no_identity(data: bytes) -> None:
+    assert unpack_identity(data) is None
+
+
+def test_half_written_small_files_are_swept_at_boot() -> None:
+    disk, content = stopped()
+    disk.open(f"{DIRECTORY}/epochs.tmp", create=True).write_at(0, [b"x"])
+    assert Miniature(disk, tail_bytes=0).content() == content
+    assert not disk.exists(f"{DIRECTORY}/epochs.tmp")
+
+
+def test_a_recovered_log_closes_the_files_of_closed_segments() -> None:
+    disk, _ = stopped(checkpointed=40, after=0)
+    found = Miniature(disk)
+    assert all(segment._data is None for segment in found.log._segments.all[:-1])
+
+
+@pytest.mark.parametrize(
+    "name", ["0-1", "zz-1", "00-1", f"{'0' * 32}-x", f"{'0' * 32}-01", f"{'G' * 32}-1", f"{'A' * 32}-1"]
+)
+def test_other_names_are_no_partitions(name: str) -> None:
+    assert layout.partition_of(name) is None
+
+
+def test_a_partitions_name_reads_back() -> None:
+    assert layout.partition_of(DIRECTORY.rpartition("/")[2]) == where()
+    assert SMALL.segment_bytes == 4096
