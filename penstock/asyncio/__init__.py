@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import penstock
+import penstock.transport.fork  # before grpc, whose fork handlers it settles
 
 if TYPE_CHECKING:
     from penstock.asyncio.client import Client

@@ -10,6 +10,7 @@ import grpc
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import PenstockError
 from penstock.transport.address import require_protected
+from penstock.transport.fork import channel_wanted
 from penstock.transport.grpc_terms import (
     CHANNEL_OPTIONS,
     REQUEST_ID_BYTES,
@@ -88,6 +89,7 @@ class GrpcTransport:
         require_protected(address, self._settings.ca_file)
         channel = self._channels.get(address)
         if channel is None:
+            channel_wanted()
             secret = credentials(self._settings.ca_file)
             channel = (
                 grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)

@@ -193,6 +193,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed; it cannot be used any more then."""
         return self._core.closed
 
     def _check(self) -> None:

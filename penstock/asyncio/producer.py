@@ -43,6 +43,8 @@ class Producer:
         `Unauthenticated`, `Closed`.
         """
         runtime, filling = self._runtime, self._filling
+        if runtime.unusable is not None:
+            runtime.check()
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
         route = filling.routes.get(topic)
@@ -71,6 +73,7 @@ class Producer:
         `keys`, if given, has one entry a value. Waits and raises as `send` does; then those before the one
         that raised were sent.
         """
+        self._runtime.check()
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         runtime, filling = self._runtime, self._filling
@@ -159,6 +162,7 @@ class Producer:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed; it cannot be used any more then."""
         return self._core.closed
 
     @property

@@ -9,6 +9,7 @@ import grpc
 
 from penstock.client.settings import ConnectionSettings
 from penstock.transport.address import require_protected
+from penstock.transport.fork import channel_wanted
 from penstock.transport.grpc_terms import CHANNEL_OPTIONS, call_metadata, credentials
 
 _prepared = threading.Lock()
@@ -75,6 +76,7 @@ class Channels:
         with self._lock:
             channel = self._channels.get(address)
             if channel is None:
+                channel_wanted()
                 if self._closed:
                     raise ValueError("the client's channels are closed")
                 secret = credentials(self._settings.ca_file)

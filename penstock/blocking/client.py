@@ -144,8 +144,8 @@ class Client:
         runtime = self._runtime
         answers: list[bytes] = []
         failures: list[PenstockError] = []
+        runtime.check()
         with runtime.lock:
-            runtime.check()
             runtime.start()
             enquiry = runtime.core.enquire(
                 method,

@@ -58,6 +58,7 @@ class Consumer:
             yield from self.poll(timeout=None)
 
     def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
+        self._runtime.check()
         deadline = NEVER if timeout is None else now_ms() + timeout * 1000
         while True:
             with self._lock:
@@ -100,6 +101,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
+        self._runtime.check()
         with self._lock:
             self._check()
             self._core.assign([(topic, partition) for topic, partition in partitions])
@@ -107,6 +109,7 @@ class Consumer:
 
     def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
         """The (topic, partition) pairs that are read. Waits for the first news of the topics."""
+        self._runtime.check()
         with self._lock:
             self._known(timeout)
             return sorted(self._core.cursors)
@@ -126,6 +129,7 @@ class Consumer:
         `offset` (the next message is that or the first one after it), `timestamp_ms` (the first message
         with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
         """
+        self._runtime.check()
         target = seek_target(offset, timestamp_ms, to)
         with self._lock:
             for cursor in self._cursors(topic, partition, timeout):
@@ -134,6 +138,7 @@ class Consumer:
 
     def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
         """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
+        self._runtime.check()
         with self._lock:
             (cursor,) = self._cursors(topic, partition, timeout)
             deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
@@ -156,6 +161,7 @@ class Consumer:
 
     def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
         deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
+        self._runtime.check()
         with self._lock:
             self._known(timeout)
             places: list[Place] = sorted(self._core.cursors)
@@ -170,12 +176,14 @@ class Consumer:
 
     def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """Hand out nothing of these partitions until `resume`; their position stays."""
+        self._runtime.check()
         with self._lock:
             for cursor in self._cursors(topic, partition, timeout):
                 self._core.pause(cursor)
 
     def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
         """Hand out messages of these partitions again."""
+        self._runtime.check()
         with self._lock:
             for cursor in self._cursors(topic, partition, timeout):
                 self._core.resume(cursor)
@@ -213,6 +221,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed; it cannot be used any more then."""
         return self._core.closed
 
     def _check(self) -> None:

@@ -52,6 +52,8 @@ class Producer:
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `BufferFull`, `BrokerUnavailable`,
         `Unauthenticated`, `Closed`.
         """
+        if self._runtime.unusable is not None:
+            self._runtime.check()
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
         filling, client_core = self._filling, self._client_core
@@ -81,6 +83,7 @@ class Producer:
         `keys`, if given, has one entry a value. Waits and raises as `send` does; then those before the one
         that raised were sent.
         """
+        self._runtime.check()
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         if timestamp_ms is None:
@@ -172,6 +175,7 @@ class Producer:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed; it cannot be used any more then."""
         return self._core.closed
 
     @property

@@ -1,10 +1,22 @@
-"""Notices os.fork(): connections and threads are the parent's, so clients in the child must say so instead
+"""Notices os.fork(): threads and connections stay with the parent, so clients in the child say so instead
 of hanging.
+
+grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child
+of a process with open channels: they skip themselves, and the child may abort. They are switched off here
+unless the environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, and may try new
+clients in the child (some forks then wait for seconds, and some children still cannot connect).
 """
 
 import os
+import sys
 import weakref
 from typing import Protocol
+
+from penstock.contract.errors import UsedAfterFork
+
+_SWITCH = "GRPC_ENABLE_FORK_SUPPORT"
+if "grpc" not in sys.modules:
+    os.environ.setdefault(_SWITCH, "0")
 
 
 class Forkable(Protocol):
@@ -13,6 +25,8 @@ class Forkable(Protocol):
 
 
 _live: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
+_in_use = False
+_left_behind = False
 
 
 def watch_forks(runtime: Forkable) -> None:
@@ -20,7 +34,20 @@ def watch_forks(runtime: Forkable) -> None:
     _live.add(runtime)
 
 
+def channel_wanted() -> None:
+    """Before each new channel. Raises `UsedAfterFork` where grpc stayed behind in the parent."""
+    global _in_use
+    if _left_behind:
+        raise UsedAfterFork(
+            "client: its parent process had used a client before os.fork(), and grpc does not survive that;"
+            " start the process by spawn, or fork before the first use of any client"
+        )
+    _in_use = True
+
+
 def _after_fork() -> None:
+    global _left_behind
+    _left_behind = _in_use and os.environ.get(_SWITCH) != "1"
     for runtime in list(_live):
         runtime.after_fork()
 

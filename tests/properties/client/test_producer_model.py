@@ -1,4 +1,4 @@
-"""A producer among brokers that stall, die, move, refuse and answer late: exactly once, in order, three honest outcomes."""
+"""A producer among brokers that stall, die, move, refuse and answer late: exactly once, in order, honest."""
 
 from __future__ import annotations
 

@@ -1,0 +1,24 @@
+"""The blocking SDK under gevent, which load tools use: greenlets wait, and never the whole process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.sdk.fake_brokers import FakeBrokers
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_five_greenlets_produce_and_consume_while_others_run() -> None:
+    with FakeBrokers(api_key="key") as brokers:
+        brokers.act(lambda cluster: cluster.create("orders", 3))
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.integration.sdk.under_gevent", ",".join(brokers.bootstrap), "key"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+    assert done.stdout.splitlines() == ["sent 1000 read 1000", "others ran"], done.stderr
+    assert done.returncode == 0

@@ -1,0 +1,72 @@
+"""The view of the cluster only moves forward, whichever broker speaks."""
+
+from __future__ import annotations
+
+from penstock.client.cluster_view import ClusterView
+from penstock.contract.errors import ErrorCode
+from penstock.contract.v1 import log_pb2
+
+
+def answer(
+    revision: int,
+    leader: int,
+    epoch: int,
+    brokers: tuple[int, ...] = (1, 2),
+    topic_id: bytes = b"id",
+    **rest: object,
+) -> log_pb2.MetadataResponse:
+    response = log_pb2.MetadataResponse(revision=revision, cluster_id="c")
+    for broker in brokers:
+        response.brokers.add(id=broker, address=f"b{broker}:1")
+    topic = response.topics.add(name="t", topic_id=topic_id, **rest)  # type: ignore[arg-type]
+    topic.partitions.add(partition=0, leader=leader, leader_epoch=epoch, replicas=[1, 2], in_sync=[1])
+    return response
+
+
+def test_a_higher_leader_epoch_counts_even_in_an_older_answer() -> None:
+    view = ClusterView()
+    view.apply(answer(10, leader=1, epoch=3))
+    assert view.apply(answer(9, leader=2, epoch=4)) == ["t"]
+    assert view.topics["t"].partitions[0].leader == 2
+
+
+def test_a_lower_leader_epoch_never_counts() -> None:
+    view = ClusterView()
+    view.apply(answer(10, leader=2, epoch=4))
+    assert view.apply(answer(11, leader=1, epoch=3)) == []
+    assert view.topics["t"].partitions[0].leader == 2
+
+
+def test_brokers_of_an_older_answer_do_not_come_back() -> None:
+    view = ClusterView()
+    view.apply(answer(10, leader=2, epoch=4, brokers=(2,)))
+    view.apply(answer(9, leader=2, epoch=4, brokers=(1, 2)))
+    assert view.brokers == {2: "b2:1"}
+
+
+def test_an_answer_without_change_changes_nothing() -> None:
+    view = ClusterView()
+    assert view.apply(answer(10, leader=2, epoch=4)) == ["t"]
+    assert view.apply(answer(11, leader=2, epoch=4)) == []
+
+
+def test_an_error_replaces_a_topic_unless_it_is_older() -> None:
+    view = ClusterView()
+    view.apply(answer(10, leader=2, epoch=4))
+    gone = log_pb2.MetadataResponse(revision=9)
+    gone.topics.add(name="t", error=ErrorCode.NOT_FOUND, message="t: no such topic")
+    assert view.apply(gone) == []
+    gone.revision = 11
+    assert view.apply(gone) == ["t"]
+    error = view.topics["t"].error
+    assert error is not None
+    assert error.code is ErrorCode.NOT_FOUND
+
+
+def test_a_topic_made_anew_under_the_same_name_is_another() -> None:
+    view = ClusterView()
+    view.apply(answer(10, leader=2, epoch=40))
+    assert view.apply(answer(9, leader=1, epoch=50, topic_id=b"older")) == []
+    assert view.apply(answer(11, leader=1, epoch=1, topic_id=b"new")) == ["t"]
+    assert view.topics["t"].topic_id == b"new"
+    assert view.topics["t"].partitions[0].leader == 1

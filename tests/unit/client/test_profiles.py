@@ -1,0 +1,92 @@
+"""Where settings come from: arguments before environment before the profile file."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.contract.errors import ConfigurationError
+from penstock.profiles import connection_settings, profile_file, read_profile
+
+FILE = """
+[default]
+bootstrap = "10.0.0.1:1"
+
+[dev]
+bootstrap = ["127.0.0.1:7461", "127.0.0.1:7462"]
+api_key = "penstock_dev_profile"
+ca_file = "/etc/ca.pem"
+api_url = "http://127.0.0.1:8000"
+cluster_secret_file = "for other tools"
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / "profiles.toml"
+    path.write_text(FILE)
+    return {"PENSTOCK_PROFILE_FILE": str(path)}
+
+
+def test_each_setting_comes_from_the_first_place_that_has_it(environment: dict[str, str]) -> None:
+    environment |= {"PENSTOCK_API_KEY": "from the environment", "PENSTOCK_CA_FILE": "/env.pem"}
+    settings = connection_settings(profile="dev", ca_file="/argument.pem", environment=environment)
+    assert settings.ca_file == "/argument.pem"
+    assert settings.api_key == "from the environment"
+    assert settings.bootstrap == ("127.0.0.1:7461", "127.0.0.1:7462")
+    assert settings.api_url == "http://127.0.0.1:8000"
+
+
+def test_the_profile_is_named_by_argument_then_environment_then_default(environment: dict[str, str]) -> None:
+    assert connection_settings(environment=environment).bootstrap == ("10.0.0.1:1",)
+    environment["PENSTOCK_PROFILE"] = "dev"
+    assert len(connection_settings(environment=environment).bootstrap) == 2
+    assert connection_settings(profile="default", environment=environment).bootstrap == ("10.0.0.1:1",)
+
+
+def test_bootstrap_is_a_list_or_text_with_commas() -> None:
+    assert connection_settings(bootstrap="a:1, b:2", environment={}).bootstrap == ("a:1", "b:2")
+    assert connection_settings(bootstrap=["[::1]:5"], environment={}).bootstrap == ("[::1]:5",)
+    assert connection_settings(environment={"PENSTOCK_BOOTSTRAP": "a:1,b:2"}).bootstrap == ("a:1", "b:2")
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":5", "host:0", "host:65536", "host:x"])
+def test_an_address_that_is_none_is_named(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not host:port"):
+        connection_settings(bootstrap=address, environment={})
+
+
+def test_without_any_address_the_remedy_is_told(tmp_path: Path) -> None:
+    environment = {"PENSTOCK_PROFILE_FILE": str(tmp_path / "none.toml")}
+    with pytest.raises(ConfigurationError, match="set PENSTOCK_BOOTSTRAP, or name a profile"):
+        connection_settings(environment=environment)
+
+
+def test_a_profile_that_does_not_exist_is_told_with_those_that_do(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"profile 'prod': not in .* which has default, dev"):
+        read_profile("prod", environment)
+
+
+def test_a_named_profile_without_a_file_is_an_error(tmp_path: Path) -> None:
+    environment = {"PENSTOCK_PROFILE_FILE": str(tmp_path / "none.toml")}
+    with pytest.raises(ConfigurationError, match="there is no profile file"):
+        read_profile("dev", environment)
+    assert read_profile(None, environment) == {}
+
+
+def test_a_broken_file_is_told_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text("[dev\n")
+    with pytest.raises(ConfigurationError, match=str(path)):
+        read_profile(None, {"PENSTOCK_PROFILE_FILE": str(path)})
+
+
+def test_a_field_of_the_wrong_type_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text('[dev]\nbootstrap = ["a:1"]\napi_key = 5\n')
+    with pytest.raises(ConfigurationError, match="api_key: 5 is not text"):
+        connection_settings(profile="dev", environment={"PENSTOCK_PROFILE_FILE": str(path)})
+
+
+def test_the_file_is_beside_the_users_other_settings() -> None:
+    assert profile_file({"XDG_CONFIG_HOME": "/config"}) == Path("/config/penstock/profiles.toml")
+    assert profile_file({}) == Path("~/.config/penstock/profiles.toml").expanduser()
