@@ -18,6 +18,7 @@ from enum import Enum
 from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
+from data_plane.disk.port import DiskFull
 from data_plane.metadata import model
 from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
@@ -25,7 +26,7 @@ from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.testkit.clock import SimClock
-from data_plane.testkit.disk import DiskFaults, SimDisk
+from data_plane.testkit.disk import DISK_BYTES, DiskFaults, SimDisk
 from data_plane.testkit.loop import Process, SimLoop
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.network import Listener, Network
@@ -196,7 +197,8 @@ class SimCluster:
         if broker.process is not process or not process.alive:
             return
         reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
-        if ending is not None and not isinstance(ending, LogDirectoryFailed):
+        full = isinstance(ending, DiskFull) and broker.faults.capacity_bytes < DISK_BYTES
+        if ending is not None and not full and not isinstance(ending, LogDirectoryFailed):
             self.unexpected_ends.append((broker, ending))
         self._end(broker, f"ended by itself: {reason}")
         broker.medium.evict()
@@ -291,7 +293,10 @@ class SimCluster:
         self.store.heal(broker.host)
 
     def all_hosts(self) -> list[str]:
-        clients = [f"c{number}" for number in range(len(self.plan.producers) + self.plan.consumers + 1)]
+        plan = self.plan
+        clients = [
+            f"c{number}" for number in range(len(plan.producers) + plan.consumers + plan.sdk_consumers + 1)
+        ]
         return [*(broker.host for broker in self.brokers), *clients, ADMIN_HOST]
 
     def heal(self) -> None:
@@ -313,8 +318,7 @@ class SimCluster:
         for broker in self.brokers:
             self.store.heal(broker.host)
             broker.clock.correct()
-            fresh = DiskFaults()
-            broker.faults.capacity_bytes = fresh.capacity_bytes
+            broker.faults.capacity_bytes = DISK_BYTES
             broker.faults.extra_sync_ms = 0.0
             broker.faults.failing_syncs = broker.faults.lost_syncs = broker.faults.misdirected_writes = 0
             self.resume(broker)

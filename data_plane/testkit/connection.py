@@ -38,9 +38,10 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Last in a direction: nothing follows, and why."""
+    """Last in a direction: nothing follows, and why. `half`: the other direction goes on."""
 
     refusal: CallFailed | None = None
+    half: bool = False
 
 
 Item = bytes | Opening | Ending
@@ -154,6 +155,11 @@ class Endpoint:
         if self._end():
             self.transmit(ending)
 
+    def half_close(self) -> None:
+        """Nothing more is sent from here; what the peer sends is still read."""
+        if not self.closed and not self._lost_reason:
+            self.transmit(Ending(half=True))
+
     def transmit(self, item: Item) -> None:
         """Put an item on the wire."""
         if self.process.alive:
@@ -223,7 +229,8 @@ class Endpoint:
             return
         if isinstance(item, Ending):
             self._ending = item
-            self._tell_gone()
+            if not item.half:
+                self._tell_gone()
         elif isinstance(item, bytes):
             self._inbox.append(item)
         if self._receiver is not None and not self._receiver.done():

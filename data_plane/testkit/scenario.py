@@ -14,6 +14,7 @@ from data_plane.testkit.history import History, Outcome
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop, SimulationStalled, TimeLimitPassed
 from data_plane.testkit.nemesis import Nemesis
+from data_plane.testkit.sdk_clients import SdkConsumer, SdkProducer
 from data_plane.testkit.swarm import Plan
 from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
@@ -71,7 +72,7 @@ class Scenario:
         self.nemesis: Nemesis | None = None
         self._rng = random.Random(f"{plan.seed}/scenario")
         self._clients = 0
-        self._producers: list[WireProducer] = []
+        self._producers: list[WireProducer | SdkProducer] = []
         self._restarting = False
         """Brokers that end by themselves are started again, as an init system would; the nemesis does it before."""
 
@@ -141,9 +142,13 @@ class Scenario:
                 self.history.names[where] = f"{topic.name}-{partition}"
         for plan in self.plan.producers:
             process, client = self._client(cluster, "p", plan.topic)
-            producer = WireProducer(client, plan, self.plan.topics[plan.topic].partitions)
+            kind = SdkProducer if plan.sdk else WireProducer
+            producer = kind(client, plan, self.plan.topics[plan.topic].partitions)
             self._producers.append(producer)
             self.loop.spawn(process, producer.run())
+        for _ in range(self.plan.sdk_consumers):
+            process, client = self._client(cluster, "s", 0)
+            self.loop.spawn(process, SdkConsumer(client).run())
         for number in range(self.plan.consumers):
             read = number % len(self.plan.topics)
             process, client = self._client(cluster, "r", read)

@@ -40,6 +40,8 @@ class ProducerPlan:
     in_flight: int
     """Batches of one partition unanswered at a time."""
     delivery_timeout_ms: int
+    sdk: bool
+    """The SDK's producer; otherwise one that speaks the wire contract by itself."""
     repeats: bool
     """Now and then sends an acknowledged batch again, as a retry that was slow to travel would."""
 
@@ -64,6 +66,7 @@ class Plan:
     topics: tuple[TopicPlan, ...]
     producers: tuple[ProducerPlan, ...]
     consumers: int
+    sdk_consumers: int
     timings: Timings
     sizes: NodeSizes
     network: NetworkSettings
@@ -100,6 +103,7 @@ def draw_plan(seed: int) -> Plan:
             _producer(rng, len(topics), first=number == 0) for number in range(rng.randint(2, 4))
         ),
         consumers=rng.randint(1, 2),
+        sdk_consumers=rng.choice((0, 1)),
         timings=_timings(rng),
         sizes=_sizes(rng),
         network=_network(rng),
@@ -145,6 +149,7 @@ def _producer(rng: random.Random, topics: int, *, first: bool) -> ProducerPlan:
         value_bytes_max=rng.choice((20, 100, 600)),
         in_flight=rng.randint(1, limits.IN_FLIGHT_BATCHES_PER_PRODUCER) if idempotent else 1,
         delivery_timeout_ms=rng.choice((1_500, 10_000, 60_000)),
+        sdk=not first and rng.random() < 0.5,
         repeats=idempotent and rng.random() < 0.5,
     )
 

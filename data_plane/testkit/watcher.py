@@ -55,6 +55,7 @@ class _Seen:
     log_start: int
     leading_epoch: int = -1
     checked_to: int = 0
+    log_end: int = 0
 
 
 class Watcher:
@@ -110,6 +111,12 @@ class Watcher:
             seen.leading_epoch = epoch
             if leading is not None:
                 self._elected(broker, replica, epoch)
+        if not replica.busy:
+            before, seen.log_end = seen.log_end, log.log_end_offset
+            if seen.log_end < before:
+                what = f"{self._name(replica)} from {before} to {seen.log_end}"
+                self._cluster.timeline.note(broker.host, "cut", what)
+                self._check_candidates(replica.where)
 
     def _watermark_moved(self, broker: SimBroker, replica: Replica, seen: _Seen, mark: int) -> None:
         if mark < seen.high_watermark:
