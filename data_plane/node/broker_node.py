@@ -7,14 +7,14 @@ from typing import Any
 from data_plane.authz.access import AccessRules, Authenticator
 from data_plane.contract import methods as internal
 from data_plane.controller.registration import may_stop, waits_in_vain
-from data_plane.disk.port import Disk
+from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.journal import Journal
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
 from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
 from data_plane.node.client_calls import ClientCalls
-from data_plane.node.committer import Committer
+from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.config import NodeConfig
 from data_plane.node.consume import ConsumeStream
 from data_plane.node.control import Control
@@ -79,7 +79,10 @@ class BrokerNode:
         await self.view.load()
         await self._know_cluster()
         directory = open_directory(self._disk, self.config, self._rng)
-        journal = self.host.recover(directory)
+        try:
+            journal = self.host.recover(directory)
+        except DiskFull as full:
+            raise LogDirectoryFailed(f"recovery needs room: {full}; free space and start again") from full
         self._compose(journal, directory.directory_id, self.host.data_lost(directory))
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -204,13 +204,8 @@ class ConsumeStream:
                 continue
             try:
                 part = await self._read(opened, min(opened.credit, self._config.push_bytes_max - size))
-            except PenstockError as refusal:
-                self._close(handle)
-                self._refuse(handle, opened.generation, refusal)
-                continue
-            except DiskFault as fault:
-                self._close(handle)
-                self._refuse(handle, opened.generation, errors.CorruptLog(f"{opened.replica.name}: {fault}"))
+            except (PenstockError, DiskFault) as failure:
+                self._failed(opened, failure)
                 continue
             if self._opened.get(handle) is not opened:
                 continue
@@ -224,6 +219,15 @@ class ConsumeStream:
             return None
         self._stats.pushed_bytes += size
         return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
+
+    def _failed(self, opened: _Opened, failure: PenstockError | DiskFault) -> None:
+        """What was asked for cannot be read; damage is also the replica's to deal with."""
+        self._close(opened.handle)
+        if isinstance(failure, DiskFault):
+            failure = errors.CorruptLog(f"{opened.replica.name}: {failure}")
+        self._refuse(opened.handle, opened.generation, failure)
+        if isinstance(failure, errors.CorruptLog):
+            opened.replica.found_damage(failure.message)
 
     async def _read(self, opened: _Opened, max_bytes: int) -> Slice | None:
         """Whole batches below the high watermark (RL20), or None at its end."""

@@ -199,16 +199,17 @@ class FollowerStream:
     def _role_changed(self, replica: Replica) -> None:
         handle = self._by_replica.get(replica)
         if handle is not None and replica.leading is not self._pushed[handle].leading:
-            self._answers.append(
-                pb.ReplicaAnswer(
-                    handle=handle,
-                    leader_epoch=self._pushed[handle].leading.leader_epoch,
-                    error=ErrorCode.NOT_LEADER,
-                    message=f"{replica.name}: leadership moved",
-                )
+            self._refuse(self._pushed[handle], ErrorCode.NOT_LEADER, f"{replica.name}: leadership moved")
+
+    def _refuse(self, pushed: _Pushed, code: ErrorCode, message: str) -> None:
+        """End one partition on this stream; the follower opens it again."""
+        self._answers.append(
+            pb.ReplicaAnswer(
+                handle=pushed.handle, leader_epoch=pushed.leading.leader_epoch, error=code, message=message
             )
-            self._close(handle)
-            self._wake.set()
+        )
+        self._close(pushed.handle)
+        self._wake.set()
 
     async def _tick(self) -> None:
         """The watermark rides on each push; partitions without pushes get it on a beat."""
@@ -252,7 +253,8 @@ class FollowerStream:
             try:
                 part = await self._read(pushed, self._config.push_bytes_max - size)
             except (PenstockError, DiskFault) as damage:
-                pushed.replica.stop(str(damage))
+                self._refuse(pushed, ErrorCode.CORRUPT_LOG, str(damage))
+                pushed.replica.found_damage(str(damage))
                 continue
             if part is None or self._pushed.get(handle) is not pushed:
                 continue

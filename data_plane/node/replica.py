@@ -179,6 +179,15 @@ class Replica:
         if settled is not None:
             settled(self)
 
+    def found_damage(self, reason: str) -> None:
+        """Stored data failed its check (RL122). Others that are in sync hold it: this replica gives itself up and
+        fetches it anew. A leader that is alone goes on with what is good, and refuses the damaged range.
+        """
+        if self.leading is not None and len(self.leading.record.in_sync) < 2:
+            self.note = reason
+        else:
+            self.stop(reason)
+
     def stop(self, reason: str) -> None:
         """A broken invariant or damage: take no part any more and keep the evidence (RL138)."""
         if not self.broken:
