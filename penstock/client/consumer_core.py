@@ -6,7 +6,7 @@ Rules: RL20, RL56, RL57.
 from __future__ import annotations
 
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
@@ -206,6 +206,7 @@ class ConsumerCore:
         """Move the position: to an offset, or to what a lookup of a time (or `BEGINNING`, `END`) will say."""
         self._close_cursor(cursor)
         if offset is not None:
+            cursor.skip_before_ms = None
             cursor.place(offset)
         else:
             cursor.jump(timestamp_ms)
@@ -226,11 +227,12 @@ class ConsumerCore:
     # ---- driving ------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
+        shares = Counter(cursor.leader for cursor in self.cursors.values())
         for cursor in self.cursors.values():
             if cursor.state is CursorState.UNPLACED and not cursor.asked:
                 self._look_up(cursor)
             elif cursor.state is CursorState.PLACED and cursor.retry_at <= now:
-                self._open_cursor(cursor, now)
+                self._open_cursor(cursor, shares[cursor.leader], now)
             elif cursor.credit_due_at <= now and cursor.lane is not None:
                 cursor.lane.want_credit(cursor)
                 self._core.wake_writer(cursor.lane.token)
@@ -286,7 +288,8 @@ class ConsumerCore:
 
         self._questions.ask(OffsetQuestion(cursor.topic, cursor.partition, target, NEVER, placed, failed))
 
-    def _open_cursor(self, cursor: Cursor, now: float) -> None:
+    def _open_cursor(self, cursor: Cursor, sharers: int, now: float) -> None:
+        """Open it at its leader; `sharers` partitions are read from there."""
         if cursor.leader == NO_LEADER:
             return
         lane = self._lanes.get(cursor.leader)
@@ -294,8 +297,7 @@ class ConsumerCore:
             lane = self._lanes[cursor.leader] = FetchLane(cursor.leader)
         if lane.state is FetchLaneState.CLOSED and not self._open_lane(lane, now):
             return
-        shared = sum(1 for other in self.cursors.values() if other.leader == cursor.leader)
-        share = self.settings.fetch_bytes // max(1, shared)
+        share = self.settings.fetch_bytes // max(1, sharers)
         cursor.window = max(WINDOW_BYTES_MIN, min(self.settings.partition_fetch_bytes, share))
         cursor.state, cursor.lane = CursorState.OPEN, lane
         lane.want_open(cursor)

@@ -80,6 +80,7 @@ class Cursor:
         "partition",
         "paused",
         "retry_at",
+        "skip_before_ms",
         "state",
         "target",
         "topic",
@@ -96,6 +97,8 @@ class Cursor:
         begin.
         """
         self.asked = False
+        self.skip_before_ms: int | None = None
+        """After a seek to a time: brokers place it by whole batches, so earlier messages at the front are left out."""
         self.line = self.generation = 0
         self.offset = self.fetch_offset = -1
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
@@ -123,6 +126,7 @@ class Cursor:
     def jump(self, target: int | None) -> None:
         """Begin anew where a lookup of `target` will say."""
         self._drop()
+        self.skip_before_ms = target if target is not None and target >= 0 else None
         self.state, self.target, self.asked = CursorState.UNPLACED, target, False
         self.offset = self.fetch_offset = -1
 

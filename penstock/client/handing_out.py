@@ -6,7 +6,7 @@ from itertools import islice
 from penstock.client.cursor import Chunk
 from penstock.client.messages import Message, MessageBatch
 from penstock.contract.errors import PenstockError
-from penstock.records.parse import columns_of
+from penstock.records.parse import Columns, columns_of
 
 Finished = Callable[[Chunk], None]
 
@@ -71,9 +71,21 @@ class HandingOut:
             self._finished(chunk)
             return None
         try:
-            return MessageBatch(
-                cursor.topic, cursor.partition, columns_of(chunk.batch, max(0, cursor.offset))
-            )
+            columns = columns_of(chunk.batch, max(0, cursor.offset))
+            if cursor.skip_before_ms is not None:
+                columns = _from_time(chunk, columns)
+            return MessageBatch(cursor.topic, cursor.partition, columns)
         except PenstockError as error:
             self._unreadable(chunk, error)
             return None
+
+
+def _from_time(chunk: Chunk, columns: Columns) -> Columns:
+    """Without the messages at the front that are earlier than the time sought."""
+    cursor = chunk.cursor
+    sought = cursor.skip_before_ms or 0
+    for offset, timestamp_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):
+        if timestamp_ms >= sought:
+            cursor.skip_before_ms = None
+            return columns_of(chunk.batch, offset)
+    return columns_of(chunk.batch, chunk.next_offset)

@@ -24,9 +24,15 @@ class FakeBrokers:
     `api_key`: what a caller must send, None = anything.
     """
 
-    def __init__(self, count: int = 3, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        count: int = 3,
+        api_key: str | None = None,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
         self.cluster = FakeCluster({})
         self.api_key = api_key
+        self._credentials = credentials
         self._count = count
         self._servers: dict[int, grpc.aio.Server] = {}
         self._wakes: list[asyncio.Event] = []
@@ -71,7 +77,10 @@ class FakeBrokers:
         for broker in range(self._count):
             server = grpc.aio.server(options=CHANNEL_OPTIONS)
             server.add_generic_rpc_handlers((_Listener(self, broker),))
-            port = server.add_insecure_port("127.0.0.1:0")
+            if self._credentials is None:
+                port = server.add_insecure_port("127.0.0.1:0")
+            else:
+                port = server.add_secure_port("127.0.0.1:0", self._credentials)
             self.cluster.brokers[broker] = self.cluster.registered[broker] = f"127.0.0.1:{port}"
             await server.start()
             self._servers[broker] = server

@@ -1,20 +1,13 @@
-"""Five users as greenlets, as Locust runs them: `python -m tests.integration.sdk.under_gevent BOOTSTRAP KEY`.
+"""Five users as greenlets, as Locust runs them: `python -m gevent.monkey under_gevent.py BOOTSTRAP KEY`.
 
 Prints how many messages were sent and read, and how often another greenlet ran meanwhile.
 """
-
-# isort: off
-from gevent import monkey
-
-monkey.patch_all()
 
 import sys
 
 import gevent
 
 from penstock import Client
-
-# isort: on
 
 MESSAGES = 200
 USERS = 5

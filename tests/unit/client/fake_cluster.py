@@ -183,9 +183,9 @@ class FakeCluster:
                 offset = partition.log_start
             elif wanted.timestamp_ms >= 0:
                 for _, batch in partition.log:
-                    for record in records_of(batch):
-                        if record.timestamp_ms >= wanted.timestamp_ms:
-                            offset = min(offset, record.offset)
+                    header = read_header(batch)
+                    if header.max_timestamp >= wanted.timestamp_ms:
+                        offset = min(offset, header.base_offset)
             response.partitions.add(offset=offset, leader_epoch=partition.leader_epoch)
         return response.SerializeToString()
 

@@ -76,5 +76,5 @@ def test_topics_are_one_name_or_several() -> None:
     ],
 )
 def test_a_seek_has_exactly_one_place(place: tuple[int | None, int | None, object]) -> None:
-    with pytest.raises(InvalidRequest, match="^seek: "):
+    with pytest.raises(InvalidRequest, match=r"^seek: "):
         seek_target(*place)  # type: ignore[arg-type]

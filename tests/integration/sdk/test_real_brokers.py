@@ -1,0 +1,154 @@
+"""The SDK against three real brokers with real disks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import penstock
+import penstock.asyncio
+from penstock.contract.topic_settings import TopicSettings
+from tests.integration.dev_cluster import RunningCluster, running_cluster
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with running_cluster(tmp_path_factory.mktemp("sdk") / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: RunningCluster) -> Iterator[penstock.Client]:
+    with penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as made:
+        yield made
+
+
+def read(consumer: penstock.Consumer, count: int) -> list[penstock.Message]:
+    """At least `count` messages, or those that came until none did for ten seconds."""
+    messages: list[penstock.Message] = []
+    while len(messages) < count:
+        found = consumer.poll(max_messages=10_000, timeout=10)
+        if not found:
+            break
+        messages += found
+    return messages
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_sent_is_read_in_every_compression(
+    cluster: RunningCluster, client: penstock.Client, compression: str
+) -> None:
+    topic = f"packed-{compression}"
+    cluster.create_topic(topic, 3, TopicSettings())
+    with client.producer(compression=compression) as producer:
+        deliveries = [
+            producer.send(
+                topic, b"value %d " % number * 10, key=b"k%d" % (number % 7), headers=[("n", b"%d" % number)]
+            )
+            for number in range(1_000)
+        ]
+        places = [delivery.result(30)[1:3] for delivery in deliveries]
+    with client.consumer(topic) as consumer:
+        messages = read(consumer, 1_000)
+    found = {(message.partition, message.offset): message for message in messages}
+    assert len(found) == len(messages) == 1_000
+    for number, place in enumerate(places):
+        message = found[place]
+        assert message.value == b"value %d " % number * 10
+        assert message.key == b"k%d" % (number % 7)
+        assert message.headers == [("n", b"%d" % number)]
+
+
+def test_the_largest_message_passes_and_one_more_byte_is_refused_here(
+    cluster: RunningCluster, client: penstock.Client
+) -> None:
+    cluster.create_topic("large", 1, TopicSettings())
+    with client.producer(compression="none") as producer:
+        assert producer.send("large", bytes(1024 * 1024)).result(30).offset == 0
+        with pytest.raises(penstock.MessageTooLarge, match="message of 1048577 bytes, at most 1048576"):
+            producer.send("large", bytes(1024 * 1024 + 1))
+    with client.consumer("large") as consumer:
+        (message,) = consumer.poll(timeout=30)
+    assert message.value == bytes(1024 * 1024)
+
+
+def test_positions_by_time_and_end_hold_on_real_logs(
+    cluster: RunningCluster, client: penstock.Client
+) -> None:
+    cluster.create_topic("timed", 1, TopicSettings())
+    now = int(time.time() * 1000)
+    with client.producer(batch_messages=10) as producer:
+        for number in range(100):
+            producer.send("timed", b"%d" % number, timestamp_ms=now - 100_000 + number)
+        producer.flush(30)
+    with client.consumer("timed") as consumer:
+        consumer.seek("timed", 0, timestamp_ms=now - 100_000 + 42)
+        assert consumer.poll(max_messages=1, timeout=10)[0].value == b"42"
+        assert consumer.end_offsets() == {("timed", 0): 100}
+        consumer.seek("timed", to="end")
+        assert consumer.poll(timeout=0.2) == []
+        consumer.seek("timed", 0, offset=200)
+        # Out of range: `auto_offset_reset` says earliest.
+        assert read(consumer, 100)[0].value == b"0"
+
+
+def test_the_asyncio_surface_does_the_same(cluster: RunningCluster) -> None:
+    cluster.create_topic("awaited", 3, TopicSettings())
+
+    async def scene() -> None:
+        async with penstock.asyncio.Client(cluster.bootstrap, api_key=cluster.api_key) as client:
+            async with client.producer() as producer:
+                deliveries = [await producer.send("awaited", b"%d" % number) for number in range(500)]
+                receipts = [await delivery for delivery in deliveries]
+            values = {}
+            async with client.consumer("awaited") as consumer:
+                async for message in consumer:
+                    values[message.partition, message.offset] = message.value
+                    if len(values) == 500:
+                        break
+            assert [values[receipt[1:3]] for receipt in receipts] == [b"%d" % number for number in range(500)]
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_another_tenants_view_and_a_wrong_key_are_refused(cluster: RunningCluster) -> None:
+    key = cluster.api_key
+    wrong = key[:-8] + "".join("a" if letter != "a" else "b" for letter in key[-8:])
+    with penstock.Client(bootstrap=cluster.bootstrap, api_key=wrong) as client:
+        with pytest.raises(penstock.Unauthenticated):
+            client.topics()
+        with pytest.raises(penstock.Unauthenticated):
+            client.producer().send("awaited", b"x")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_leader_that_dies_or_stops_costs_seconds_and_no_message(
+    cluster: RunningCluster, client: penstock.Client, fault: str
+) -> None:
+    topic_id = cluster.create_topic(f"hit-by-{fault}", 1, TopicSettings())
+    topic = f"hit-by-{fault}"
+    with client.producer() as producer, client.consumer(topic) as consumer:
+        before = [producer.send(topic, b"%d" % number) for number in range(100)]
+        before[-1].result(30)
+        (partition,) = cluster.partitions(topic_id)
+        leader = partition.leader
+        getattr(cluster, fault)([leader])
+        try:
+            began = time.monotonic()
+            after = [producer.send(topic, b"%d" % number) for number in range(100, 200)]
+            offsets = [delivery.result(30).offset for delivery in before + after]
+            silence_s = time.monotonic() - began
+            messages = read(consumer, 200)
+        finally:
+            if fault == "pause":
+                cluster.resume([leader])
+            cluster.start_missing()
+    assert offsets == list(range(200)), "every message once and in order"
+    assert [message.value for message in messages] == [b"%d" % number for number in range(200)]
+    assert silence_s < 10, f"{silence_s:.1f} s without an acknowledgement"

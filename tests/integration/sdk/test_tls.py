@@ -1,0 +1,72 @@
+"""TLS on the client listener: the key goes out only to a broker whose certificate the given authorities signed."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+import penstock
+import penstock.asyncio
+from tests.integration.sdk.fake_brokers import FakeBrokers
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1 and its key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    subprocess.run(
+        f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {key} -out {certificate}"
+        f" -days 2 -subj /CN={name} -addext subjectAltName=IP:127.0.0.1".split(),
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    return make_certificate(tmp_path, "broker")
+
+
+@pytest.fixture
+def brokers(certificate: tuple[Path, Path]) -> Iterator[FakeBrokers]:
+    file, key = certificate
+    secret = grpc.ssl_server_credentials([(key.read_bytes(), file.read_bytes())])
+    with FakeBrokers(count=2, api_key="key", credentials=secret) as running:
+        running.act(lambda cluster: cluster.create("orders", 1))
+        yield running
+
+
+def test_both_surfaces_speak_tls_to_the_authorities_they_are_given(
+    brokers: FakeBrokers, certificate: tuple[Path, Path]
+) -> None:
+    ca_file = str(certificate[0])
+    with penstock.Client(bootstrap=brokers.bootstrap, api_key="key", ca_file=ca_file) as client:
+        assert client.producer().send("orders", b"x").result(10).offset == 0
+
+    async def scene() -> None:
+        async with penstock.asyncio.Client(brokers.bootstrap, api_key="key", ca_file=ca_file) as client:
+            assert (await (await client.producer().send("orders", b"y"))).offset == 1
+
+    asyncio.run(scene())
+
+
+def test_a_broker_of_other_authorities_never_hears_the_key(brokers: FakeBrokers, tmp_path: Path) -> None:
+    other, _ = make_certificate(tmp_path, "other")
+    with penstock.Client(bootstrap=brokers.bootstrap, api_key="key", ca_file=str(other)) as client:
+        producer = client.producer(max_block_ms=1_000)
+        with pytest.raises(penstock.BrokerUnavailable):
+            producer.send("orders", b"x")
+    assert brokers.request_ids == []
+
+
+def test_a_file_of_authorities_that_is_not_there_is_named(brokers: FakeBrokers) -> None:
+    with (
+        penstock.Client(bootstrap=brokers.bootstrap, api_key="key", ca_file="/nowhere/ca.pem") as client,
+        pytest.raises(penstock.ConfigurationError, match=r"ca_file: /nowhere/ca\.pem: No such file"),
+    ):
+        client.topics()
