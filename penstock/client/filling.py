@@ -94,8 +94,8 @@ class Filling:
         "_hook",
         "_sender",
         "_settings",
-        "buffered_bytes",
         "dropped_messages",
+        "room_bytes",
         "routes",
     )
 
@@ -106,8 +106,8 @@ class Filling:
         self._compression = Compression[settings.compression.upper()]
         self.routes: dict[str, Route] = {}
         """Topics that messages can be sent to now."""
-        self.buffered_bytes = 0
-        """Encoded bytes of messages without an outcome."""
+        self.room_bytes = settings.buffer_bytes
+        """What the buffer still takes, in encoded bytes."""
         self.dropped_messages = 0
 
     def append(
@@ -137,9 +137,7 @@ class Filling:
                 f"{route.name}: message of {size} bytes, at most {route.max_message_bytes} allowed"
                 " (max_message_bytes)"
             )
-        if self.buffered_bytes + size > self._buffer_bytes and (
-            self.buffered_bytes or size > self._buffer_bytes
-        ):
+        if size > self.room_bytes:
             self._make_room(size, route)
             return None
         free = partition is None and key is None and self._hook is None
@@ -150,18 +148,17 @@ class Filling:
                 if free:
                     queue = route.turn_sticky()
                 batch = queue.open or self._begin(route, queue, size, now())
+            builder: BatchBuilder = batch.builder  # type: ignore[assignment]
+            index = builder.count
             try:
-                taken = batch.builder.append(timestamp_ms, key, value, headers)  # type: ignore[union-attr]
+                taken = builder.append(timestamp_ms, key, value, headers)
             except BaseException:
                 self._drop_empty(queue)
                 raise
             if taken:
                 break
             self.seal(queue)
-        index = batch.count
-        batch.count = index + 1
-        batch.raw_bytes += taken
-        self.buffered_bytes += taken
+        self.room_bytes -= taken
         if index + 1 >= self._batch_messages:
             self.seal(queue)
         return delivery(batch, index, timestamp_ms)
@@ -188,7 +185,7 @@ class Filling:
             lengths = [len(value) for value in chunk if value is not None]
             longest = max(lengths, default=0)
             total = sum(lengths) + RECORD_OVERHEAD_BYTES * len(chunk)
-            if longest <= route.max_message_bytes and self.buffered_bytes + total <= self._buffer_bytes:
+            if longest <= route.max_message_bytes and total <= self.room_bytes:
                 return self._append_run(route, chunk, longest, timestamp_ms, partition, now, delivery)
         taken: list[_Delivery] = []
         for place in range(start, min(start + _MANY, len(values))):
@@ -221,7 +218,7 @@ class Filling:
             builder = batch.builder
             invariant(builder is not None, "a batch keeps its builder while it is open")
             assert builder is not None
-            first, size = batch.count, builder.size
+            first, size = builder.count, builder.size
             room = self._batch_messages - first
             try:
                 builder.append_many(timestamp_ms, values if room >= len(values) else values[:room])
@@ -229,14 +226,12 @@ class Filling:
                 self._drop_empty(queue)
                 raise
             finally:
-                added = builder.size - size
-                batch.count = builder.count
-                batch.raw_bytes += added
-                self.buffered_bytes += added
-            if batch.count - first < len(values) or batch.count >= self._batch_messages:
+                self.room_bytes -= builder.size - size
+            count = builder.count
+            if count - first < len(values) or count >= self._batch_messages:
                 self.seal(queue)
-            if batch.count > first:
-                return [delivery(batch, index, timestamp_ms) for index in range(first, batch.count)]
+            if count > first:
+                return [delivery(batch, index, timestamp_ms) for index in range(first, count)]
 
     def turned_away(self, route: Route, timestamp_ms: int, delivery: DeliveryType[_Delivery]) -> _Delivery:
         """A message for which there is no room and that may not wait: refused, or dropped and counted."""
@@ -246,6 +241,11 @@ class Filling:
         batch = PendingBatch(route.queues[route.sticky], BatchBuilder(), 0, 0.0, 0.0)
         batch.finish(self.buffer_full())
         return delivery(batch, 0, timestamp_ms)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Encoded bytes of messages without an outcome."""
+        return self._buffer_bytes - self.room_bytes
 
     def buffer_full(self) -> errors.BufferFull:
         """What a send that may not wait (longer) raises."""

@@ -118,6 +118,7 @@ class PartitionQueue:
     def close_open(self) -> None:
         """No further message joins the open batch."""
         if self.open is not None:
+            self.open.close()
             self.closed.append(self.open)
             self.open = None
 

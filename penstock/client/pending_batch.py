@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.contract.errors import PenstockError
+from penstock.records.batch import BATCH_HEADER_BYTES
 
 if TYPE_CHECKING:
     from penstock.client.partition_queue import PartitionQueue
@@ -75,7 +76,9 @@ class PendingBatch:
         """Position in its partition's send order; never changes."""
         self.linger_until, self.deadline = linger_until, deadline
         self.count = 0
+        """Messages; counted when no further one can join."""
         self.raw_bytes = 0
+        """What they take of the buffer; likewise."""
         self.encoded: bytes | None = None
         self.encoded_as: tuple[Identity | None, int] = (None, -1)
         """Identity and base sequence in the bytes of `encoded`."""
@@ -110,6 +113,12 @@ class PendingBatch:
             return len(self.encoded)
         return self.builder.size if self.builder is not None else 0
 
+    def close(self) -> None:
+        """No further message joins."""
+        if self.builder is not None:
+            self.count = self.builder.count
+            self.raw_bytes = self.builder.size - BATCH_HEADER_BYTES
+
     def finish(
         self,
         error: PenstockError | None,
@@ -118,6 +127,7 @@ class PendingBatch:
         duplicate: bool = False,
     ) -> None:
         """Fix the outcome; everything that only sending needed is dropped."""
+        self.close()
         self.error = error
         self.base_offset, self.accepted_ms, self.duplicate = base_offset, accepted_ms, duplicate
         self.builder = self.encoded = None

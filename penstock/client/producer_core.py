@@ -446,7 +446,7 @@ class ProducerCore:
         duplicate: bool = False,
     ) -> None:
         batch.finish(error, base_offset, accepted_ms, duplicate)
-        self.filling.buffered_bytes -= batch.raw_bytes
+        self.filling.room_bytes += batch.raw_bytes
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)
