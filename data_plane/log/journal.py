@@ -18,6 +18,8 @@ from penstock.contract.invariant import invariant
 
 _SPARE = "spare-"
 _ZEROS = bytes(4 << 20)
+_JOINED_BYTES_MAX = 64 << 10
+"""Batches of records up to this size are copied together: one buffer to write instead of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +98,22 @@ class Journal:
             steps.append(SyncDirectory(layout.JOURNAL))
         self._undo = (self._last_sequence, self._next_sequence, self._position, self._since_checkpoint)
         buffers: list[Buffer] = []
+        small: list[Buffer] = []
         sequence, seed, durable = self._next_sequence, self._seed, self._last_sequence
         for one in unsynced:
             for piece in one.pieces:
                 piece.sequence = sequence
-                buffers.append(pack_head(piece, one, sequence, durable, seed))
-                buffers += piece.stamps
-                buffers += piece.batches
+                small.append(pack_head(piece, one, sequence, durable, seed))
+                small += piece.stamps
+                if piece.batches_bytes <= _JOINED_BYTES_MAX:
+                    small += piece.batches
+                else:
+                    buffers.append(b"".join(small))
+                    buffers += piece.batches
+                    small.clear()
                 sequence += 1
+        if small:
+            buffers.append(b"".join(small))
         self._last_sequence, self._next_sequence = sequence - 1, sequence
         position = self._position
         self._position += length
@@ -197,6 +207,7 @@ class Journal:
             self._disk.rename(temporary, self._new_spare())
         finally:
             file.close()
+            self._disk.remove(temporary)
             self._preparing = False
         yield [SyncDirectory(layout.JOURNAL)]
 

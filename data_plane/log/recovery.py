@@ -115,8 +115,16 @@ def open_log(
     if bounds.cut_to is not None:
         seals.cut(bounds.cut_to)
     derived = DerivedState(disk, directory, segments, seals)
-    derived.epochs = epochs_of(disk, directory, segments, bounds)
-    bounds.rebuilt += derived.load_snapshot(bounds.log_end)
+    kept = read_epochs(disk, directory)
+    derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())
+    if kept is None and segments.all:
+        bounds.rebuilt.append("epochs")
+    if kept is None or kept.pairs() != derived.epochs.pairs():
+        derived.write_epochs()
+    bad = derived.load_snapshot(bounds.log_end)
+    if bad:
+        derived.forget_snapshots()
+        bounds.rebuilt += bad
     waiting = [segment for segment in segments.all[:-1] if segment.end_offset > seals.end_offset]
     derived.rebuild(bounds.log_end, (waiting[0].base_offset, waiting[0].end_offset) if waiting else None)
     drafts = {draft.base_offset: draft for draft in derived.drafts}
@@ -329,7 +337,7 @@ def _load(segments: Segments, segment: Segment, following: int | None, bounds: B
         bad = check_batches(segment, limit=following, epoch=epoch, accepted_ms=accepted_ms)
         if bad is None:
             break
-        if segment.end_offset >= bounds.durable_end:
+        if is_torn(segment.end_offset, bounds.durable_end):
             _cut_torn(segment, bounds)
             return False
         if not _pass_damage(segment, bad, following, bounds):
@@ -337,6 +345,11 @@ def _load(segments: Segments, segment: Segment, following: int | None, bounds: B
     if segment.end_offset == following or (following is None and segment.end_offset >= bounds.durable_end):
         _cut_torn(segment, bounds)
     return True
+
+
+def is_torn(offset: int, durable_end: int) -> bool:
+    """Whether a bad batch at `offset` is the torn tail of writes never acknowledged (RL121), not damage (RL122)."""
+    return offset >= durable_end
 
 
 def _check_sidecar(segment: Segment, bounds: Bounds) -> None:
@@ -402,17 +415,19 @@ def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Boun
     return True
 
 
-def epochs_of(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> LeaderEpochs:
-    """The leader-epoch file as the stamps tell it, and an epoch begun at the log's end, which only the file knows."""
+def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
+    """The leader-epoch file; None when it is missing or bad."""
+    try:
+        return LeaderEpochs.unpack(read_whole(disk, f"{directory}/{layout.EPOCHS_FILE}"))
+    except (FileMissing, SmallFileCorrupt):
+        return None
+
+
+def epochs_of(segments: Segments, bounds: Bounds, kept: LeaderEpochs) -> LeaderEpochs:
+    """The leader epochs as the stamps tell them, and one begun at the log's end, which only the file knows."""
     epochs = LeaderEpochs()
     for segment in segments.all:
         _epochs_within(segment, epochs)
-    try:
-        kept = LeaderEpochs.unpack(read_whole(disk, f"{directory}/{layout.EPOCHS_FILE}"))
-    except (FileMissing, SmallFileCorrupt):
-        kept = LeaderEpochs()
-        if segments.all:
-            bounds.rebuilt.append("epochs")
     for epoch, start in kept.pairs():
         if epoch > epochs.last and start == bounds.log_end:
             epochs.begin(epoch, start)

@@ -1,4 +1,5 @@
-"""Every disk that a power cut may leave, at every step of every protocol of the log: nothing acknowledged is lost (G6)."""
+"""Every disk that a power cut may leave, at every step of every protocol of the log: nothing acknowledged is lost
+(G6)."""
 
 from collections.abc import Callable
 
@@ -216,7 +217,7 @@ def test_a_checkpoint_in_the_middle_of_a_truncation_does_not_undo_it() -> None:
 
 @pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
 def test_a_moved_log_start_never_goes_back_and_leaves_no_hole(settings: TopicSettings) -> None:
-    miniature, witness = started(settings, batches=12, body_bytes=900)
+    miniature, _ = started(settings, batches=12, body_bytes=900)
     disk = miniature.disk
     assert isinstance(disk, SimDisk)
     start = miniature.log.first_segment_offset

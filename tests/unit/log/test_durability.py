@@ -1,4 +1,5 @@
-"""What is durable when: the journal for `fsync`, flushes for `replicated`, the change between them, and full disks (RL14, RL127)."""
+"""What is durable when: the journal for `fsync`, flushes for `replicated`, the change between them, and full disks
+(RL14, RL127)."""
 
 import pytest
 

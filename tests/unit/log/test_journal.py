@@ -102,12 +102,17 @@ def test_one_call_is_one_write_and_one_sync() -> None:
     assert [type(step) for step in steps] == [WriteFile, SyncFile]
 
 
-def test_buffers_are_not_copied() -> None:
+def test_small_records_are_one_buffer_and_large_batches_are_not_copied() -> None:
     _, journal = started()
-    piece = run_of(0)
-    written = [step for step in journal.append_steps([unsynced(piece)]) if isinstance(step, WriteFile)]
+    large = run_of(2, body_bytes=100_000)
+    written = [
+        step
+        for step in journal.append_steps([unsynced(run_of(0)), unsynced(run_of(1), large), unsynced(run_of(3))])
+        if isinstance(step, WriteFile)
+    ]
     handed: list[Buffer] = list(written[0].buffers)
-    assert handed[1] is piece.stamps[0] and handed[2] is piece.batches[0] and handed[3] is piece.batches[1]
+    assert len(handed) == 4
+    assert handed[1] is large.batches[0] and handed[2] is large.batches[1]
 
 
 def test_nothing_to_journal_needs_no_write() -> None:

@@ -1,4 +1,5 @@
-"""Recovery: torn tails are cut, damage below the durable mark is named and kept, caches are rebuilt (RL120 to RL124)."""
+"""Recovery: torn tails are cut, damage below the durable mark is named and kept, caches are rebuilt (RL120 to
+RL124)."""
 
 import pytest
 
@@ -19,7 +20,8 @@ DIRECTORY = layout.partition_directory(where())
 def stopped(
     *, checkpointed: int = 6, after: int = 4, unsynced: int = 0
 ) -> tuple[SimDisk, tuple[bytes, bytes]]:
-    """A killed broker's disk: batches of two messages, some below the recovery point, some journaled, some in neither."""
+    """A killed broker's disk: batches of two messages, some below the recovery point, some journaled, some in
+    neither."""
     miniature = Miniature(tail_bytes=0)
     miniature.create()
     for number in range(checkpointed):

@@ -1,5 +1,7 @@
 """Seals: one a closed segment, when the next one's first batch is committed, alike whenever they are made."""
 
+from itertools import pairwise
+
 import pytest
 
 from data_plane.log import sealing
@@ -47,7 +49,7 @@ def test_seals_join_without_a_gap_and_add_up() -> None:
     assert [seal.base_offset for seal in found] == [
         segment.base_offset for segment in miniature.log._segments.all[:-1]
     ]
-    assert all(later.before == earlier.totals for earlier, later in zip(found, found[1:], strict=False))
+    assert all(later.before == earlier.totals for earlier, later in pairwise(found))
     assert found[-1].totals.committed_messages == found[-1].end_offset
 
 
