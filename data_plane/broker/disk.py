@@ -112,22 +112,33 @@ class RealFile:
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Short writes are continued (RL127)."""
-        left = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
-        first = 0
-        while first < len(left):
-            try:
-                written = os.pwritev(self._fd, left[first : first + _IOV_MAX], position)
-            except OSError as error:
-                raise _fault(self._path, f"write at {position}", error) from error
+        for first in range(0, len(buffers), _IOV_MAX):
+            some = buffers[first : first + _IOV_MAX]
+            size = sum(map(len, some))
+            written = self._write_some(position, some)
+            if written != size:
+                self._write_rest(position, some, written)
+            position += size
+
+    def _write_some(self, position: int, buffers: Sequence[Buffer]) -> int:
+        try:
+            return os.pwritev(self._fd, buffers, position)
+        except OSError as error:
+            raise _fault(self._path, f"write at {position}", error) from error
+
+    def _write_rest(self, position: int, buffers: Sequence[Buffer], written: int) -> None:
+        """What is left of `buffers` when the first `written` bytes stand at `position`."""
+        left = [memoryview(buffer).cast("B") for buffer in buffers]
+        while True:
+            position += written
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if not left:
+                return
+            left[0] = left[0][written:]
+            written = self._write_some(position, left)
             if written == 0:
                 raise DiskFault(f"{self._path}: write at {position} took nothing")
-            position += written
-            while written:
-                taken = min(written, len(left[first]))
-                left[first] = left[first][taken:]
-                written -= taken
-                if not len(left[first]):
-                    first += 1
 
     def read(self, position: int, length: int) -> bytes:
         parts: list[bytes] = []
@@ -239,7 +250,7 @@ class RealDisk:
     async def sync(self, steps: Sequence[SyncStep]) -> None:
         """Goes on when the waiter is cancelled: what was begun is finished (RL19)."""
         taken = self._take(steps)
-        ended = await asyncio.shield(asyncio.wrap_future(self._syncing.submit(self._perform, steps, taken)))
+        ended = await _done_by(self._syncing, lambda: self._perform(steps, taken))
         self.stats.fsync_return_ms.observe((time.perf_counter() - ended) * 1000)
 
     def sync_now(self, steps: Sequence[SyncStep]) -> None:
@@ -255,7 +266,7 @@ class RealDisk:
             finally:
                 ours.unpin()
 
-        return await asyncio.shield(asyncio.wrap_future(self._reading.submit(work)))
+        return await _done_by(self._reading, work)
 
     def _take(self, steps: Sequence[SyncStep]) -> Sequence[RealFile]:
         """Pin every file of the steps; `_perform` lets go of them."""
@@ -315,6 +326,34 @@ class RealDisk:
             return action(self._where(path))
         except OSError as error:
             raise _fault(path, what, error) from error
+
+
+def _done_by(threads: ThreadPoolExecutor, work: Callable[[], T]) -> "asyncio.Future[T]":
+    """`work` done by one of the threads, whatever becomes of the future: it is told by one call into the loop,
+    where `asyncio.wrap_future` and `shield` take several."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            loop.call_soon_threadsafe(_fail, waiting, error)
+        else:
+            loop.call_soon_threadsafe(_succeed, waiting, result)
+
+    threads.submit(run)
+    return waiting
+
+
+def _succeed(waiting: "asyncio.Future[T]", result: T) -> None:
+    if not waiting.done():
+        waiting.set_result(result)
+
+
+def _fail(waiting: "asyncio.Future[T]", error: BaseException) -> None:
+    if not waiting.done():
+        waiting.set_exception(error)
 
 
 def _fault(path: str, what: str, error: OSError) -> DiskFault:
