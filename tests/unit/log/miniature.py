@@ -29,8 +29,8 @@ class Miniature:
     """Opens whatever rests on `disk`. Everything it acknowledges is in `acknowledged` (partition -> end offset)."""
 
     def __init__(
-        self, disk: Disk | None = None, *, settings: TopicSettings = SMALL, journal_bytes: int = 16 << 10, clean: bool = False,
-        tail_bytes: int = 1 << 20,
+        self, disk: Disk | None = None, *, settings: TopicSettings = SMALL, journal_bytes: int = 16 << 10,
+        clean: bool = False, tail_bytes: int = 1 << 20,
     ) -> None:  # fmt: skip
         self.disk = disk if disk is not None else SimDisk(Medium())
         self.settings = settings

@@ -6,8 +6,8 @@ from data_plane.log.index import SAMPLES_MAX, SegmentIndex, SegmentSummary, pack
 from data_plane.log.small_file import SmallFileCorrupt
 
 SUMMARY = SegmentSummary(
-    base_offset=5, end_offset=105, size=10_000, stamp_count=100, first_accepted_ms=1, last_accepted_ms=9, max_timestamp=77,
-    first_epoch=2, last_epoch=3, last_checksum=0xDEADBEEF,
+    base_offset=5, end_offset=105, size=10_000, stamp_count=100, first_accepted_ms=1, last_accepted_ms=9,
+    max_timestamp=77, first_epoch=2, last_epoch=3, last_checksum=0xDEADBEEF,
 )  # fmt: skip
 
 
