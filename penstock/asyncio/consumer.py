@@ -26,8 +26,11 @@ class Consumer:
     closes it at its end.
     """
 
-    def __init__(self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
+    def __init__(
+        self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings, client: object
+    ) -> None:
         self._runtime = runtime
+        self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable)
 

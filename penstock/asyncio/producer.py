@@ -19,8 +19,9 @@ from penstock.contract.errors import Closed, TimedOut
 class Producer:
     """Sends messages. Made by `Client.producer`; an async context manager that closes it at its end."""
 
-    def __init__(self, runtime: Runtime, settings: ProducerSettings) -> None:
+    def __init__(self, runtime: Runtime, settings: ProducerSettings, client: object) -> None:
         self._runtime = runtime
+        self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
         self._core: ProducerCore = runtime.core.add_producer(settings)
         self._filling = self._core.filling

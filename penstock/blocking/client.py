@@ -88,6 +88,7 @@ class Client:
                 retry_backoff_max_ms=retry_backoff_max_ms,
                 partitioner=partitioner,
             ),
+            self,
         )
         self._producers = [*(other for other in self._producers if not other.closed), producer]
         return producer
@@ -116,7 +117,7 @@ class Client:
             fetch_bytes=fetch_bytes,
             partition_fetch_bytes=partition_fetch_bytes,
         )
-        return Consumer(self._runtime, names, settings)
+        return Consumer(self._runtime, names, settings, self)
 
     def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
         """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""

@@ -26,8 +26,11 @@ class Consumer:
     at its end.
     """
 
-    def __init__(self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings) -> None:
+    def __init__(
+        self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings, client: object
+    ) -> None:
         self._runtime = runtime
+        self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         with runtime.lock:
             self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)

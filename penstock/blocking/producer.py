@@ -27,8 +27,9 @@ class Producer:
     its end.
     """
 
-    def __init__(self, runtime: Runtime, settings: ProducerSettings) -> None:
+    def __init__(self, runtime: Runtime, settings: ProducerSettings, client: object) -> None:
         self._runtime = runtime
+        self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
         with runtime.lock:

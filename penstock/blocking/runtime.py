@@ -172,14 +172,18 @@ class Runtime:
     # ---- threads ------------------------------------------------------------------------------------------------
 
     def _drive(self) -> None:
-        while True:
-            with self.lock:
-                actions, batches = self._next_work()
-            if actions is None:
-                return
-            for action in actions:
-                self._perform(action)
-            settle(batches)
+        try:
+            while True:
+                with self.lock:
+                    actions, batches = self._next_work()
+                if actions is None:
+                    return
+                for action in actions:
+                    self._perform(action)
+                settle(batches)
+        except BaseException as error:
+            self._broken(error)
+            raise
 
     def _next_work(self) -> tuple[list[Action] | None, list[PendingBatch]]:
         """Under the lock: wait until the core wants something done. None = the client is closed."""

@@ -16,7 +16,7 @@ from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.cursor import BEGINNING, END, Chunk, Cursor, CursorState
 from penstock.client.fetch_lane import FetchLane, FetchLaneState
 from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
-from penstock.client.refusals import LEADERSHIP_CODES, final, refusal
+from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
 from penstock.contract import errors, limits, methods
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -390,7 +390,7 @@ class ConsumerCore:
                 cursor.jump(self._initial_target())
             else:
                 cursor.halt(error)
-        elif final(error):
+        elif final(error) and not metadata_may_be_newer(error):
             if isinstance(error, errors.LogTruncated):
                 error.divergence_offset = push.divergence_offset
                 error.message = f"{error.message}; the logs part at offset {push.divergence_offset}"
@@ -399,7 +399,7 @@ class ConsumerCore:
         else:
             cursor.failures += 1
             cursor.retry_at = now + self._backoff.delay_ms(cursor.failures)
-            if error.code in LEADERSHIP_CODES:
+            if metadata_may_be_newer(error):
                 self._core.refresh(now)
         self._core.changed = True
         self._core.attend()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER
-from penstock.client.refusals import LEADERSHIP_CODES, final, refusal
+from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, PenstockError
 from penstock.contract.v1 import log_pb2
@@ -128,11 +128,11 @@ class OffsetQuestions:
         return True
 
     def _refused(self, question: OffsetQuestion, error: PenstockError, now: float) -> None:
-        if final(error):
+        if final(error) and not metadata_may_be_newer(error):
             if self._take(question):
                 question.on_failure(error, now)
             return
-        if error.code in LEADERSHIP_CODES:
+        if metadata_may_be_newer(error):
             self._core.refresh(now)
         self._again(question, error, now)
 

@@ -19,7 +19,7 @@ from penstock.client.filling import Filling, Route
 from penstock.client.lane import Lane, LaneState, Outgoing
 from penstock.client.partition_queue import NEVER, Failure, PartitionQueue
 from penstock.client.pending_batch import Identity, PendingBatch
-from penstock.client.refusals import LEADERSHIP_CODES, final, refusal
+from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
 from penstock.contract import errors, limits, methods
 from penstock.contract.errors import ErrorCode, ErrorKind, PenstockError
@@ -216,8 +216,6 @@ class ProducerCore:
 
     def next_step_at(self) -> float:
         at = NEVER
-        while self._expiry and self._expiry[0].done:
-            self._expiry.popleft()
         if self._expiry:
             at = self._expiry[0].deadline
         for lane in self.lanes.values():
@@ -332,10 +330,10 @@ class ProducerCore:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
             self._fail(queue.producer_unknown(batch, error))
-        elif error.kind in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME):
+        elif error.kind in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME) or metadata_may_be_newer(error):
             if error.kind is ErrorKind.UNKNOWN_OUTCOME:
                 batch.tainted = True
-            if error.code in LEADERSHIP_CODES:
+            if metadata_may_be_newer(error):
                 self._core.refresh(now)
             retry_at = now + self._backoff.delay_ms(queue.failures + 1)
             self._fail(queue.postponed(batch, error, retry_at, attempts_max))
@@ -450,6 +448,8 @@ class ProducerCore:
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)
+        while self._expiry and self._expiry[0].done:
+            self._expiry.popleft()
 
     # ---- closing ------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ LEADERSHIP_CODES = frozenset(
         ErrorCode.OUTCOME_UNKNOWN,
     }
 )
-"""After these the metadata is asked for again: somebody else may lead by now."""
 
 
 def refusal(code: int | None, message: str) -> PenstockError:
@@ -31,6 +30,13 @@ def refusal(code: int | None, message: str) -> PenstockError:
     if code is None:
         return BrokerUnavailable(message)
     return error_class(code)(message)
+
+
+def metadata_may_be_newer(error: PenstockError) -> bool:
+    """Somebody else may lead by now; or the broker has not yet heard of a topic that another one told us of, or we
+    have not heard that it was deleted. The metadata settles which.
+    """
+    return error.code in LEADERSHIP_CODES or error.code is ErrorCode.NOT_FOUND
 
 
 def final(error: PenstockError) -> bool:

@@ -401,7 +401,7 @@ def test_every_error_of_the_table_ends_as_its_class_says(row: errors.ErrorRow) -
     runner.cluster.refusals = [(row.code, "as told")]
     delivery = runner.send(producer, "orders", b"a", partition=0)
     runner.run(3_000)
-    if row.kind in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME):
+    if row.kind in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME) or row.code is ErrorCode.NOT_FOUND:
         assert delivery.receipt().offset == 0
     else:
         assert delivery.error is not None
@@ -411,6 +411,17 @@ def test_every_error_of_the_table_ends_as_its_class_says(row: errors.ErrorRow) -
     runner.run(3_000)
     assert after.done()
     assert after.error is None, "the producer goes on"
+
+
+def test_a_broker_that_has_not_heard_of_the_topic_yet_is_asked_again() -> None:
+    runner = started()
+    producer = runner.producer()
+    runner.send(producer, "orders", b"a", partition=0)
+    runner.run(5)
+    runner.cluster.refusals = [(ErrorCode.NOT_FOUND, "no such topic")] * 3
+    delivery = runner.send(producer, "orders", b"b", partition=0)
+    runner.run(500)
+    assert delivery.receipt().offset == 1
 
 
 # ---- buffer and topics --------------------------------------------------------------------------------------
