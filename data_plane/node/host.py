@@ -295,6 +295,7 @@ class ReplicaHost:
         damage = replica.log.damage
         if replica.busy or not damage:
             return
+        replica.repairs += 1
         await self._committer.truncate(replica, damage[0].first_offset, declared=True)
         replica.broken = ""
         self.damaged.pop(replica.where, None)

@@ -83,6 +83,8 @@ class Replica:
         """Told once when the replica is no longer busy."""
         self.broken = ""
         """Why this replica stopped (a broken invariant or corruption); it then takes no role."""
+        self.repairs = 0
+        """How often damage was cut out and fetched anew (RL122): its own marks may then have gone back."""
         self.note = ""
         """Why it does not keep up at the moment, for operators."""
         self.log_start_target = 0

@@ -56,6 +56,7 @@ class _Seen:
     leading_epoch: int = -1
     checked_to: int = 0
     log_end: int = 0
+    repairs: int = 0
 
 
 class Watcher:
@@ -119,6 +120,8 @@ class Watcher:
                 self._check_candidates(replica.where)
 
     def _watermark_moved(self, broker: SimBroker, replica: Replica, seen: _Seen, mark: int) -> None:
+        if mark < seen.high_watermark and replica.repairs != seen.repairs:
+            seen.repairs, seen.high_watermark = replica.repairs, mark
         if mark < seen.high_watermark:
             raise InvariantViolated(
                 Invariant.I13,
