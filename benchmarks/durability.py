@@ -1,6 +1,8 @@
-"""What makes 1 KB written to each of many partitions durable, and how long it takes: a sync for each file, or one journal.
+"""What makes 1 KB written to each of many partitions durable, and how long it takes: a sync for each file, or one
+journal.
 
-`python -m benchmarks.durability [folder]` prints the table behind docs/decisions/0003-one-journal-per-log-directory.md.
+`python -m benchmarks.durability [folder]` prints the table behind
+docs/decisions/0003-one-journal-per-log-directory.md.
 """
 
 import os

@@ -35,7 +35,7 @@ from data_plane.log.outcomes import (
 )
 from data_plane.log.pending import LogFlush, PendingWrites
 from data_plane.log.reading import LogReader
-from data_plane.log.retention import GUARD_MS, ClockGuard, Closed, retention_end
+from data_plane.log.retention import Retention
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
 from data_plane.log.segments import CutPoint, Segments
@@ -67,7 +67,6 @@ class PartitionLog:
         self.replica_generation = identity.replica_generation
         self.log_start_offset = bounds.log_start
         self.high_watermark = bounds.high_watermark
-        self.retention_guard_ms = GUARD_MS
         self._segments, self._seals, self._derived = segments, seals, derived
         self._sealing = Sealing(seals, identity.where)
         self._tail = Tail(tail)
@@ -87,7 +86,7 @@ class PartitionLog:
         )
         self._change_offset = 0
         self._change_state = b""
-        self._clock = ClockGuard()
+        self._retention = Retention()
         self._checkpoint: LogFlush | None = None
         self._identity_file: File | None = None
         self._closed = False
@@ -482,22 +481,10 @@ class PartitionLog:
     def retention_end(self, now_ms: int, monotonic_ms: float) -> int:
         """The log start that retention allows now; the present one when nothing is due (RL107). Call it at least
         every minute."""
-        believed = self._clock.believed_ms(now_ms, monotonic_ms)
-        closed: list[Closed] = []
-        sealed = self._seals.end_offset if self._derived.odometer is not None else _ALL
-        for segment in self._segments.all[:-1]:
-            if segment.opened_ms is None:
-                segment.opened_ms = monotonic_ms
-            if segment.end_offset <= min(self.high_watermark, sealed):
-                age = monotonic_ms - segment.opened_ms
-                closed.append(
-                    Closed(
-                        segment.end_offset, segment.size, segment.last_accepted_ms, segment.max_timestamp, age
-                    )
-                )
-        end = retention_end(
-            closed, self.size_bytes, self.settings, believed, guard_ms=self.retention_guard_ms
-        )
+        settled = self.high_watermark
+        if self._derived.odometer is not None:
+            settled = min(settled, self._seals.end_offset)
+        end = self._retention.end(self._segments, self.settings, settled, now_ms, monotonic_ms)
         return self.log_start_offset if end is None else max(end, self.log_start_offset)
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from data_plane.log.segments import Segments
 from penstock.contract.topic_settings import UNLIMITED, RetentionBasis, TopicSettings
 
 GUARD_MS = 3_600_000
@@ -77,3 +78,35 @@ def _too_old(segment: Closed, settings: TopicSettings, now_ms: int, guard_ms: in
     by_event = settings.retention_basis is RetentionBasis.EVENT and segment.max_timestamp >= 0
     newest = segment.max_timestamp if by_event else segment.last_accepted_ms
     return now_ms - newest > settings.retention_ms
+
+
+class Retention:
+    """Retention of one log: how old its closed segments are by the monotonic clock, and how far the wall clock is
+    believed."""
+
+    def __init__(self) -> None:
+        self.guard_ms = GUARD_MS
+        self._clock = ClockGuard()
+
+    def end(
+        self,
+        segments: Segments,
+        settings: TopicSettings,
+        settled_offset: int,
+        now_ms: int,
+        monotonic_ms: float,
+    ) -> int | None:
+        """End of the last segment that may go; only what ends at or below `settled_offset` is asked about."""
+        believed = self._clock.believed_ms(now_ms, monotonic_ms)
+        closed: list[Closed] = []
+        for segment in segments.all[:-1]:
+            if segment.opened_ms is None:
+                segment.opened_ms = monotonic_ms
+            if segment.end_offset <= settled_offset:
+                age = monotonic_ms - segment.opened_ms
+                closed.append(
+                    Closed(
+                        segment.end_offset, segment.size, segment.last_accepted_ms, segment.max_timestamp, age
+                    )
+                )
+        return retention_end(closed, segments.size, settings, believed, guard_ms=self.guard_ms)

@@ -1,7 +1,7 @@
 """A log directory written once must open for ever, and the code must still write the same bytes.
 
-`directory/` holds the files as they were written by `written()`; `python -m tests.golden.log.test_frozen_directory` writes
-them into an empty folder when a new format version needs another one.
+`directory/` holds the files as they were written by `written()`; `python -m tests.golden.log.test_frozen_directory`
+writes them into an empty folder when a new format version needs another one.
 """
 
 import hashlib

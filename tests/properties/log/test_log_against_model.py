@@ -24,7 +24,8 @@ SEED = stamp_seed(where())
 
 
 class LogMachine(RuleBasedStateMachine):
-    """`batches` is what the log should hold: (base offset, count, body) in order; the first `durable` of them are safe."""
+    """`batches` is what the log should hold: (base offset, count, body) in order; the first `durable` of them are
+    safe."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -107,7 +107,9 @@ def test_small_records_are_one_buffer_and_large_batches_are_not_copied() -> None
     large = run_of(2, body_bytes=100_000)
     written = [
         step
-        for step in journal.append_steps([unsynced(run_of(0)), unsynced(run_of(1), large), unsynced(run_of(3))])
+        for step in journal.append_steps(
+            [unsynced(run_of(0)), unsynced(run_of(1), large), unsynced(run_of(3))]
+        )
         if isinstance(step, WriteFile)
     ]
     handed: list[Buffer] = list(written[0].buffers)
