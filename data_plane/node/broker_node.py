@@ -68,7 +68,7 @@ class BrokerNode:
         self._drained = asyncio.Event()
         self.booted = asyncio.Event()
         """Set once the log directory is recovered: calls may come."""
-        self._draining = False
+        self._draining = self._checkpointed = False
         self._tasks: asyncio.TaskGroup | None = None
         self.client_service = self._client_service()
         self.internal_service = self._internal_service()
@@ -109,7 +109,11 @@ class BrokerNode:
             raise failures.exceptions[0] from None
         for replica in self.host.all():
             replica.log.close(clean=True)
-        mark_clean(self._disk, self._last_epoch)
+        if self._checkpointed:
+            try:
+                mark_clean(self._disk, self._last_epoch)
+            except DiskFull:
+                return  # the next start recovers as after a crash
 
     def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
         config, clock, store, view = self.config, self._clock, self._store, self.view
@@ -177,7 +181,11 @@ class BrokerNode:
         self._last_epoch = self.registration.epoch
         await self.registration.end()
         await asyncio.gather(*(self.committer.flushed(replica) for replica in self.host.all()))
-        await self.committer.checkpoint()
+        try:
+            await self.committer.checkpoint()
+            self._checkpointed = True
+        except DiskFull:
+            pass  # the journal has everything, and the next start reads it
         self._drained.set()
 
     # -- what the parts tell one another -----------------------------------------------------------------

@@ -1,9 +1,10 @@
 """Group commit: one round makes everything written since the last one durable, off the loop (RL135)."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
-from data_plane.disk.port import Disk, DiskFault, SyncStep
+from data_plane.disk.port import Disk, DiskFault, DiskFull, SyncStep
 from data_plane.log.checkpoint import take_checkpoint
 from data_plane.log.journal import Journal
 from data_plane.log.outcomes import Unsynced
@@ -13,6 +14,9 @@ from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 
 Protocol = Iterator[list[SyncStep]]
+
+_NO_ROOM_S = 0.1
+"""Between two tries to write the journal on a full disk."""
 
 
 class LogDirectoryFailed(Exception):
@@ -135,16 +139,28 @@ class Committer:
                 self._wake.set()
 
     async def run_checkpoints(self) -> None:
-        """Checkpoint when the journal asks for it, beside the commits. Raises `LogDirectoryFailed`."""
-        await self._perform(self._journal.prepare_steps())
+        """Checkpoint when the journal asks for it, beside the commits. Raises `LogDirectoryFailed`.
+
+        On a full disk the last checkpoint stands, and the journal goes on without a spare file.
+        """
+        await self._if_room(self._perform(self._journal.prepare_steps()))
         while True:
             await self._checkpoint_wanted.wait()
             self._checkpoint_wanted.clear()
-            await self.checkpoint()
-            await self._perform(self._journal.prepare_steps())
+            await self._if_room(self.checkpoint())
+            await self._if_room(self._perform(self._journal.prepare_steps()))
+
+    async def _if_room(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except DiskFull:
+            self._stats.no_room += 1
 
     async def checkpoint(self) -> None:
-        """Sync the segment files, write the checkpoint, give journal files back."""
+        """Sync the segment files, write the checkpoint, give journal files back.
+
+        Raises `DiskFull`: the last one stands.
+        """
         async with self.no_checkpoint:
             self._stats.checkpoints += 1
             logs = [replica.log for replica in self._replicas()]
@@ -164,9 +180,8 @@ class Committer:
             if unsynced is not None:
                 taken.append((replica, unsynced))
         if taken:
-            steps = self._journal.append_steps([unsynced for _, unsynced in taken])
             began = self._clock.monotonic_ms()
-            await self._sync(steps)
+            await self._append([unsynced for _, unsynced in taken])
             self._stats.sync_ms.observe(self._clock.monotonic_ms() - began)
             self._stats.journal_rounds += 1
             for replica, unsynced in taken:
@@ -181,10 +196,27 @@ class Committer:
         if self._journal.checkpoint_due:
             self._checkpoint_wanted.set()
 
+    async def _append(self, unsynced: list[Unsynced]) -> None:
+        """Journal it. Without room for that nothing is acknowledged until there is (RL127, RL128)."""
+        while True:
+            try:
+                steps = self._journal.append_steps(unsynced)
+                try:
+                    await self._sync(steps)
+                    return
+                except DiskFull:
+                    self._journal.take_back()
+            except DiskFull:
+                pass  # no new file could be made, and nothing was changed
+            self._stats.no_room += 1
+            await asyncio.sleep(_NO_ROOM_S)
+
     async def _sync(self, steps: list[SyncStep]) -> None:
         if not steps:
             return
         try:
             await self._disk.sync(steps)
+        except DiskFull:
+            raise
         except DiskFault as fault:
             raise LogDirectoryFailed(f"{type(fault).__name__}: {fault}") from fault

@@ -45,6 +45,8 @@ class NodeStats:
     """Suspected brokers this broker fenced as controller."""
     journal_rounds: int = 0
     checkpoints: int = 0
+    no_room: int = 0
+    """Tries of the journal, or of a checkpoint, that a full disk turned away."""
     deleted_segments: int = 0
     authentication_failures: int = 0
     streams: int = 0
