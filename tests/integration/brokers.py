@@ -1,5 +1,6 @@
 """Broker processes that a test starts with settings of its own, hurts and heals; each known by its process."""
 
+import http.client
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from control_plane.placement.planner import BrokerView, plan
 from data_plane.contract import admin_pb2 as pb
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.layout import BrokerSpec, DataDirectory
+from data_plane.dev.layout import HOST, BrokerSpec, DataDirectory
 from data_plane.dev.provisioning import new_key, put_key
 from data_plane.dev.status import is_ready
 from penstock import Client
@@ -113,6 +114,10 @@ class Brokers:
         for number in numbers or self.ids:
             self.status(number)
 
+    def stop(self, *numbers: int) -> None:
+        """SIGTERM: the brokers drain and end by themselves."""
+        self.signal(signal.SIGTERM, *numbers)
+
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
         """SIGSTOP within the block, SIGCONT behind it."""
@@ -142,6 +147,22 @@ class Brokers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def http(self, number: int, path: str) -> tuple[int, str]:
+        """Status and body of a broker's answer to a GET."""
+        spec = self.spec.broker(number)
+        connection = http.client.HTTPConnection(HOST, spec.http_port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def metric(self, number: int, name: str) -> float:
+        """The value of a broker's metric without labels."""
+        _, text = self.http(number, "/metrics")
+        return next(float(line.split()[1]) for line in text.splitlines() if line.split()[0] == name)
 
     # -- what they wrote -------------------------------------------------------------------------------------
 

@@ -53,7 +53,9 @@ def test_clients_are_told_in_time_and_go_on_when_the_brokers_return(
             names_the_brokers(raised_by(lambda ask=ask: ask(timeout=1.0), within_s=1.0), cluster)
         stranger = newcomer.producer(max_block_ms=1_000)
         names_the_brokers(raised_by(lambda: stranger.send(TOPIC, b"x"), within_s=1.0), cluster)
-        names_the_brokers(raised_by(lambda: newcomer.consumer([TOPIC]).poll(timeout=1.0), within_s=1.0), cluster)
+        names_the_brokers(
+            raised_by(lambda: newcomer.consumer([TOPIC]).poll(timeout=1.0), within_s=1.0), cluster
+        )
         assert consumer.poll(timeout=0.5) == []
         with pytest.raises(TimedOut, match="still under way"):
             kept.result(0)

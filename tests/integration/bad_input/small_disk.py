@@ -1,0 +1,40 @@
+"""A file system of a few MiB, for brokers that are to run out of room."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def may_mount() -> bool:
+    """Mounting needs root, which continuous integration is."""
+    return os.geteuid() == 0
+
+
+@contextmanager
+def small_disk(path: Path, size: int) -> Iterator[None]:
+    """A file system of `size` bytes at `path`, which is made."""
+    path.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(path)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+class Ballast:
+    """A file that takes up room on a disk, as another program might."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "ballast"
+
+    def leave(self, free: int) -> None:
+        """Grow until `free` bytes are left to others."""
+        found = os.statvfs(self._file.parent)
+        size = found.f_bavail * found.f_frsize - free
+        with self._file.open("ab") as file:
+            file.write(bytes(size))
+
+    def drop(self) -> None:
+        self._file.unlink()

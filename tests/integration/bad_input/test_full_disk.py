@@ -1,0 +1,211 @@
+"""The disk of one broker is full: it refuses to write, says why, goes on reading, and recovers with the room."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from data_plane.dev.layout import DataDirectory
+from penstock import DeliveryTimeout, DiskFull, TimedOut
+from penstock.contract import limits
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TopicId, TopicPartition
+from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
+from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.bystander import Bystander
+from tests.integration.chaos.replica_files import differences, stored_batches
+from tests.integration.raw_wire import ProduceWire, batch_of
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.optional_peer,
+    pytest.mark.skipif(not may_mount(), reason="needs root, to mount a small disk"),
+]
+
+DISK_BYTES = 24 * limits.MIB
+JOURNAL_BYTES = 1 * limits.MIB
+SOFT_BYTES = 4 * limits.MIB
+FULL = 1
+"""The broker on the small disk."""
+OTHER = 2
+ASSIGNMENTS = [[FULL, 2, 3], [OTHER, FULL, 3]]
+HERE, ELSEWHERE = 0, 1
+"""The partition that the full broker leads, and the one that it follows."""
+TOPIC = "filling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """A cluster of which one broker is on a small disk."""
+
+    cluster: Brokers
+    tenant: Tenant
+    topic_id: TopicId
+    ballast: Ballast
+    bystander: Bystander
+
+    def produce(self, partition: int, value: bytes) -> tuple[ErrorCode, str]:
+        """One raw batch to the partition's leader."""
+        leader = self.cluster.spec.broker(self.cluster.leader(self.topic_id, partition))
+        with ProduceWire(leader.client_address, self.tenant.api_key) as wire:
+            result = wire.produce(self.topic_id, partition, batch_of(value))
+        return ErrorCode(result.error), result.message
+
+    def refused(self) -> bool:
+        return self.produce(HERE, b"x")[0] is ErrorCode.DISK_FULL
+
+    def values(self, partition: int) -> list[bytes | None]:
+        """Everything that a new consumer reads."""
+        with self.cluster.client(self.tenant) as client, client.consumer() as consumer:
+            consumer.assign([(TOPIC, partition)])
+            end = consumer.end_offsets()[TOPIC, partition]
+            read: list[bytes | None] = []
+            while consumer.position(TOPIC, partition) < end:
+                read += [message.value for message in consumer.poll(timeout=10)]
+            return read
+
+    def replicas_are_equal(self) -> None:
+        """Byte for byte, up to the watermark."""
+        for partition in (HERE, ELSEWHERE):
+            where = TopicPartition(self.topic_id, partition)
+            end = len(self.values(partition))
+            stored = {
+                n: stored_batches(self.cluster.directory.log_directory(n), where, end) for n in (1, 2, 3)
+            }
+            assert {batches[-1].end_offset if batches else 0 for batches in stored.values()} == {end}
+            assert differences(stored) == []
+
+
+@pytest.fixture
+def filling(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Filling]:
+    path = tmp_path_factory.mktemp("cluster")
+    settings = {
+        "limits": {"journal_bytes": JOURNAL_BYTES, "disk_soft_free_bytes": request.param},
+        "timings": {"revisit_ms": 100, "replica_lag_ms_max": 1_000},
+    }
+    log_directory = DataDirectory(path).log_directory(FULL)
+    with small_disk(log_directory, DISK_BYTES), brokers(path, settings=settings) as cluster:
+        tenant = cluster.tenant("tn_filling")
+        topic_id = cluster.create_topic(tenant, TOPIC, assignments=ASSIGNMENTS)
+        cluster.wait_until(
+            "the first of each assignment leads", lambda: cluster.leader(topic_id, HERE) == FULL
+        )
+        with Bystander(cluster) as bystander:
+            yield Filling(
+                cluster=cluster,
+                tenant=tenant,
+                topic_id=topic_id,
+                ballast=Ballast(log_directory),
+                bystander=bystander,
+            )
+
+
+@pytest.mark.parametrize("filling", [SOFT_BYTES], indirect=True)
+def test_a_broker_with_little_room_refuses_to_write_and_all_else_goes_on(filling: Filling) -> None:
+    cluster = filling.cluster
+    with cluster.client(filling.tenant) as client:
+        producer = client.producer(linger_ms=0)
+        producer.send(TOPIC, b"before", partition=HERE).result(10)
+        filling.ballast.leave(SOFT_BYTES // 2)
+        cluster.wait_until("writes are refused", filling.refused)
+        code, message = filling.produce(HERE, b"x")
+        assert code is ErrorCode.DISK_FULL
+        assert message.startswith("filling-0: the disk has ")
+        assert message.endswith(f" bytes free, {SOFT_BYTES} required for writes")
+        hasty = client.producer(linger_ms=0, delivery_timeout_ms=1_000)
+        with pytest.raises(
+            (DiskFull, TimedOut, DeliveryTimeout), match=r"the disk has \d+ bytes free"
+        ) as told:
+            hasty.send(TOPIC, b"in vain", partition=HERE).result(30)
+        assert told.value.message.startswith("filling-0: ")
+        kept = producer.send(TOPIC, b"kept", partition=HERE)
+        producer.send(TOPIC, b"elsewhere", partition=ELSEWHERE).result(10)
+        assert filling.values(HERE)[:1] == [b"before"]
+        assert filling.values(ELSEWHERE) == [b"elsewhere"]
+        assert not kept.done()
+        filling.ballast.drop()
+        kept.result(30)
+    assert filling.values(HERE)[-1] == b"kept"
+    assert b"in vain" not in filling.values(HERE)
+    filling.bystander.check()
+    filling.replicas_are_equal()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filling", [1], indirect=True)
+def test_a_broker_without_any_room_loses_nothing_serves_reads_and_comes_back_into_sync(
+    filling: Filling,
+) -> None:
+    cluster = filling.cluster
+    large = bytes(100_000)
+    pids = cluster.pids()
+    with cluster.client(filling.tenant) as client:
+        producer = client.producer(linger_ms=0, compression="none")
+        for partition in (HERE, ELSEWHERE):
+            producer.send(TOPIC, b"before", partition=partition).result(10)
+        filling.ballast.leave(16 * limits.KIB)
+        code, message = filling.produce(HERE, large)
+        assert code is ErrorCode.DISK_FULL
+        assert message.startswith("filling-0: ")
+        assert message.endswith("nothing was written, free space required")
+        kept = producer.send(TOPIC, large, partition=HERE)
+        for _ in range(5):
+            producer.send(TOPIC, large, partition=ELSEWHERE).result(20)
+        cluster.wait_until(
+            "the full broker is no longer waited for",
+            lambda: FULL not in cluster.partitions(filling.topic_id)[ELSEWHERE].in_sync,
+        )
+        assert filling.values(HERE)[:1] == [b"before"]
+        assert len(filling.values(ELSEWHERE)) == 6
+        filling.ballast.drop()
+        kept.result(30)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
+    filling.bystander.check()
+    assert cluster.pids() == pids
+    filling.replicas_are_equal()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filling", [1], indirect=True)
+def test_what_has_no_room_in_the_journal_is_acknowledged_when_there_is_room_again(filling: Filling) -> None:
+    """The segment still takes the batch, and the journal's next file does not."""
+    cluster = filling.cluster
+    large = bytes(100_000)
+    pids = cluster.pids()
+    with cluster.client(filling.tenant) as client:
+        producer = client.producer(linger_ms=0, compression="none")
+        for _ in range(JOURNAL_BYTES // len(large)):
+            producer.send(TOPIC, large, partition=HERE).result(10)
+        filling.ballast.leave(len(large) * 3 // 2)
+        waiting = producer.send(TOPIC, large, partition=HERE)
+        cluster.wait_until(
+            "the journal lacks room", lambda: cluster.metric(FULL, "penstock_no_room_total") > 0
+        )
+        assert not waiting.done()
+        producer.send(TOPIC, large, partition=ELSEWHERE).result(20)
+        filling.ballast.drop()
+        assert waiting.result(30).offset == JOURNAL_BYTES // len(large)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
+    filling.bystander.check()
+    assert cluster.pids() == pids
+    filling.replicas_are_equal()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filling", [SOFT_BYTES], indirect=True)
+def test_a_broker_starts_and_stops_on_a_full_disk(filling: Filling) -> None:
+    cluster = filling.cluster
+    assert filling.produce(HERE, b"before")[0] is ErrorCode.OK
+    filling.ballast.leave(0)
+    cluster.kill(FULL)
+    cluster.start(FULL)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
+    assert filling.values(HERE)[:1] == [b"before"]
+    cluster.stop(FULL)
+    assert cluster.status(FULL) == 0
+    filling.ballast.drop()
+    cluster.start(FULL)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
+    assert filling.produce(HERE, b"after")[0] is ErrorCode.OK
+    filling.bystander.check()
+    filling.replicas_are_equal()
