@@ -32,6 +32,8 @@ IN_SYNC_S_MAX = 60.0
 READ_S_MAX = 60.0
 TIME_LIMIT_S = 500.0
 _LOOK_S = 0.1
+_NEWS_S = 0.6
+"""Time for the new key to reach every broker's image."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,6 +129,7 @@ class Scenario:
             BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
         )
         set_up.result()
+        await asyncio.sleep(_NEWS_S)
         self._start_workload(cluster)
         await self._chaos(self.nemesis)
         self.timeline.note("scenario", "heal", "")

@@ -122,6 +122,9 @@ class Watcher:
     def _watermark_moved(self, broker: SimBroker, replica: Replica, seen: _Seen, mark: int) -> None:
         if mark < seen.high_watermark and replica.repairs != seen.repairs:
             seen.repairs, seen.high_watermark = replica.repairs, mark
+        if self.damaged(broker, replica.where):
+            seen.high_watermark = mark
+            return
         if mark < seen.high_watermark:
             raise InvariantViolated(
                 Invariant.I13,
@@ -148,8 +151,6 @@ class Watcher:
 
     def _compare(self, broker: SimBroker, replica: Replica, start: int, end: int) -> None:
         """Everything from `start` to `end` is committed: as the ledger knows it, or new to it (I3, I11)."""
-        if self.damaged(broker, replica.where):
-            return
         ledger = self.ledger(replica.where)
         reached = start
         for stored in StoredLog(broker.medium, replica.where).batches(start, end):
@@ -207,7 +208,8 @@ class Watcher:
                 f"{name}: {broker.host} was elected in epoch {epoch} with a log that ends at"
                 f" {replica.log.log_end_offset}, {ledger.end} is committed",
             )
-        self._compare(broker, replica, replica.log.log_start_offset, ledger.end)
+        if not self.damaged(broker, where):
+            self._compare(broker, replica, replica.log.log_start_offset, ledger.end)
 
     def _check_candidates(self, where: TopicPartition) -> None:
         """I10, candidate completeness: whoever may be elected now, and runs, holds what is committed."""
