@@ -26,6 +26,8 @@ from penstock.records.stamp import STAMP_BYTES
 _LEADER_EPOCH = struct.Struct(">i")
 _LEADER_EPOCH_AT = 20
 """Where a packed stamp has its leader epoch (penstock/records/stamp.py)."""
+_STAMPS_PER_TURN = 256
+"""So many batches are taken over before others have their turn of the event loop: some 20 ms."""
 
 
 @dataclass(slots=True)
@@ -223,8 +225,12 @@ class LeaderLink:
 
     async def _take_all(self, head: pb.ReplicaPushHead, payload: memoryview) -> None:
         """Take the pushes in order. One for a busy replica waits: a push left out would leave a hole."""
-        position = 0
+        position = taken = 0
         for push in head.pushes:
+            if taken >= _STAMPS_PER_TURN:
+                await asyncio.sleep(0)
+                taken = 0
+            taken += push.stamps
             stamps_end = position + push.stamps * STAMP_BYTES
             batches_end = stamps_end + push.batches_bytes
             stamps, batches = payload[position:stamps_end], payload[stamps_end:batches_end]

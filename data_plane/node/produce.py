@@ -59,6 +59,8 @@ class ProduceStream:
                 self._take(frame)
                 if sender.done():
                     raise ConnectionLost("the client stopped reading results")
+                # What this frame set going, pushes and a commit, begins before the next frame is taken.
+                await asyncio.sleep(0)
         finally:
             sender.cancel()
 

@@ -20,6 +20,9 @@ from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_f
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.records.stamp import STAMP_BYTES
 
+_STAMPS_PER_PUSH_MAX = 1_024
+"""Batches of one partition in one frame: what a follower takes over in one turn of its event loop."""
+
 
 @dataclass(slots=True)
 class _Pushed:
@@ -277,6 +280,9 @@ class FollowerStream:
         if pushed.next_offset >= log.log_end_offset:
             return None
         found = log.read(pushed.next_offset, log.log_end_offset, max_bytes)
+        if len(found.stamps) > _STAMPS_PER_PUSH_MAX * STAMP_BYTES and isinstance(found, Slice):
+            share = _STAMPS_PER_PUSH_MAX * STAMP_BYTES / len(found.stamps)
+            found = log.read(pushed.next_offset, log.log_end_offset, int(found.size * share))
         if isinstance(found, ColdRead):
             data = await self._disk.read(found.file, found.position, found.length)
             found = log.slice_of(found, data)
