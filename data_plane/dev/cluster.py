@@ -16,6 +16,7 @@ START_S = 60.0
 """A broker that is not ready after this is not going to be; recovery of a dev log takes seconds."""
 DRAIN_S = 30.0
 """A broker's own limit for draining is 20 s; then comes its last flush."""
+_EXIT_STATE_S = 2.0
 _POLL_S = 0.05
 _OUTPUT_LINES = 15
 
@@ -73,7 +74,7 @@ class DevCluster:
             remaining = processes.wait_gone(list(running.values()), timeout_s)
             for process in remaining:
                 processes.kill(process)
-            self.reap()
+            self._await_children()
         return tuple(number for number, process in running.items() if process in remaining)
 
     def kill_broker(self, number: int) -> int | None:
@@ -103,6 +104,15 @@ class DevCluster:
     def reap(self) -> None:
         """Collect the exit states of brokers that this object started and that have ended."""
         self._children = [child for child in self._children if child.poll() is None]
+
+    def _await_children(self) -> None:
+        """All brokers are gone; the kernel may take a moment more to hand over their exit states."""
+        for child in self._children:
+            try:
+                child.wait(_EXIT_STATE_S)
+            except subprocess.TimeoutExpired:
+                pass  # started anew by somebody else meanwhile: not ours to end
+        self.reap()
 
     def process_of(self, number: int) -> processes.BrokerProcess | None:
         """The process of one broker, whoever started it; None when it does not run. Raises `NotFound`."""
