@@ -43,7 +43,7 @@ class Snapshot:
 
     offset: int
     checksum: int
-    """Of the last stamp below `offset`; 0 when the log begins there."""
+    """Of the last stamp below `offset`; 0 when there is none."""
     last_accepted_ms: int
     producers: Producers
     odometer: bytes
@@ -241,7 +241,7 @@ class DerivedState:
             return ["producers"]
         except (OdometerCorrupt, InvariantBroken):
             return ["odometer"]
-        if offset > log_end or self._checksum_below(offset) != checksum:
+        if not self._belongs(offset, checksum, log_end):
             return ["producers", "odometer"]
         self._snapshots = [snapshot]
         self._written_offset = offset
@@ -266,20 +266,24 @@ class DerivedState:
             return None
         return _HEAD.unpack_from(body), body[_HEAD.size :]
 
-    def _checksum_below(self, offset: int) -> int | None:
-        """Checksum of the stamp that ends at `offset`; 0 when the log begins there, None when no batch ends there."""
+    def _belongs(self, offset: int, checksum: int, log_end: int) -> bool:
+        """A snapshot at `offset` tells of this log: the stamp that ends there has that checksum.
+
+        Where the log begins there is no such stamp; what was committed below is the same in every history.
+        """
         segments = self._segments
-        if not segments.all or offset <= segments.all[0].base_offset:
-            return 0 if not segments.all or offset == segments.all[0].base_offset else None
+        first = segments.all[0].base_offset if segments.all else log_end
+        if not first < offset <= log_end:
+            return offset == first
         segment = segments.all[segments.at(offset - 1)]
         try:
             number = segment.locate(offset - 1)
             stamp = segment.stamp(number)
         except Unreadable:
-            return None
-        if stamp.end_offset != offset:
-            return None
-        return checksum_of(segment.stamps_block(number, number + 1))
+            return False
+        return (
+            stamp.end_offset == offset and checksum_of(segment.stamps_block(number, number + 1)) == checksum
+        )
 
     # epochs
 

@@ -70,7 +70,7 @@ class LogReader:
 
     def forget(self, cold: ColdRead) -> None:
         """The read is over, its file need not stay open."""
-        cold.segment.holds -= 1
+        cold.segment.release()
 
     def read_failed(self, cold: ColdRead, fault: port.DiskFault) -> CorruptLog:
         """The medium answered with an error: the range is damaged. The error to answer with."""

@@ -62,7 +62,7 @@ class Segment:
     """Batches from `base_offset` to `end_offset`; only the newest segment of a log is written."""
 
     __slots__ = (
-        "_data", "_index", "_indexed_count", "_stamps", "base_offset", "directory", "disk", "end_offset",
+        "_abandoned", "_data", "_index", "_indexed_count", "_stamps", "base_offset", "directory", "disk", "end_offset",
         "first_accepted_ms", "first_epoch", "holds", "interval_bytes", "last_accepted_ms", "last_checksum",
         "last_epoch", "max_timestamp", "opened_ms", "seed", "size", "stamp_count", "synced_writes", "where", "writes",
     )  # fmt: skip
@@ -86,6 +86,7 @@ class Segment:
         self.writes = self.synced_writes = 0
         self.holds = 0
         """Reads and syncs that use its open files now."""
+        self._abandoned = False
         self._data: File | None = None
         self._stamps: File | None = None
         self._index: SegmentIndex | None = SegmentIndex(interval_bytes)
@@ -120,11 +121,20 @@ class Segment:
         self.abandon_files()
 
     def abandon_files(self) -> None:
-        """Close whatever is open; only when nothing is to be synced any more."""
+        """Close whatever is open, as soon as nobody uses it; only when nothing is to be synced any more."""
+        if self.holds:
+            self._abandoned = True
+            return
         for file in (self._data, self._stamps):
-            if file is not None and not self.holds:
+            if file is not None:
                 file.close()
         self._data = self._stamps = None
+
+    def release(self) -> None:
+        """One who held the files does not need them any more."""
+        self.holds -= 1
+        if self._abandoned and not self.holds:
+            self.abandon_files()
 
     def remove(self, *, set_aside: bool) -> None:
         """Remove the files, or rename them to `*.damaged` for an operator to look at."""

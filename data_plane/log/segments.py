@@ -101,7 +101,7 @@ class Segments:
         """The steps were synced."""
         self._synced_name_changes = max(self._synced_name_changes, flush.name_changes)
         for segment, writes in flush.written:
-            segment.holds -= 1
+            segment.release()
             segment.synced_writes = max(segment.synced_writes, writes)
             if segment is not self.active and segment not in self._warm:
                 self._cool(segment)

@@ -214,3 +214,16 @@ def test_a_cold_read_survives_the_removal_of_its_segment() -> None:
     miniature.move_log_start(log._segments.all[2].base_offset)
     log.release_files()
     assert log.slice_of(cold, cold.file.read_at(cold.position, cold.length)).next_offset == 6
+
+
+def test_files_of_a_removed_segment_are_closed_when_the_last_reader_has_gone() -> None:
+    miniature = held(cold=True)
+    log = miniature.log
+    first = log._segments.all[0]
+    readers = [log.read(0, 120, 1_000), log.read(3, 120, 1_000)]
+    miniature.move_log_start(log._segments.all[2].base_offset)
+    assert first._data is not None
+    for cold in readers:
+        assert isinstance(cold, ColdRead)
+        log.forget(cold)
+    assert first._data is None and first._stamps is None
