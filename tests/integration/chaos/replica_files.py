@@ -29,8 +29,7 @@ class Damaged(AssertionError):
 
 
 def stored_batches(log_directory: Path, partition: TopicPartition, below: int) -> list[StoredBatch]:
-    """Batches that end at or below offset `below`, in order. Raises `Damaged` naming the file and the fact.
-    """
+    """Batches that end at or below offset `below`, in order. Raises `Damaged` naming the file and the fact."""
     directory = log_directory / "topics" / str(partition)
     stored = list(_read(directory, partition, below))
     for before, after in pairwise(stored):

@@ -4,7 +4,6 @@ or different.
 `FULL=1` runs all 30 rounds, otherwise 8.
 """
 
-import itertools
 import os
 import time
 from collections import Counter, defaultdict
@@ -18,7 +17,8 @@ from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.chaos.faults import ROUNDS_FULL, ROUNDS_QUICK, Fault, Round, schedule
 from tests.integration.chaos.replica_files import differences, stored_batches
-from tests.integration.chaos.writers import Writer, origin_of
+from tests.integration.chaos.verdict import check_values
+from tests.integration.chaos.writers import Writer
 from tests.integration.dev_cluster import RunningCluster, running_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -30,7 +30,7 @@ PAUSE_S = 5.0
 RECOVERY_S = 45.0
 """Far beyond every goal: what is not back by then is stuck."""
 POLL_S = 0.05
-SEGMENT_BYTES = 256 * 1024
+SEGMENT_BYTES = 48 * 1024
 """So small that segments roll while brokers fail."""
 
 
@@ -131,9 +131,9 @@ def test_every_acknowledged_value_is_there_once_in_order_and_the_replicas_are_eq
 
     ends = end_offsets(cluster)
     stored = read_everything(cluster, ends)
-    check_values(writers, stored)
+    check_values({writer.number: writer.sent.receipts for writer in writers}, stored)
     cluster.cluster.down(timeout_s=60)
-    compared = check_replicas(cluster, TopicId(topic_id), ends)
+    compared, segments = check_replicas(cluster, TopicId(topic_id), ends)
 
     sent = sum(writer.sent.count for writer in writers)
     acknowledged = sum(writer.acknowledged for writer in writers)
@@ -147,7 +147,7 @@ def test_every_acknowledged_value_is_there_once_in_order_and_the_replicas_are_eq
             f"\nchaos: {len(rounds)} rounds ({faults}) in {seconds:.0f} s; {sent} sent, "
             f"{acknowledged} acknowledged ({duplicates} of them stored before the answer was lost), "
             f"{unknown} not acknowledged, 0 lost, 0 doubled, 0 out of order; {compared} batches and stamps "
-            f"equal on three replicas; longest silence {silence:.1f} s"
+            f"in {segments} segments equal on three replicas; longest silence {silence:.1f} s"
         )
 
 
@@ -160,32 +160,9 @@ def end_offsets(cluster: RunningCluster) -> dict[int, int]:
         return {partition: offset for (_, partition), offset in reader.end_offsets().items()}
 
 
-def check_values(writers: list[Writer], stored: list[list[bytes]]) -> None:
-    """Each acknowledged value is stored once, where its receipt says, and each writer's values are in
-    order.
-    """
-    seen = Counter(itertools.chain.from_iterable(stored))
-    doubled = [value for value, times in seen.items() if times > 1]
-    assert not doubled, f"{len(doubled)} values are stored twice, such as {doubled[0]!r}"
-    places = {origin_of(v): (p, offset) for p, values in enumerate(stored) for offset, v in enumerate(values)}
-    for writer in writers:
-        lost = [n for n in writer.sent.receipts if (writer.number, n) not in places]
-        assert not lost, f"{writer.name}: {len(lost)} acknowledged values are lost, such as {lost[:5]}"
-        for number, receipt in writer.sent.receipts.items():
-            assert places[writer.number, number] == (receipt.partition, receipt.offset)
-    for partition, values in enumerate(stored):
-        newest: dict[int, int] = {}
-        for value in values:
-            writer_number, number = origin_of(value)
-            assert number > newest.get(writer_number, -1), f"partition {partition}: {value!r} is out of order"
-            newest[writer_number] = number
-
-
-def check_replicas(cluster: RunningCluster, topic_id: TopicId, ends: dict[int, int]) -> int:
-    """The replicas' batches and stamps below the watermark are equal byte for byte; returns how many there
-    are.
-    """
-    compared = 0
+def check_replicas(cluster: RunningCluster, topic_id: TopicId, ends: dict[int, int]) -> tuple[int, int]:
+    """The replicas' batches and stamps below the watermark are equal byte for byte; (batches, segments)."""
+    compared = segments = 0
     for partition, end in sorted(ends.items()):
         replicas = {
             broker.id: stored_batches(
@@ -198,4 +175,6 @@ def check_replicas(cluster: RunningCluster, topic_id: TopicId, ends: dict[int, i
         first = next(iter(replicas.values()))
         assert (first[-1].end_offset if first else 0) == end
         compared += len(first)
-    return compared
+        segments += len({stored.segment for stored in first})
+    assert segments > PARTITIONS, "no segment was rolled while brokers failed"
+    return compared, segments
