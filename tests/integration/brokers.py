@@ -194,7 +194,9 @@ class Brokers:
         return Tenant(name=tenant, api_key=key.reveal())
 
     def client(self, tenant: Tenant) -> Client:
-        return Client(bootstrap=self.bootstrap, api_key=tenant.api_key)
+        """With TLS when the brokers have a certificate, which is then its own authority."""
+        certificate = self.settings.get("tls_certificate_file")
+        return Client(bootstrap=self.bootstrap, api_key=tenant.api_key, ca_file=certificate)
 
     def create_topic(
         self,

@@ -1,0 +1,152 @@
+"""A broker that is told to stop hands over first: clients notice nothing, and it leaves a clean directory."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from penstock import Client, Delivery
+from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.bystander import Bystander
+
+pytestmark = pytest.mark.processes
+
+TOPIC = "drained"
+PARTITIONS = 6
+PAUSE_S = 0.002
+"""Between two messages: some hundred a second."""
+DRAINED_WITHIN_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with brokers(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tenant(cluster: Brokers) -> Tenant:
+    return cluster.tenant("tn_drained")
+
+
+class Sender(threading.Thread):
+    """Sends numbered messages until it is told to stop."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(daemon=True)
+        self._producer = client.producer(linger_ms=1)
+        self._ended = threading.Event()
+        self.deliveries: list[Delivery] = []
+
+    def run(self) -> None:
+        while not self._ended.wait(PAUSE_S):
+            number = len(self.deliveries)
+            value = b"%d" % number
+            self.deliveries.append(self._producer.send(TOPIC, value, partition=number % PARTITIONS))
+
+    def acknowledged(self) -> int:
+        """How many messages in a row from the first are acknowledged."""
+        return next(
+            (n for n, delivery in enumerate(self.deliveries) if not delivery.done()), len(self.deliveries)
+        )
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join(10)
+
+
+def leaders(cluster: Brokers, topic_id: bytes) -> list[int]:
+    return [partition.leader for partition in cluster.partitions(topic_id)]
+
+
+@pytest.mark.slow
+def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    topic_id = cluster.create_topic(tenant, TOPIC, PARTITIONS)
+    with cluster.client(tenant) as client, cluster.client(tenant) as reading:
+        sender = Sender(client)
+        consumer = reading.consumer([TOPIC])
+        read: list[list[int]] = [[] for _ in range(PARTITIONS)]
+
+        def read_some() -> int:
+            for message in consumer.poll(timeout=0.02):
+                read[message.partition].append(int(message.value or b""))
+            return sum(map(len, read))
+
+        def has_ended(number: int) -> bool:
+            read_some()
+            return not cluster.runs(number)
+
+        sender.start()
+        for number in cluster.ids:
+            cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
+            led = leaders(cluster, topic_id).count(number)
+            floor = len(sender.deliveries)
+            cluster.wait_until("sending goes on", lambda floor=floor: sender.acknowledged() > floor)
+            cluster.stop(number)
+            cluster.wait_until("it has ended", lambda number=number: has_ended(number), DRAINED_WITHIN_S)
+            assert cluster.status(number) == 0
+            assert led == 0 or number not in leaders(cluster, topic_id)
+            clean = cluster.directory.log_directory(number) / "clean"
+            assert json.loads(clean.read_text())["broker_epoch"] > 0
+            floor = len(sender.deliveries)
+            cluster.wait_until(
+                "sending goes on without it", lambda floor=floor: sender.acknowledged() > floor
+            )
+            cluster.start(number)
+            assert not clean.exists()
+        sender.stop()
+        for number, delivery in enumerate(sender.deliveries):
+            receipt = delivery.result(20)
+            assert (receipt.partition, receipt.offset) == (number % PARTITIONS, number // PARTITIONS)
+        sent = len(sender.deliveries)
+        cluster.wait_until("everything is read", lambda: read_some() >= sent)
+    assert read == [list(range(partition, sent, PARTITIONS)) for partition in range(PARTITIONS)]
+
+
+def test_a_broker_that_drains_says_so_and_leads_nothing(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = cluster.create_topic(tenant, "handed-over", assignments=[[2, 1, 3]])
+    cluster.wait_until("broker 2 leads", lambda: cluster.leader(topic_id) == 2)
+    cluster.stop(2)
+    assert cluster.status(2) == 0
+    assert cluster.leader(topic_id) in (1, 3)
+    lines = [json.loads(line)["message"] for line in cluster.output(2).splitlines()]
+    assert lines[-2:] == ["draining", "drained"]
+    state = {broker.id: broker.state for broker in cluster.admin.describe_cluster().brokers}
+    assert state == {1: "active", 2: "fenced", 3: "active"}
+    cluster.start(2)
+
+
+def test_a_second_signal_ends_a_broker_at_once_and_nothing_is_lost(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = cluster.create_topic(tenant, "cut-short")
+    victim = cluster.leader(topic_id)
+    with cluster.client(tenant) as client:
+        producer = client.producer(linger_ms=0)
+        producer.send("cut-short", b"before").result(10)
+        with cluster.paused(*(number for number in cluster.ids if number != victim)):
+            cluster.stop(victim)
+            began = time.monotonic()
+            cluster.wait_until("it drains", lambda: '"draining"' in cluster.output(victim).splitlines()[-1])
+            cluster.stop(victim)
+            assert cluster.status(victim) == 1
+            assert time.monotonic() - began < 5
+        assert not (cluster.directory.log_directory(victim) / "clean").exists()
+        assert producer.send("cut-short", b"after").result(30).offset == 1
+    cluster.start(victim)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
+
+
+def test_all_brokers_stopped_at_once_end_cleanly_and_serve_again(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with brokers(tmp_path_factory.mktemp("cluster")) as cluster, Bystander(cluster) as bystander:
+        cluster.signal(signal.SIGTERM)
+        assert [cluster.status(number, DRAINED_WITHIN_S) for number in cluster.ids] == [0, 0, 0]
+        for number in cluster.ids:
+            assert (cluster.directory.log_directory(number) / "clean").exists()
+        cluster.start()
+        bystander.check()
