@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import penstock
-import penstock.transport.fork  # before grpc, whose fork handlers it settles
+import penstock.transport.process  # before grpc, whose settings for the process it makes
 
 if TYPE_CHECKING:
     from penstock.asyncio.client import Client

@@ -10,7 +10,6 @@ import grpc
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import PenstockError
 from penstock.transport.address import require_protected
-from penstock.transport.fork import channel_wanted
 from penstock.transport.grpc_terms import (
     CHANNEL_OPTIONS,
     REQUEST_ID_BYTES,
@@ -20,6 +19,7 @@ from penstock.transport.grpc_terms import (
     describe,
 )
 from penstock.transport.port import CallFailed, ConnectionLost
+from penstock.transport.process import channel_wanted
 
 _ENDED = (grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
 """What grpc.aio raises on a call that is over."""

@@ -16,6 +16,7 @@ from penstock.client import descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.settings import ConnectionSettings, FullPolicy, OffsetReset, Partitioner
+from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
 from penstock.profiles import connection_settings
 from penstock.transport.port import Transport
@@ -156,13 +157,13 @@ class Client:
         """All registered brokers by id. Raises as `topics` does."""
         return descriptions.brokers_in(await self._ask(*descriptions.metadata_request(()), timeout))
 
-    async def close(self) -> None:
-        """Flush and close every producer, close every consumer, end every connection. Closing twice is
-        harmless.
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
+        consumer, end every connection. Closing twice is harmless.
         """
         if self._runtime.unusable is None:
             for producer in self._producers:
-                await producer.close()
+                await producer.close(timeout)
             await self._runtime.close()
 
     async def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
@@ -193,7 +194,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(hurried(kind))
 
 
 def _wall_ms() -> int:

@@ -13,6 +13,7 @@ from penstock.client.core import NEVER, unavailable
 from penstock.client.filling import Headers, Route
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
+from penstock.client.settling import hurried
 from penstock.contract.errors import Closed, TimedOut
 
 
@@ -192,4 +193,4 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(hurried(kind))

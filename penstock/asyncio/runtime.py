@@ -18,8 +18,8 @@ from penstock.client.core import ClientCore
 from penstock.client.settings import ConnectionSettings
 from penstock.client.settling import settle
 from penstock.contract.errors import Closed, ConfigurationError, PenstockError, UsedAfterFork
-from penstock.transport.fork import watch_forks
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
+from penstock.transport.process import watch_forks
 
 _log = logging.getLogger("penstock")
 _CONNECT_MS = 3_000

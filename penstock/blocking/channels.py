@@ -9,8 +9,8 @@ import grpc
 
 from penstock.client.settings import ConnectionSettings
 from penstock.transport.address import require_protected
-from penstock.transport.fork import channel_wanted
 from penstock.transport.grpc_terms import CHANNEL_OPTIONS, call_metadata, credentials
+from penstock.transport.process import channel_wanted
 
 _prepared = threading.Lock()
 _gevent_ready = False

@@ -14,6 +14,7 @@ from penstock.client import descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
+from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
 from penstock.profiles import connection_settings
 
@@ -131,13 +132,13 @@ class Client:
         """All registered brokers by id. Raises as `topics` does."""
         return descriptions.brokers_in(self._ask(*descriptions.metadata_request(()), timeout))
 
-    def close(self) -> None:
-        """Flush and close every producer, close every consumer, end every connection. Closing twice is
-        harmless.
+    def close(self, timeout: float | None = None) -> None:
+        """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
+        consumer, end every connection. Closing twice is harmless.
         """
         if self._runtime.unusable is None:
             for producer in self._producers:
-                producer.close()
+                producer.close(timeout)
             self._runtime.close()
         self._finalizer.detach()
 
@@ -170,7 +171,7 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(hurried(kind))
 
 
 def _told(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:

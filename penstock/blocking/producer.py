@@ -15,7 +15,7 @@ from penstock.client.core import unavailable
 from penstock.client.filling import Headers
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import settle, when_done
+from penstock.client.settling import hurried, settle, when_done
 from penstock.contract.errors import Closed, TimedOut
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(hurried(kind))
 
 
 class _Countdown:

@@ -23,8 +23,8 @@ from penstock.client.settings import ConnectionSettings
 from penstock.client.settling import settle
 from penstock.contract.errors import Closed, PenstockError, UsedAfterFork
 from penstock.transport.address import require_protected
-from penstock.transport.fork import watch_forks
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
+from penstock.transport.process import watch_forks
 
 _log = logging.getLogger("penstock")
 _WAIT_S_MAX = 3_600.0

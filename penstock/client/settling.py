@@ -40,6 +40,13 @@ def settle(batches: Iterable[PendingBatch]) -> None:
             call_back(callback)
 
 
+def hurried(kind: type[BaseException] | None) -> float | None:
+    """How long a block that ends with this exception may still flush, in seconds: an interrupt or a
+    cancellation does not wait, everything else does as `close` says.
+    """
+    return None if kind is None or issubclass(kind, Exception) else 0.0
+
+
 def call_back(callback: Callable[[], None]) -> None:
     """A user's callback may fail without harm to others; it is told in the log."""
     try:

@@ -217,6 +217,22 @@ def test_topics_and_brokers_are_described(client: Client, brokers: FakeBrokers) 
         client.topic("nowhere")
 
 
+def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers) -> None:
+    began = time.monotonic()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Client(bootstrap=brokers.bootstrap, api_key="key") as client,
+        client.producer() as producer,
+    ):
+        producer.send("orders", b"a", partition=0).result(10)
+        brokers.act(lambda cluster: cluster.silent.update({0: None}))
+        stuck = producer.send("orders", b"b", partition=0)
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 10
+    error = stuck.exception(0)
+    assert error is not None
+
+
 # ---- faults -------------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,13 @@
-"""Notices os.fork(): threads and connections stay with the parent, so clients in the child say so instead
-of hanging.
+"""What concerns the whole process: grpc's own settings, made before it is loaded, and what becomes of a fork.
 
-grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child
-of a process with open channels: they skip themselves, and the child may abort. They are switched off here
-unless the environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, and may try new
-clients in the child (some forks then wait for seconds, and some children still cannot connect).
+After os.fork() threads and connections stay with the parent, so clients in the child say so instead of hanging.
+grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child of a
+process with open channels: they skip themselves, and the child may abort. They are switched off here unless the
+environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, and may try new clients in the child
+(some forks then wait for seconds, and some children still cannot connect).
+
+grpc tells of each connection that ends on the standard error stream; errors alone are left, unless GRPC_VERBOSITY says
+otherwise. What they mean for a client is told by its exceptions.
 """
 
 import os
@@ -17,6 +20,7 @@ from penstock.contract.errors import UsedAfterFork
 _SWITCH = "GRPC_ENABLE_FORK_SUPPORT"
 if "grpc" not in sys.modules:
     os.environ.setdefault(_SWITCH, "0")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 class Forkable(Protocol):
