@@ -173,7 +173,7 @@ class ConsumerCore:
                 cursor.leader, cursor.leader_epoch = partition.leader, partition.leader_epoch
                 if cursor.state is CursorState.OPEN:
                     self._close_cursor(cursor)
-                cursor.retry_at = now
+                cursor.retry_at, cursor.failures = now, 0
         self._grow(view, BEGINNING)
 
     def _close_cursor(self, cursor: Cursor) -> None:

@@ -162,6 +162,7 @@ class ProducerCore:
         former = queue.lane
         queue.leader, queue.leader_epoch = leader, leader_epoch
         lane = self._lane(leader) if leader != NO_LEADER else None
+        queue.retry_at, queue.failures = now, 0
         if former is lane:
             if lane is not None:
                 self.offer(queue)
@@ -174,7 +175,6 @@ class ProducerCore:
             for batch in list(queue.in_flight):
                 former.unanswered.pop(batch.id, None)
                 self._fail(queue.lost(batch, cause, self.settings.max_attempts))
-        queue.retry_at = now
         queue.listed = False
         if lane is not None:
             self.offer(queue)
