@@ -18,7 +18,6 @@ from enum import Enum
 from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from data_plane.disk.port import DiskFull
 from data_plane.metadata import model
 from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
@@ -197,8 +196,7 @@ class SimCluster:
         if broker.process is not process or not process.alive:
             return
         reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
-        full = isinstance(ending, DiskFull) and broker.faults.capacity_bytes < DISK_BYTES
-        if ending is not None and not full and not isinstance(ending, LogDirectoryFailed):
+        if ending is not None and not isinstance(ending, LogDirectoryFailed):
             self.unexpected_ends.append((broker, ending))
         self._end(broker, f"ended by itself: {reason}")
         broker.medium.evict()

@@ -43,7 +43,7 @@ class Step(Enum):
     ELECTION = "election"
     """A partition of its has no leader that serves."""
     CATCH_UP = "catching up"
-    """It follows and lags."""
+    """It follows and lags, or leads one that does."""
     IN_SYNC_CHANGE = "in-sync change"
     """It leads, and a proposed in-sync set is not settled."""
     ROLL = "roll"

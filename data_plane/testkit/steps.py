@@ -50,23 +50,36 @@ class StepWatch:
             return leading is not None and leading.maximal != leading.record.in_sync
         if step is Step.ELECTION:
             return self._without_leader(replica)
-        return step is Step.CATCH_UP and leading is None and self._lags(replica)
+        return step is Step.CATCH_UP and (self._lags(replica) if leading is None else self._outruns(replica))
 
     def _without_leader(self, replica: Replica) -> bool:
         """Nobody serves the partition as its leader in the epoch that this replica knows."""
         record = replica.record
         if record is None or record.leader == NO_BROKER:
             return record is not None
-        leader = self._leader_of(replica, record.leader)
+        leader = self._replica_on(replica, record.leader)
         return leader is None or leader.leading is None or not leader.leading.ready
 
     def _lags(self, replica: Replica) -> bool:
         if replica.following is None:
             return False
-        leader = self._leader_of(replica, replica.following.leader)
+        leader = self._replica_on(replica, replica.following.leader)
         return leader is not None and replica.log.log_end_offset < leader.log.high_watermark
 
-    def _leader_of(self, replica: Replica, broker_id: int) -> Replica | None:
+    def _outruns(self, replica: Replica) -> bool:
+        """A running follower outside the in-sync set has not got everything committed yet."""
+        leading = replica.leading
+        if leading is None:
+            return False
+        followers = (broker for broker in leading.record.replicas if broker not in leading.record.in_sync)
+        return any(
+            (other := self._replica_on(replica, broker)) is not None
+            and other.log.log_end_offset < leading.high_watermark
+            for broker in followers
+        )
+
+    def _replica_on(self, replica: Replica, broker_id: int) -> Replica | None:
+        """The same partition's replica on another broker."""
         node = self._cluster.broker(broker_id).node
         return None if node is None else node.host.replicas.get(replica.where)
 

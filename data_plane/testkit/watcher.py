@@ -201,6 +201,9 @@ class Watcher:
         other = self._led.setdefault((where, epoch), broker.host)
         if other != broker.host:
             raise InvariantViolated(Invariant.I10, f"{name}: both {other} and {life} led epoch {epoch}")
+        record = self.records.get(where)
+        if record is not None and record.leader_epoch > epoch:
+            return  # it hears late of an election that is over; whatever it would commit is judged by itself
         ledger = self.ledger(where)
         if replica.log.log_end_offset < ledger.end:
             raise InvariantViolated(

@@ -1,0 +1,86 @@
+"""Wrong decisions of the log: what is torn, what producers sent, what is durable."""
+
+from collections.abc import Callable
+from typing import Any
+
+from data_plane.disk.port import SyncDirectory, SyncStep
+from data_plane.log.producers import Producers
+from tests.simulation import plans
+from tests.simulation.bug import PlantedBug
+from tests.simulation.finders import CrashStates, FlippedBytes, Seeds
+from tests.unit.log import test_crash_states
+
+
+def _all_torn(right: Any) -> Callable[..., bool]:
+    return lambda offset, durable_end: True
+
+
+def _unknown_to_followers(right: Any) -> Callable[..., int]:
+    def as_follower(appender: Any, stamps: memoryview, batches: memoryview, leader_epoch: int) -> int:
+        before = appender._derived.producers.copy()
+        end: int = right(appender, stamps, batches, leader_epoch)
+        appender._derived.producers = before
+        return end
+
+    return as_follower
+
+
+def _forgotten(right: Any) -> Callable[..., None]:
+    def rebuild(derived: Any, end_offset: int, unsealed: tuple[int, int] | None = None) -> None:
+        right(derived, end_offset, unsealed)
+        derived.producers = Producers()
+
+    return rebuild
+
+
+def _appended_again(right: Any) -> Callable[..., None]:
+    def check(producers: Producers, *arguments: Any) -> None:
+        right(producers, *arguments)
+
+    return check
+
+
+def _no_directory(right: Any) -> Callable[..., list[SyncStep]]:
+    def append_steps(journal: Any, unsynced: Any) -> list[SyncStep]:
+        return [step for step in right(journal, unsynced) if not isinstance(step, SyncDirectory)]
+
+    return append_steps
+
+
+BUGS = (
+    PlantedBug(
+        name="bad checksum below the durable mark cut as a torn tail",
+        rule="RL122",
+        target="data_plane.log.recovery:is_torn",
+        wrong=_all_torn,
+        finders=(FlippedBytes(first=100),),
+    ),
+    PlantedBug(
+        name="duplicate table not rebuilt on promotion",
+        rule="RL65",
+        target="data_plane.log.appending:Appender.as_follower",
+        wrong=_unknown_to_followers,
+        finders=(Seeds(plan=plans.leaders_come_and_go, first=0, by=("I4",)),),
+    ),
+    PlantedBug(
+        name="duplicate table not rebuilt at recovery",
+        rule="RL65",
+        target="data_plane.log.derived:DerivedState.rebuild",
+        wrong=_forgotten,
+        finders=(Seeds(plan=plans.leaders_come_and_go, first=1, by=("I4",)),),
+    ),
+    PlantedBug(
+        name="duplicate appended",
+        rule="RL61",
+        target="data_plane.log.producers:Producers.check",
+        wrong=_appended_again,
+        finders=(Seeds(plan=plans.leaders_come_and_go, first=0, by=("I4",)),),
+    ),
+    PlantedBug(
+        name="journal file acknowledged before its name is durable",
+        rule="RL125",
+        target="data_plane.log.journal:Journal.append_steps",
+        wrong=_no_directory,
+        finders=(CrashStates(explore=test_crash_states.test_a_checkpoint_between_appends_loses_nothing),),
+    ),
+)
