@@ -11,7 +11,7 @@ from penstock.client.producer_core import ProducerCore
 from penstock.contract.errors import Belief, ErrorCode, PenstockError
 from tests.unit.client.runner import Runner, SyncDelivery
 
-SEEDS = 3_000 if os.environ.get("FULL") else 300
+SEEDS = 3_000 if os.environ.get("FULL") else 800
 PARTITIONS = 3
 BROKERS = 3
 _REFUSALS = (
