@@ -193,6 +193,13 @@ class Brokers:
         put_key(self.directory, self.admin, key, tenant=tenant, name="test")
         return Tenant(name=tenant, api_key=key.reveal())
 
+    def revoke(self, tenant: Tenant) -> float:
+        """Revoke the key and wait until every broker knows; when it began to be refused somewhere (monotonic, s)."""
+        revision = self.admin.revoke_key(tenant.key_id)
+        revoked = time.monotonic()
+        self.admin.wait_until_seen(revision)
+        return revoked
+
     def client(self, tenant: Tenant) -> Client:
         """With TLS when the brokers have a certificate, which is then its own authority."""
         certificate = self.settings.get("tls_certificate_file")

@@ -18,6 +18,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 def bystander(cluster: Brokers) -> Iterator[Bystander]:
     with Bystander(cluster) as watching:
         yield watching
+        watching.check()
 
 
 @pytest.fixture(scope="module")
@@ -31,4 +32,4 @@ def unharmed(cluster: Brokers, bystander: Bystander) -> Iterator[None]:
     """The test neither ends a broker nor makes one log an error, and others are served as before."""
     with Unharmed(cluster):
         yield
-        bystander.check()
+        bystander.check(newcomer=False)

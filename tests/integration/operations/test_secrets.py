@@ -36,7 +36,7 @@ def use_everything(cluster: Brokers) -> dict[str, str]:
     topic_id = cluster.create_topic(tenant, "canary")
     with cluster.client(tenant) as client, client.producer() as producer:
         producer.send("canary", CANARY).result(10)
-    cluster.admin.revoke_key(revoked.key_id)
+    cluster.revoke(revoked)
     for wrong in (revoked, unknown):
         with cluster.client(wrong) as client, pytest.raises(Unauthenticated):
             client.topics()
