@@ -53,6 +53,8 @@ class ReplicaHost:
         self.replicas: dict[TopicPartition, Replica] = {}
         self.damaged: dict[TopicPartition, str] = {}
         """Partitions whose data here failed its checks at boot: unclean (RL45, RL122)."""
+        self._unknown_loss: dict[TopicPartition, None] = {}
+        """Those of which the journal or checkpoint cannot tell what is missing."""
         self._links: dict[BrokerId, LeaderLink] = {}
         self._to_make: dict[TopicPartition, None] = {}
         self._to_trim: dict[TopicPartition, int] = {}
@@ -95,6 +97,7 @@ class ReplicaHost:
             for where, replica in self.replicas.items():
                 reason = "the journal or checkpoint of the log directory is damaged"
                 replica.broken = self.damaged.setdefault(where, reason)
+                self._unknown_loss[where] = None
         return journal
 
     def _read_checkpoint(self) -> tuple[Checkpoint, bool]:
@@ -224,7 +227,7 @@ class ReplicaHost:
             replica.rest()
         elif replica.broken:
             replica.rest()
-            if self._given_up(record) and replica.log.damage:
+            if self._given_up(record) and (replica.log.damage or replica.where in self._unknown_loss):
                 self._to_repair[replica.where] = None
                 self._wake.set()
         elif record.leader == self._config.broker_id:
@@ -291,12 +294,18 @@ class ReplicaHost:
             self._wake.set()
 
     async def _repair(self, replica: Replica) -> None:
-        """Cut the log where the damage begins and fetch the rest from the leader, verified as any fetch is."""
-        damage = replica.log.damage
-        if replica.busy or not damage:
+        """Cut the log where the damage begins and fetch the rest from the leader, verified as any fetch is.
+
+        Where the journal or checkpoint was damaged nobody can tell where that is: everything is fetched anew.
+        """
+        log, damage = replica.log, replica.log.damage
+        unknown = replica.where in self._unknown_loss
+        if replica.busy or not (damage or unknown):
             return
         replica.repairs += 1
-        await self._committer.truncate(replica, damage[0].first_offset, declared=True)
+        cut = log.log_start_offset if unknown else damage[0].first_offset
+        await self._committer.truncate(replica, cut, declared=True)
+        self._unknown_loss.pop(replica.where, None)
         replica.broken = ""
         self.damaged.pop(replica.where, None)
         self.give_role(replica)
