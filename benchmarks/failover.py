@@ -81,11 +81,12 @@ def leader_kill(folder: Path) -> list[Measured]:
             brokers = [broker.id for broker in cluster.spec.brokers]
             others = [broker for broker in brokers if broker != controller]
             target = others[number % 2] if number % CONTROLLER_EVERY else controller
-            writer.topic = next((topic for topic, leader in leaders.items() if leader == target), "")
-            if not writer.topic:
-                writer.topic = f"led-{number}"
+            topic = next((topic for topic, leader in leaders.items() if leader == target), "")
+            if not topic:
+                topic = f"led-{number}"
                 rest = [broker for broker in brokers if broker != target]
-                cluster.topic(writer.topic, 1, assignments=[[target, *rest]])
+                cluster.topic(topic, 1, assignments=[[target, *rest]])
+            writer.topic = topic
             if not writer.ident:
                 writer.start()
             kind = "SIGKILL" if number % 2 == 0 else "SIGSTOP"
