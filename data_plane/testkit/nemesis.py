@@ -39,6 +39,8 @@ class Nemesis:
         )
         self._lossy: dict[tuple[SimBroker, TopicPartition], int] = {}
         """Replicas that lost what they acknowledged, with the life of the broker in which they did."""
+        self._flips: dict[SimBroker, list[tuple[str, Inode, int, int]]] = {}
+        """Per broker the flipped bytes of files that all partitions share: (path, file, position, value)."""
         self._failed_syncs: dict[SimBroker, int] = {}
         self._back_at: dict[SimBroker, float] = {}
         """When a broker that is down may be started again."""
@@ -142,6 +144,7 @@ class Nemesis:
         if not (
             broker.lives > self._lossy[broker, where]
             and not broker.faults.failing_syncs
+            and not self._still_flipped(broker)
             and broker.ready
             and broker.broker_id in record.in_sync
             and self._watcher.intact(broker, where)
@@ -149,6 +152,18 @@ class Nemesis:
             return False
         del self._lossy[broker, where]
         return True
+
+    def _still_flipped(self, broker: SimBroker) -> bool:
+        """A spoilt journal file or checkpoint may be read once more, until it is replaced or given back."""
+        left = [
+            flip
+            for flip in self._flips.get(broker, [])
+            if broker.medium.find(flip[0]) is flip[1]
+            and flip[2] < len(flip[1].data)
+            and flip[1].data[flip[2]] == flip[3]
+        ]
+        self._flips[broker] = left
+        return bool(left)
 
     def _hosted(self, broker: SimBroker) -> list[TopicPartition]:
         return [
@@ -260,9 +275,12 @@ class Nemesis:
         touched = [
             where for where in hosted if path.startswith(f"topics/{where.topic_id.hex()}-{where.partition}/")
         ]
-        self._note_lost(victim, hosted if path.startswith(_FOR_ALL_PARTITIONS) else touched)
+        shared = path.startswith(_FOR_ALL_PARTITIONS)
+        self._note_lost(victim, hosted if shared else touched)
         position = self._position(inode)
         victim.medium.flip(path, position, self._rng.randrange(8))
+        if shared:
+            self._flips.setdefault(victim, []).append((path, inode, position, inode.data[position]))
         self._cluster.timeline.note(victim.host, "flipped", f"{path} byte {position} of {len(inode.data)}")
         self._after(self._rng.uniform(0.2, 3.0), self._kill_if_same_life, victim, victim.lives)
         return True
