@@ -21,6 +21,7 @@ from tests.properties.replication.partition import Store
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature, where
 
+_BATCHES = 6
 ONE_EPOCH = "RL2: an incarnation has one registration"
 
 
@@ -156,7 +157,8 @@ class FlippedBytes:
     """A small acknowledged log with one byte of its data file flipped and its index lost, so that all of it is checked
     when it is opened again. The number is the byte's place.
 
-    Whatever was acknowledged is there, or its loss is told.
+    The topic has one replica: every acknowledged batch but the damaged one must still be there, and that one's loss be
+    told.
     """
 
     first: int
@@ -170,7 +172,7 @@ class FlippedBytes:
     def attempt(self, number: int) -> Found | None:
         written = Miniature(tail_bytes=0)
         written.create()
-        for at in range(6):
+        for at in range(_BATCHES):
             written.append(batch=made_batch(2, 400, producer_id=9, epoch=0, sequence=2 * at))
             written.commit()
         written.checkpoint()
@@ -184,13 +186,20 @@ class FlippedBytes:
         assert isinstance(inode, Inode)
         inode.data[number % len(inode.data)] ^= 1
         after.remove(path + layout.INDEX_SUFFIX)
-        found = Miniature(after, tail_bytes=0)
-        if found.log.log_end_offset >= acknowledged or found.reports[0].damage:
-            return None
-        ends = (
-            f"the log ends at {found.log.log_end_offset}, {acknowledged} was acknowledged, no damage is told"
-        )
-        return Found(promise=Invariant.I1.name, explanation=f"byte {number} of {path}: {ends}")
+        damaged = number % len(inode.data) * _BATCHES // len(inode.data) * 2
+        log = Miniature(after, tail_bytes=0).log
+        for offset in range(0, acknowledged, 2):
+            named = any(one.first_offset <= offset < one.end_offset for one in log.damage)
+            if offset == damaged and not named and offset >= log.log_end_offset:
+                return Found(
+                    promise=Invariant.I1.name, explanation=f"offset {offset} is gone and nobody says so"
+                )
+            if offset != damaged and (named or offset >= log.log_end_offset):
+                return Found(
+                    promise=Invariant.I1.name,
+                    explanation=f"byte {number} of the batch at {damaged} was flipped; the one at {offset} is gone",
+                )
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,85 +1,129 @@
-"""Replays every planted bug and says whether it was found: `found N of M` last; exit code 0 only if all were.
+"""Plants every bug of the table and lets its finders look: `python tests/simulation/planted.py [--only NAME]`.
 
-`python tests/simulation/planted.py [NAME ...] [--jobs N]`; SEARCH=1 looks through five times as many seeds.
+Each finder must pass on the product as it is, at the same numbers, and fail with the bug by a promise that it names.
+A find by an exception of the program does not count. SEARCH=1 in the environment searches each finder's numbers from 0
+on. `found N of M` comes last; exit code 0 only when all are found.
 """
 
 import argparse
+import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from data_plane.testkit.forks import run_forked
-from data_plane.testkit.invariants import Invariant
+from tests.simulation.bug import PlantedBug, planted
+from tests.simulation.finders import Finder
 from tests.simulation.planted_bugs import BUGS
-from tests.simulation.planting import Finding, PlantedBug, Seeds, planted
 
-WALL_S_MAX = 900.0
+LOOK_S_MAX = 400
+"""A finder that looks longer than this is ended: it is stuck, or no finder."""
+
+
+class OutOfTime(KeyboardInterrupt):
+    """Ends a look whatever loop it runs in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Of one bug: what was found with it, what without, and how long that took."""
+    """What became of one finder of one bug."""
 
     bug: str
-    with_bug: Finding
-    without: Finding
-    wall_s: float
-
-    @property
-    def found(self) -> bool:
-        named = self.with_bug.violated in [invariant.name for invariant in BY_NAME[self.bug].breaks]
-        return named and self.with_bug.violated != Invariant.I18.name and not self.without.violated
-
-
-BY_NAME: dict[str, PlantedBug] = {bug.name: bug for bug in BUGS}
+    finder: str
+    promise: str = ""
+    explanation: str = ""
+    number: int = -1
+    failure: str = ""
+    """Why it counts as not found; empty when it was."""
+    seconds: float = 0.0
 
 
-def judge(name: str) -> Verdict:
-    """Look with the bug, then at the same place without it."""
-    bug = BY_NAME[name]
-    finder = bug.finder
-    if os.environ.get("SEARCH") and isinstance(finder, Seeds):
-        finder = replace(finder, count=5 * finder.count)
+def look(bug: PlantedBug, finder: Finder, *, search: bool) -> Verdict:
+    """Plant the bug, look; then look at the same numbers without it."""
     began = time.perf_counter()
-    with planted(bug):
-        with_bug = finder.look([invariant.name for invariant in bug.breaks])
-    without = finder.look((), with_bug.where) if with_bug.violated else Finding()
-    return Verdict(bug=name, with_bug=with_bug, without=without, wall_s=time.perf_counter() - began)
+    numbers = range(finder.search_tries) if search else range(finder.first, finder.first + finder.tries)
+    found, number, failure, others = None, -1, "", ""
+    with planted(bug.target, bug.wrong):
+        for number in numbers:
+            try:
+                found = finder.attempt(number)
+            except Exception as raised:
+                found, others = None, f"; {number} ended by {raised!r:.120}"
+            if found is not None and found.promise not in finder.by:
+                found, others = None, f"; {number} broke {found.promise}: {found.explanation:.120}"
+            if found is not None:
+                break
+    if found is None:
+        failure = f"nothing at {numbers.start} to {numbers.stop - 1}{others}"
+    else:
+        for again in (number,) if search else numbers[: number - numbers.start + 1]:
+            clean = finder.attempt(again)
+            if clean is not None:
+                failure = f"{again} breaks {clean.promise} without the bug: {clean.explanation:.160}"
+                break
+    return Verdict(
+        bug=bug.name,
+        finder=finder.describe(),
+        promise="" if found is None else found.promise,
+        explanation="" if found is None else found.explanation,
+        number=number,
+        failure=failure,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _look(place: tuple[int, int]) -> Verdict:
+    bug = BUGS[place[0]]
+    finder = bug.finders[place[1]]
+    signal.signal(signal.SIGALRM, _out_of_time)
+    signal.alarm(LOOK_S_MAX)
+    try:
+        return look(bug, finder, search=bool(os.environ.get("SEARCH")))
+    except (Exception, OutOfTime) as ending:
+        return Verdict(bug=bug.name, finder=finder.describe(), failure=f"ended by {ending!r:.200}")
+    finally:
+        signal.alarm(0)
+
+
+def _out_of_time(*_: object) -> None:
+    raise OutOfTime(f"no verdict within {LOOK_S_MAX} s")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="only these bugs")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser = argparse.ArgumentParser(prog="planted.py", description=__doc__)
+    parser.add_argument("--only", help="bugs whose name contains this")
+    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
-    names = [bug.name for bug in BUGS if not options.names or bug.name in options.names]
-    width = max(len(name) for name in names)
-    found = 0
-    for answer in run_forked(judge, names, jobs=options.jobs, wall_s_max=WALL_S_MAX):
-        bug, verdict = BY_NAME[answer.item], answer.result
-        if verdict is None:
-            print(f"{bug.name:<{width}}  {bug.rule:<6} MISSED  {answer.ending}", flush=True)
-            continue
-        found += verdict.found
-        print(f"{bug.name:<{width}}  {bug.rule:<6} {_told(verdict)}", flush=True)
-    print(f"found {found} of {len(names)}")
-    return 0 if found == len(names) else 1
+    chosen = [at for at, bug in enumerate(BUGS) if options.only is None or options.only in bug.name]
+    if not chosen:
+        parser.error(f"no planted bug's name contains {options.only!r}")
+    looks = [(at, which) for at in chosen for which in range(len(BUGS[at].finders))]
+    began = time.perf_counter()
+    missed: dict[str, None] = {}
+    _row("bug", "rule", "replaced", "finder", "broken", "s")
+    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
+        for number, verdict in enumerate(pool.imap(_look, looks), 1):
+            bug = next(bug for bug in BUGS if bug.name == verdict.bug)
+            broken = "MISSED" if verdict.failure else verdict.promise
+            at = f"{verdict.finder}, {verdict.number}"
+            _row(bug.name, bug.rule, bug.target.partition(":")[2], at, broken, f"{verdict.seconds:.1f}")
+            if verdict.failure:
+                missed[bug.name] = None
+                print(f"    {verdict.failure}", flush=True)
+            if sys.stderr.isatty():
+                print(f"{number} of {len(looks)}", end="\r", file=sys.stderr, flush=True)
+    print(f"{len(looks)} finders looked for {time.perf_counter() - began:.0f} s")
+    print(f"found {len(chosen) - len(missed)} of {len(chosen)}")
+    return 1 if missed else 0
 
 
-def _told(verdict: Verdict) -> str:
-    seen, clean = verdict.with_bug, verdict.without
-    if clean.violated:
-        return (
-            f"MISSED  fails without the bug too: {clean.violated} at {clean.where}: {clean.explanation[:100]}"
-        )
-    if not verdict.found:
-        return f"MISSED  {seen.violated or 'nothing'} {seen.where} {seen.explanation[:150]} ({verdict.wall_s:.0f} s)"
-    return f"found   {seen.violated} at {seen.where} ({verdict.wall_s:.0f} s): {seen.explanation[:90]}"
+def _row(bug: str, rule: str, target: str, finder: str, broken: str, seconds: str) -> None:
+    print(f"{bug:<55} {rule:<6} {target:<28} {finder:<52} {broken:<7.7} {seconds:>6}", flush=True)
 
 
 if __name__ == "__main__":

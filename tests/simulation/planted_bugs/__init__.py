@@ -1,22 +1,12 @@
-"""Every planted bug, by the part of the product that it spoils."""
+"""The table of planted bugs."""
 
-from tests.simulation.planted_bugs import (
-    committing,
-    elections,
-    followers,
-    logs,
-    producing,
-    reading,
-    registrations,
-)
-from tests.simulation.planting import PlantedBug
+from tests.simulation.bug import PlantedBug
+from tests.simulation.planted_bugs import elections, in_sync, storing, truncation, working
 
 BUGS: tuple[PlantedBug, ...] = (
-    *committing.BUGS,
-    *followers.BUGS,
+    *in_sync.BUGS,
+    *truncation.BUGS,
     *elections.BUGS,
-    *registrations.BUGS,
-    *logs.BUGS,
-    *producing.BUGS,
-    *reading.BUGS,
+    *storing.BUGS,
+    *working.BUGS,
 )

@@ -7,6 +7,7 @@ from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.node.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
+from penstock.contract.errors import ErrorCode
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
 from tests.simulation.finders import Seeds
@@ -40,6 +41,21 @@ def _to_the_end(right: Any) -> Callable[..., object]:
     return _read
 
 
+def _surely_refused(right: Any) -> Callable[..., None]:
+    """What was appended is called refused."""
+
+    def _drop_leadership(replica: Replica) -> None:
+        for waiters in (replica._waiters, replica._late_waiters, replica._local_waiters):
+            if replica.leading is not None:
+                for waiter in waiters:
+                    waiter.outcome.error = ErrorCode.NOT_LEADER
+                    waiter.answer(waiter.outcome)
+                waiters.clear()
+        right(replica)
+
+    return _drop_leadership
+
+
 BUGS = (
     PlantedBug(
         name="no epoch check after an await",
@@ -47,6 +63,13 @@ BUGS = (
         target="data_plane.node.replica:Replica.leadership",
         wrong=_as_it_was,
         finders=(Seeds(plan=plans.deposed_alive, first=0, by=("I1", "I3", "I4", "I10", "I11")),),
+    ),
+    PlantedBug(
+        name="what was appended is called refused",
+        rule="RL17",
+        target="data_plane.node.replica:Replica._drop_leadership",
+        wrong=_surely_refused,
+        finders=(Seeds(plan=plans.unnumbered, first=2, by=("I2",)),),
     ),
     PlantedBug(
         name="consumers read beyond the watermark",
