@@ -48,9 +48,7 @@ class Committer:
         self._due: list[tuple[asyncio.Future[None], Callable[[], None]]] = []
         """What to do, and whom to tell, once everything handed out so far is durable."""
         self._wake = asyncio.Event()
-        self._maintenance_wanted = asyncio.Event()
-        self._spare_refused = False
-        """The disk had no room for a spare journal file; asked again after the next checkpoint."""
+        self._checkpoint_wanted = asyncio.Event()
         self.no_checkpoint = asyncio.Lock()
         """Held while a checkpoint runs, and by whoever must not meet one."""
         self._room = asyncio.Event()
@@ -141,27 +139,22 @@ class Committer:
                 self._wake.set()
 
     async def run_checkpoints(self) -> None:
-        """Prepare files and checkpoint when the journal asks for it, beside the commits. Raises `LogDirectoryFailed`.
+        """Checkpoint when the journal asks for it, beside the commits. Raises `LogDirectoryFailed`.
 
         On a full disk the last checkpoint stands, and the journal goes on without a spare file.
         """
+        await self._if_room(self._perform(self._journal.prepare_steps()))
         while True:
-            if not self._spare_refused:
-                # Ready before it is needed: a journal file that grows is slower to write and to sync.
-                self._spare_refused = not await self._if_room(self._perform(self._journal.prepare_steps()))
-            await self._maintenance_wanted.wait()
-            self._maintenance_wanted.clear()
-            if self._journal.checkpoint_due:
-                await self._if_room(self.checkpoint())
-                self._spare_refused = False
+            await self._checkpoint_wanted.wait()
+            self._checkpoint_wanted.clear()
+            await self._if_room(self.checkpoint())
+            await self._if_room(self._perform(self._journal.prepare_steps()))
 
-    async def _if_room(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def _if_room(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except DiskFull:
             self._stats.no_room += 1
-            return False
-        return True
 
     async def checkpoint(self) -> None:
         """Sync the segment files, write the checkpoint, give journal files back.
@@ -200,8 +193,8 @@ class Committer:
             if not future.done():
                 future.set_result(None)
         self._room.set()
-        if self._journal.checkpoint_due or (self._journal.preparation_due and not self._spare_refused):
-            self._maintenance_wanted.set()
+        if self._journal.checkpoint_due:
+            self._checkpoint_wanted.set()
 
     async def _append(self, unsynced: list[Unsynced]) -> None:
         """Journal it. Without room for that nothing is acknowledged until there is (RL127, RL128)."""
