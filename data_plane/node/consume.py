@@ -9,7 +9,7 @@ from data_plane.disk.port import Buffer, Disk, DiskFault
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.node.access import Gate
 from data_plane.node.config import NodeConfig
-from data_plane.node.heads import demand_few, read_head
+from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.ports import Connection
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
@@ -92,6 +92,7 @@ class ConsumeStream:
         elif kind is FrameKind.CONSUME_OPEN:
             partitions = read_head(pb.ConsumeOpenHead, kind, head).partitions
             demand_few(len(partitions), "partitions")
+            demand_read(len(self._errors))
             for wanted in partitions:
                 self._open(wanted)
         elif kind is FrameKind.CONSUME_CLOSE:

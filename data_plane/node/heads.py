@@ -18,6 +18,12 @@ def read_head(message: type[M], kind: FrameKind, head: bytes | memoryview) -> M:
         raise FrameError(f"the head of a {kind.name} frame is not readable") from None
 
 
+def demand_read(waiting: int) -> None:
+    """Raise `FrameError` when a client asks on without reading the answers it has."""
+    if waiting > limits.UNREAD_ANSWERS_MAX:
+        raise FrameError(f"{waiting} answers are unread, at most {limits.UNREAD_ANSWERS_MAX} are kept")
+
+
 def demand_few(count: int, what: str) -> None:
     """Raise `FrameError` when a client's frame names more than one turn of the event loop should handle."""
     if count > limits.FRAME_ENTRIES_MAX:

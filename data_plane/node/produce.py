@@ -8,7 +8,7 @@ from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import DiskFault
 from data_plane.node.access import Gate
 from data_plane.node.committer import Committer
-from data_plane.node.heads import demand_few, read_head
+from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.ports import Clock, Connection, ConnectionLost
 from data_plane.node.replica import ProduceOutcome, Replica
 from data_plane.node.stats import NodeStats
@@ -71,6 +71,7 @@ class ProduceStream:
             raise FrameError(f"frame kind {kind.name} has no place on a produce stream")
         head = read_head(pb.ProduceHead, kind, head_bytes)
         demand_few(len(head.batches), "batches")
+        demand_read(len(self._results))
         if head.acks not in _ACKS:
             raise FrameError(f"acks {head.acks}; 0, 1 or -1 required")
         if sum(batch.size for batch in head.batches) != len(payload):

@@ -23,6 +23,8 @@ FRAME_ENTRIES_MAX = 10_000
 """Batches, partitions or topics that one frame or request of a client may name: the work of one turn of a broker's
 event loop.
 """
+UNREAD_ANSWERS_MAX = 100_000
+"""Answers a broker keeps for one stream whose client does not read them; then the stream ends."""
 FRAME_BYTES_MAX = 32 * MIB
 """One frame of a stream: two largest batches and a head. grpc's message limit is set to it."""
 STREAM_CREDIT_BYTES = 32 * MIB
