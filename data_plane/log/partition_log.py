@@ -481,6 +481,8 @@ class PartitionLog:
     def retention_end(self, now_ms: int, monotonic_ms: float) -> int:
         """The log start that retention allows now; the present one when nothing is due (RL107). Call it at least
         every minute."""
+        if self._sealing.behind:
+            self._advance_seals()
         settled = self.high_watermark
         if self._derived.odometer is not None:
             settled = min(settled, self._seals.end_offset)
@@ -497,6 +499,8 @@ class PartitionLog:
         derived = self._derived
         derived.keep_snapshot(even_if_small=False)
         self._write_caches(unindexed_max=SNAPSHOT_BATCHES)
+        if self._checkpoint is not None:
+            self._pending.give_up_flush(self._checkpoint)
         flush, steps = self._pending.begin_flush(self.log_end_offset)
         self._checkpoint = flush
         entry = CheckpointEntry(

@@ -160,6 +160,11 @@ class PendingWrites:
             if flush.cut_generation == self.cut_generation:
                 self.durable_end = max(self.durable_end, flush.end_offset)
 
+    def give_up_flush(self, flush: LogFlush) -> None:
+        """The steps found no room and were not all synced: what they covered waits for another flush."""
+        if flush.files is not None:
+            self._segments.give_up_flush(flush.files)
+
     @property
     def unapplied_sequence(self) -> int | None:
         """Sequence of the journal record of the change under way, if it has one."""

@@ -107,6 +107,7 @@ def open_log(
     load_segments(disk, directory, segments, bounds)
     if not clean and (records or entry is None or bounds.log_end > entry.recovery_point):
         segments.name_changes += 1  # files may have been made that no sync of the directory has covered
+    bounds.damage[:] = [one for one in bounds.damage if one.end_offset > bounds.log_start]
     bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
 
     seals = SealFile(disk, directory, identity.where)

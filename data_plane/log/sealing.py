@@ -19,8 +19,8 @@ from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.records.seal import Seal, SealCorrupt, SegmentDigest, pack_seal, unpack_seal
 from penstock.records.stamp import STAMP_BYTES
 
-CATCH_UP_BATCHES = 2_000
-"""Batches that one call may read back for digests: some milliseconds."""
+CATCH_UP_BATCHES = 500
+"""Batches that one call may read back for digests: two milliseconds or so."""
 
 
 class SealFile:

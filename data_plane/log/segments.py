@@ -106,6 +106,11 @@ class Segments:
             if segment is not self.active and segment not in self._warm:
                 self._cool(segment)
 
+    def give_up_flush(self, flush: Flush) -> None:
+        """The steps were not synced: the files stay dirty."""
+        for segment, _ in flush.written:
+            segment.release()
+
     # cutting
 
     def cut_point(self, offset: int) -> CutPoint:

@@ -174,3 +174,13 @@ def test_a_checkpoint_frees_the_journal() -> None:
         miniature.checkpoint()
         assert len(miniature.disk.list(layout.JOURNAL)) <= many + 6
     assert len(stages_of(miniature)) >= 4
+
+
+def test_a_checkpoint_that_found_no_room_is_simply_taken_again() -> None:
+    miniature = started()
+    protocol = take_checkpoint(miniature.disk, miniature.journal, list(miniature.logs.values()))
+    next(protocol)
+    protocol.close()  # type: ignore[attr-defined]
+    miniature.checkpoint()
+    assert all(segment.holds == 0 for log in miniature.logs.values() for segment in log._segments.all)
+    assert all(not segment.dirty for log in miniature.logs.values() for segment in log._segments.all)
