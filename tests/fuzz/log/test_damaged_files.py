@@ -1,5 +1,5 @@
-"""Every byte flipped and every length cut, of every file of a small log directory (G5): never a wrong record served, never an
-exception without a class, never an acknowledged record missing without anybody saying so."""
+"""Every byte flipped and every length cut, of every file of a small log directory (G5): never a wrong record
+served, never an exception without a class, never an acknowledged record missing without anybody saying so."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,8 @@ BATCHES = 7
 
 
 def left_behind(*, clean: bool) -> tuple[Medium, tuple[bytes, bytes]]:
-    """A directory with every kind of file: three segments, seals, snapshots, a journal with records; and what its log holds."""
+    """A directory with every kind of file: three segments, seals, snapshots, a journal with records; and what its
+    log holds."""
     miniature = Miniature(settings=SETTINGS, journal_bytes=1024)
     miniature.create()
     for number in range(BATCHES):
