@@ -1,0 +1,1 @@
+"""Load on a running cluster by many users at once."""

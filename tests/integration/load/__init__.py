@@ -1,0 +1,1 @@
+"""Load by many users on real brokers."""

@@ -1,0 +1,65 @@
+"""The Locust file of `benchmarks/load`, run for some seconds against brokers of the test's own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.contract.topic_settings import TopicSettings
+from tests.integration.dev_cluster import RunningCluster, running_cluster
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[3]
+TOPIC = "load"
+USERS = 5
+SECONDS = 5
+
+
+def test_five_users_get_everything_back_that_was_acknowledged(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "cluster") as cluster:
+        cluster.create_topic(TOPIC, 3, TopicSettings(replication=3, min_insync_replicas=2))
+        report = tmp_path / "report.json"
+        done = _run_locust(cluster, report)
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, output
+        told = json.loads(report.read_text())
+        acknowledged = set(told["acknowledged"])
+        assert told["users"] == USERS, output
+        assert len(acknowledged) >= 100, output
+        assert acknowledged <= set(told["consumed"]), output
+        assert acknowledged <= _stored(cluster, len(acknowledged)), cluster.last_words()
+
+
+def _run_locust(cluster: RunningCluster, report: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "benchmarks/load/locustfile.py")]
+    command += ["--headless", "--only-summary", "-u", str(USERS), "-r", str(USERS), "-t", f"{SECONDS}s"]
+    command += ["--stop-timeout", "60", "--topic", TOPIC, "--report", str(report)]
+    settings = {
+        "PENSTOCK_BOOTSTRAP": ",".join(cluster.bootstrap),
+        "PENSTOCK_API_KEY": cluster.api_key,
+        "GRPC_VERBOSITY": "ERROR",
+    }
+    return subprocess.run(
+        command,
+        cwd=report.parent,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def _stored(cluster: RunningCluster, at_least: int) -> set[str]:
+    """What a consumer finds that has read nothing before."""
+    found: set[str] = set()
+    client = penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key)
+    with client, client.consumer(TOPIC) as consumer:
+        while messages := consumer.poll(max_messages=10_000, timeout=3.0 if len(found) >= at_least else 15.0):
+            found.update((message.value or b"").partition(b" ")[0].decode() for message in messages)
+    return found
