@@ -149,3 +149,29 @@ def unnumbered(seed: int) -> Plan:
 def failing_syncs(seed: int) -> Plan:
     """A sync fails and loses pages; later all hosts lose power."""
     return plan_of(seed, (FaultKind.SYNC_ERROR, FaultKind.ALL_POWER_CUT), (Step.PRODUCE,))
+
+
+def left_with_a_tail(seed: int) -> Plan:
+    """Leaders fall with a tail that nobody else has, one after the other, for long."""
+    plan = plan_of(seed, (FaultKind.KILL, FaultKind.CUT), (Step.PRODUCE, Step.TRUNCATION))
+    return replace(
+        plan,
+        producers=(PRODUCER, replace(PRODUCER, acks=1, batches_per_s=80.0), replace(PRODUCER, acks=1)),
+        chaos_s=15.0,
+    )
+
+
+def restarts(seed: int) -> Plan:
+    """Relaxed replicas that lost data come back while their leader still counts on what they held before."""
+    plan = relaxed_power_cuts(seed)
+    return replace(
+        plan,
+        cells=cells((FaultKind.POWER_CUT,), (Step.PRODUCE, Step.CATCH_UP, Step.IDLE), random.Random(seed)),
+        network=NetworkSettings(timing=LinkTiming(base_ms=30.0, jitter_ms=150.0), give_up_ms=20_000.0),
+        timings=replace(
+            TIMINGS, heartbeat_ms=300, suspicion_ms=1_200, takeover_step_ms=100, replica_lag_ms_max=1_500
+        ),
+        store=StoreFaults(latency_ms=(0.1, 0.5)),
+        producers=(replace(PRODUCER, batches_per_s=80.0), replace(PRODUCER, acks=1, batches_per_s=80.0)),
+        chaos_s=12.0,
+    )

@@ -130,7 +130,10 @@ BUGS = (
         rule="RL34",
         target=f"{_IN_SYNC}:same_registration",
         wrong=_always,
-        finders=(Model(run=_ONE_EPOCH, first=0, by=("I10",), tries=3_000),),
+        finders=(
+            Model(run=_ONE_EPOCH, first=0, by=("I10",), tries=3_000),
+            Seeds(plan=plans.restarts, first=2, by=("I10",)),
+        ),
     ),
     PlantedBug(
         name="join whatever it holds",

@@ -5,8 +5,9 @@ from typing import Any
 
 from data_plane.replication.follower import FollowerState, Phase
 from tests.properties.replication import test_partition_model
+from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
-from tests.simulation.finders import Model
+from tests.simulation.finders import Model, Seeds
 
 _MANY_EPOCHS = test_partition_model.run
 
@@ -33,7 +34,10 @@ BUGS = (
         rule="RL24",
         target="data_plane.replication.follower:FollowerState.diverging",
         wrong=_at_the_watermark,
-        finders=(Model(run=_MANY_EPOCHS, first=0, by=("I10",), tries=600),),
+        finders=(
+            Model(run=_MANY_EPOCHS, first=0, by=("I10",), tries=600),
+            Seeds(plan=plans.left_with_a_tail, first=3, by=("I10",)),
+        ),
     ),
     PlantedBug(
         name="no divergence seen",
