@@ -63,7 +63,7 @@ class Seeds:
     plan: Callable[[int], Plan]
     first: int
     by: tuple[str, ...]
-    tries: int = 30
+    tries: int = 60
     search_tries: int = 200
 
     def describe(self) -> str:
