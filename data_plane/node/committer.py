@@ -144,6 +144,7 @@ class Committer:
         On a full disk the last checkpoint stands, and the journal goes on without a spare file.
         """
         await self._if_room(self._perform(self._journal.prepare_steps()))
+        self._checkpoint_wanted.set()  # what recovery found above the durable end is soon known to be durable
         while True:
             await self._checkpoint_wanted.wait()
             self._checkpoint_wanted.clear()

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from data_plane.authz.access import Operation, Principal
-from data_plane.disk.port import Buffer, Disk, DiskFault
+from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.node.access import Gate
+from data_plane.node.cold import read_cold
 from data_plane.node.config import NodeConfig
 from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.ports import Connection
@@ -205,7 +206,7 @@ class ConsumeStream:
                 continue
             try:
                 part = await self._read(opened, min(opened.credit, self._config.push_bytes_max - size))
-            except (PenstockError, DiskFault) as failure:
+            except PenstockError as failure:
                 self._failed(opened, failure)
                 continue
             if self._opened.get(handle) is not opened:
@@ -221,11 +222,9 @@ class ConsumeStream:
         self._stats.pushed_bytes += size
         return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
 
-    def _failed(self, opened: _Opened, failure: PenstockError | DiskFault) -> None:
+    def _failed(self, opened: _Opened, failure: PenstockError) -> None:
         """What was asked for cannot be read; damage is also the replica's to deal with."""
         self._close(opened.handle)
-        if isinstance(failure, DiskFault):
-            failure = errors.CorruptLog(f"{opened.replica.name}: {failure}")
         self._refuse(opened.handle, opened.generation, failure)
         if isinstance(failure, errors.CorruptLog):
             opened.replica.found_damage(failure.message)
@@ -237,8 +236,7 @@ class ConsumeStream:
             return None
         found = log.read(opened.offset, log.high_watermark, max_bytes)
         if isinstance(found, ColdRead):
-            data = await self._disk.read(found.file, found.position, found.length)
-            found = log.slice_of(found, data)
+            found = await read_cold(self._disk, log, found)
         return found
 
     def _push(self, head: pb.ConsumePushHead, opened: _Opened, part: Slice) -> None:

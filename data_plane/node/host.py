@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from data_plane.controller.elections import strip_replica
-from data_plane.disk.port import Disk, FileMissing, SyncDirectory
+from data_plane.disk.port import Disk, DiskFault, DiskFull, FileMissing, SyncDirectory
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint
 from data_plane.log.journal import Journal, JournalSettings
@@ -17,7 +17,7 @@ from data_plane.log.tail import TailBudget
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PARTITIONS_PER_CELL, PartitionRecord, TopicRecord
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
-from data_plane.node.committer import Committer
+from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.config import NodeConfig
 from data_plane.node.directory import STRAY_SUFFIX, Directory
 from data_plane.node.fetch import LeaderLink
@@ -98,6 +98,7 @@ class ReplicaHost:
                 reason = "the journal or checkpoint of the log directory is damaged"
                 replica.broken = self.damaged.setdefault(where, reason)
                 self._unknown_loss[where] = None
+        replay.close()
         return journal
 
     def _read_checkpoint(self) -> tuple[Checkpoint, bool]:
@@ -342,11 +343,19 @@ class ReplicaHost:
             path = layout.partition_directory(where)
             if self._disk.exists(path):
                 self._set_aside(path)
-            log = PartitionLog.create(
-                self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
-            )
+            try:
+                log = PartitionLog.create(
+                    self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
+                )
+            except DiskFull:
+                self._disk.remove_directory(path)
+                self._make_later(where)
+                continue
             made.append((where, log))
-        await self._disk.sync([step for _, log in made for step in log.creation_steps()])
+        try:
+            await self._disk.sync([step for _, log in made for step in log.creation_steps()])
+        except DiskFault as fault:
+            raise LogDirectoryFailed(f"new partitions: {fault}") from fault
         for where, log in made:
             topic = self._image.topics.get(where.topic_id)
             if topic is None:
@@ -354,6 +363,15 @@ class ReplicaHost:
                 self._disk.remove_directory(layout.partition_directory(where))
             else:
                 self.give_role(self._add(where, topic, log))
+
+    def _make_later(self, where: TopicPartition) -> None:
+        """There is no room for a new partition now."""
+
+        def again() -> None:
+            self._to_make[where] = None
+            self._wake.set()
+
+        asyncio.get_running_loop().call_later(self._config.timings.reconnect_ms_max / 1000, again)
 
     def _add(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
         replica = self.replicas[where] = Replica(

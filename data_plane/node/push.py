@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from data_plane.contract import replication_pb2 as pb
-from data_plane.disk.port import Buffer, Disk, DiskFault
+from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.metadata.image import ClusterImage
+from data_plane.node.cold import read_cold
 from data_plane.node.config import NodeConfig
 from data_plane.node.heads import read_head
 from data_plane.node.ports import Clock, Connection
@@ -255,7 +256,7 @@ class FollowerStream:
             pushed = self._pushed[handle]
             try:
                 part = await self._read(pushed, self._config.push_bytes_max - size)
-            except (PenstockError, DiskFault) as damage:
+            except PenstockError as damage:
                 self._refuse(pushed, ErrorCode.CORRUPT_LOG, str(damage))
                 pushed.replica.found_damage(str(damage))
                 continue
@@ -284,8 +285,7 @@ class FollowerStream:
             share = _STAMPS_PER_PUSH_MAX * STAMP_BYTES / len(found.stamps)
             found = log.read(pushed.next_offset, log.log_end_offset, int(found.size * share))
         if isinstance(found, ColdRead):
-            data = await self._disk.read(found.file, found.position, found.length)
-            found = log.slice_of(found, data)
+            found = await read_cold(self._disk, log, found)
         if pushed.replica.leading is not pushed.leading or self._pushed.get(pushed.handle) is not pushed:
             return None
         if found.next_offset < log.log_end_offset:
