@@ -10,7 +10,7 @@ from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Step
 from penstock.contract.ids import NO_BROKER
 
-_LOOK_S = (0.0003, 0.002)
+_LOOK_S = (0.001, 0.004)
 """Between two looks while a step is waited for."""
 _TAKEN = {Step.ROLL: 0.5, Step.TRUNCATION: 0.5, Step.BOOT: 0.1}
 """Chance that a disk operation of the step is the one struck: so that not only the first ever is."""

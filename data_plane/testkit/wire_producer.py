@@ -224,7 +224,7 @@ class _Sender:
         batch.open_attempts -= definite
         if not self._plan.idempotent:
             self._resolve(batch, Outcome.NOT_APPLIED if definite else Outcome.UNKNOWN)
-            return True
+            return False
         if result.error in (ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER):
             self._judge_sequence(batch, result)
         elif result.error == ErrorCode.PRODUCER_FENCED:
