@@ -245,6 +245,8 @@ class Replica:
             raise errors.NotEnoughReplicas(
                 f"{self.name}: {leading.in_sync_count} in sync, {self.topic.settings.min_insync_replicas} required"
             )
+        if self.busy:
+            raise errors.LeaderNotReady(f"{self.name}: its log's start is being moved")
         known = self.log.check_sequence(header)
         if known is not None:
             self._stats.duplicates += 1
