@@ -15,6 +15,7 @@ from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop, SimulationStalled, TimeLimitPassed
 from data_plane.testkit.nemesis import Nemesis
 from data_plane.testkit.sdk_clients import SdkConsumer, SdkProducer
+from data_plane.testkit.sealed import sealed
 from data_plane.testkit.swarm import Plan
 from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
@@ -83,7 +84,8 @@ class Scenario:
         began = time.perf_counter()
         result = SeedResult(seed=self.plan.seed)
         try:
-            self.loop.run_until_complete(self._story())
+            with sealed():
+                self.loop.run_until_complete(self._story())
         except InvariantViolated as violation:
             result.violated, result.explanation = violation.name, violation.explanation
         except (TimeLimitPassed, SimulationStalled) as stuck:

@@ -1,0 +1,37 @@
+"""A sealed process cannot reach real clocks and randomness, and gets them back."""
+
+import logging
+import os
+import random
+import time
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from data_plane.testkit.loop import EscapedSimulation
+from data_plane.testkit.sealed import sealed
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        lambda: time.time(),
+        lambda: time.sleep(0),
+        lambda: os.urandom(4),
+        lambda: random.random(),
+        lambda: uuid.uuid4(),
+    ],
+)
+def test_what_one_seed_does_not_fix_is_refused(escape: Callable[[], object]) -> None:
+    with sealed(), pytest.raises(EscapedSimulation):
+        escape()
+    escape()
+
+
+def test_own_random_sources_and_silence_are_allowed(caplog: pytest.LogCaptureFixture) -> None:
+    with sealed():
+        assert random.Random(1).random() == random.Random(1).random()
+        logging.getLogger("penstock").error("nobody hears this")
+    logging.getLogger("penstock").error("but this")
+    assert [record.message for record in caplog.records] == ["but this"]
