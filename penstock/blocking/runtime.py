@@ -98,21 +98,25 @@ class Runtime:
         return completed
 
     def wake(self) -> None:
-        """The same where the core was used in no way that gives a batch its outcome."""
+        """The same where the core was used in no way that gives a batch its outcome.
+
+        Notes change after the notice: gevent runs other greenlets within `notify`, and one that is killed there
+        must not leave a note that its waiter was told.
+        """
         core = self.core
         if core.woken:
             woken, core.woken = core.woken, {}
             for token, at in woken.items():
                 stream = self._streams.get(token)
                 if stream is not None and at < stream.look_at:
-                    stream.look_at = 0.0
                     stream.wake.notify()
+                    stream.look_at = 0.0
         if self._driver_waits and (core.attention or core.actions or core.completed):
-            self._driver_waits = False
             self._driver_wake.notify()
+            self._driver_waits = False
         if core.changed:
-            core.changed = False
             self.changed.notify_all()
+            core.changed = False
 
     def wait(self, deadline: float) -> bool:
         """Under the lock: wait for a change; False when `deadline` (of `now_ms`) has passed."""
