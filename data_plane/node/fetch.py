@@ -293,6 +293,9 @@ class LeaderLink:
                 await self._truncate(replica, state, answer.divergence_epoch, answer.divergence_end_offset)
             else:
                 state.accepted()
+                # What became durable while the answer was on its way has not been told.
+                self._to_tell[replica] = None
+                self._wake.set()
         except BelowWatermark as wrong:
             replica.stop(str(wrong))
 

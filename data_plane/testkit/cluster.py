@@ -18,6 +18,7 @@ from enum import Enum
 from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
+from data_plane.disk.port import DiskFault
 from data_plane.metadata import model
 from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
@@ -70,6 +71,8 @@ class SimBroker:
     started_s: float = 0.0
     without_power: bool = False
     draining: bool = False
+    failed_syncs_before: int = 0
+    """How many syncs the nemesis had let fail when this life began: only a later one explains its end."""
     ended: str = ""
     """Why its last life ended by itself."""
 
@@ -149,6 +152,7 @@ class SimCluster:
             False,
             "",
         )
+        broker.failed_syncs_before = broker.faults.failed_syncs
         self.timeline.note(broker.host, "start", life)
         self.loop.spawn(
             process, self._live(broker, process, disk, store, SimRng(seed, self.chances)), name="life"
@@ -196,7 +200,8 @@ class SimCluster:
         if broker.process is not process or not process.alive:
             return
         reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
-        if ending is not None and not isinstance(ending, LogDirectoryFailed):
+        failed = broker.faults.failed_syncs > broker.failed_syncs_before
+        if ending is not None and not (failed and isinstance(ending, LogDirectoryFailed | DiskFault)):
             self.unexpected_ends.append((broker, ending))
         self._end(broker, f"ended by itself: {reason}")
         broker.medium.evict()
