@@ -1,12 +1,16 @@
 """Rules that hold for all tests: a skip is a failure unless the test says which optional peer it needs."""
 
 import os
+import signal
 from collections.abc import Generator
 
 import hypothesis
 import pytest
 
 FULL = bool(os.environ.get("FULL"))
+
+# A shell starts what runs in its background with SIGINT ignored, and every program would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A loaded machine is slow, not wrong, so time is left to pytest's own limit.
 hypothesis.settings.register_profile(

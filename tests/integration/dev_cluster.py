@@ -2,11 +2,12 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from control_plane.placement.planner import BrokerView, plan
+from control_plane.placement.planner import ACTIVE, BrokerView, plan
 from data_plane.contract import admin_pb2 as pb
 from data_plane.dev import processes
 from data_plane.dev.admin_client import AdminClient
@@ -16,6 +17,10 @@ from data_plane.dev.profile import read_api_key
 from data_plane.dev.provisioning import admin_of
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
+
+
+_ACTIVE_S = 20.0
+"""A broker that was suspected wrongly registers anew within a second or two."""
 
 
 class RunningCluster:
@@ -28,11 +33,18 @@ class RunningCluster:
         self.api_key = read_api_key(cluster.directory) or ""
 
     def create_topic(self, name: str, partitions: int, settings: TopicSettings) -> bytes:
-        """Create a topic on the planner's assignment; returns its id."""
-        brokers = [
-            BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
-            for b in self.admin.describe_cluster().brokers
-        ]
+        """Create a topic on the planner's assignment; returns its id.
+
+        On a loaded machine a broker may be suspected for a moment: all have to be back before a topic is planned.
+        """
+        deadline = time.monotonic() + _ACTIVE_S
+        while True:
+            brokers = [
+                BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+                for b in self.admin.describe_cluster().brokers
+            ]
+            if all(broker.state == ACTIVE for broker in brokers) or time.monotonic() > deadline:
+                break
         assignments = plan(partitions, settings.replication, brokers)
         topic_id, revision = self.admin.create_topic(self.spec.tenant, name, settings, assignments)
         self.admin.wait_until_seen(revision)

@@ -442,7 +442,8 @@ def test_a_transport_with_the_wrong_secret_is_refused_with_the_reason() -> None:
         with pytest.raises(
             ConnectionLost, match="UNAUTHENTICATED: the internal listener demands the cluster secret"
         ):
-            await stranger.connect(world.internal, "/s/echo", MS)
+            connection = await stranger.connect(world.internal, "/s/echo", MS)
+            await connection.receive()
         with pytest.raises(CallFailed, match="demands the cluster secret"):
             await stranger.call(world.internal, "/c/echo", b"", MS)
         await stranger.close()
