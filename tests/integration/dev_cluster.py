@@ -18,7 +18,6 @@ from data_plane.dev.provisioning import admin_of
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 
-
 _ACTIVE_S = 20.0
 """A broker that was suspected wrongly registers anew within a second or two."""
 
