@@ -200,8 +200,9 @@ class SimCluster:
         if broker.process is not process or not process.alive:
             return
         reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
-        failed = broker.faults.failed_syncs > broker.failed_syncs_before
-        if ending is not None and not (failed and isinstance(ending, LogDirectoryFailed | DiskFault)):
+        faults = broker.faults
+        explained = faults.failed_syncs > broker.failed_syncs_before or faults.capacity_bytes < DISK_BYTES
+        if ending is not None and not (explained and isinstance(ending, LogDirectoryFailed | DiskFault)):
             self.unexpected_ends.append((broker, ending))
         self._end(broker, f"ended by itself: {reason}")
         broker.medium.evict()
