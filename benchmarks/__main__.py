@@ -6,12 +6,14 @@ import platform
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.client_rates import sdk_rates
+from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
@@ -44,6 +46,7 @@ BENCHMARKS = (
         seconds=70,
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=400),
+    DURABILITY,
 )
 
 
@@ -59,13 +62,22 @@ def main() -> int:
         print(f"no figure {arguments.only!r}; there are: {names}", file=sys.stderr)
         return 2
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    load_before = os.getloadavg()[0]
     measured: list[Measured] = []
+    failed = False
     for number, benchmark in enumerate(chosen, 1):
         names = ", ".join(benchmark.figures)
         print(f"[{number}/{len(chosen)}] {names} (about {benchmark.seconds} s)", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-") as folder:
-            measured += benchmark.run(Path(folder))
-    _show(measured)
+        try:
+            with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-") as folder:
+                measured += benchmark.run(Path(folder))
+        except Exception:
+            failed = True
+            print(f"not measured: {names}", file=sys.stderr)
+            traceback.print_exc()
+    _show(measured, load_before)
+    if failed:
+        return 1
     if arguments.only:
         print(next(one.line() for one in measured if one.name == arguments.only))
     return 0
@@ -75,10 +87,11 @@ def _wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool
     return only in benchmark.figures if only else benchmark.quick or everything
 
 
-def _show(measured: list[Measured]) -> None:
+def _show(measured: list[Measured], load_before: float) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    title = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
-    table = Table(title=title)
+    machine = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}"
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    table = Table(title=f"{machine}, {day}, load average {load_before:.1f} before the start")
     for column in ("figure", "value", "unit", "goal", "", "beside"):
         table.add_column(column, justify="right" if column == "value" else "left")
     by_name = {one.name: one.value for one in measured}

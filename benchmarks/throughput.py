@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from benchmarks.event_loop import run
 from benchmarks.figures import Measured, median, percentile
 from benchmarks.floor import Floor
 from benchmarks.wire import Placed, ProduceWire, replay, until_writable
+from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId
 from penstock.records.batch import Compression
 from penstock.records.build import BatchBuilder
@@ -27,6 +29,7 @@ RECORDS_PER_BATCH = 10_000
 SMALL_PARTITIONS = 1_000
 SMALL_BATCHES = 60_000
 SMALL_PER_FRAME = 64
+_TRIES = 3
 
 
 def batch_of(records: int, value_bytes: int, size: int = 0) -> bytes:
@@ -154,18 +157,26 @@ def _rate(
 def small_batches(folder: Path) -> list[Measured]:
     """One message of 100 B a batch over 1,000 partitions led by one broker, one connection, 64 batches a frame."""
     with BenchCluster(folder) as cluster:
-        ids = [broker.id for broker in cluster.spec.brokers]
-        topic = cluster.topic("small", SMALL_PARTITIONS, assignments=[ids] * SMALL_PARTITIONS)
-        batch = batch_of(1, 100)
-
-        async def measure() -> float:
-            address = cluster.client_address(ids[0])
-            everywhere: list[Placed] = [(topic, partition, batch) for partition in range(SMALL_PARTITIONS)]
-            await until_writable(address, cluster.api_key, everywhere)
-            placed: list[Placed] = [(topic, i % SMALL_PARTITIONS, batch) for i in range(SMALL_BATCHES)]
-            frames = [placed[at : at + SMALL_PER_FRAME] for at in range(0, SMALL_BATCHES, SMALL_PER_FRAME)]
-            async with ProduceWire(address, cluster.api_key) as wire:
-                return SMALL_BATCHES / await replay([wire], [frames], 32)
-
-        rate = run(measure())
+        for number in range(_TRIES):
+            try:
+                rate = run(_small_batches_per_s(cluster, f"small-{number}"))
+                break
+            except PenstockError as moved:
+                # On a machine that others keep busy a broker may lose its leaderships to a suspicion.
+                print(f"small_batches_per_s: tried again after: {moved}", file=sys.stderr)
+        else:
+            raise RuntimeError(f"leaders moved in each of {_TRIES} tries")
     return [Measured(name="small_batches_per_s", value=rate, unit="batches/s")]
+
+
+async def _small_batches_per_s(cluster: BenchCluster, name: str) -> float:
+    ids = [broker.id for broker in cluster.spec.brokers]
+    topic = cluster.topic(name, SMALL_PARTITIONS, assignments=[ids] * SMALL_PARTITIONS)
+    batch = batch_of(1, 100)
+    address = cluster.client_address(ids[0])
+    everywhere: list[Placed] = [(topic, partition, batch) for partition in range(SMALL_PARTITIONS)]
+    await until_writable(address, cluster.api_key, everywhere)
+    placed: list[Placed] = [(topic, i % SMALL_PARTITIONS, batch) for i in range(SMALL_BATCHES)]
+    frames = [placed[at : at + SMALL_PER_FRAME] for at in range(0, SMALL_BATCHES, SMALL_PER_FRAME)]
+    async with ProduceWire(address, cluster.api_key) as wire:
+        return SMALL_BATCHES / await replay([wire], [frames], 32)

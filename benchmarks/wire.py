@@ -2,13 +2,14 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Self
 
 import grpc
 
 from penstock.contract import limits, methods
-from penstock.contract.errors import error_class
+from penstock.contract.errors import NotLeader, PenstockError, error_class
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TopicId
 from penstock.contract.v1 import log_pb2 as pb
@@ -108,7 +109,7 @@ async def until_writable(address: str, api_key: str, wanted: Sequence[Placed]) -
                 if not isinstance(error, float)
             ]
             if refused and time.perf_counter() > deadline:
-                raise RuntimeError(f"not writable: {refused[0][1]}")
+                raise NotLeader(f"still not writable: {refused[0][1]}")
             waiting = [placed for placed, _ in refused]
             if waiting:
                 await asyncio.sleep(0.05)
@@ -120,13 +121,18 @@ async def replay(
     """Send `frames[i]` on `wires[i]`, at most `window` frames unanswered on each; seconds until all are answered."""
 
     async def one(wire: ProduceWire, mine: Sequence[Sequence[Placed]]) -> None:
-        open_frames: list[list[asyncio.Future[float]]] = []
-        for frame in mine:
-            if len(open_frames) >= window:
-                await asyncio.gather(*open_frames.pop(0))
-            open_frames.append(await wire.send(frame))
-        for futures in open_frames:
-            await asyncio.gather(*futures)
+        open_frames: deque[list[asyncio.Future[float]]] = deque()
+        try:
+            for frame in mine:
+                if len(open_frames) >= window:
+                    await asyncio.gather(*open_frames.popleft())
+                open_frames.append(await wire.send(frame))
+            while open_frames:
+                await asyncio.gather(*open_frames.popleft())
+        except PenstockError:
+            for futures in open_frames:  # one refusal is enough to tell of
+                await asyncio.gather(*futures, return_exceptions=True)
+            raise
 
     began = time.perf_counter()
     await asyncio.gather(*(one(wire, mine) for wire, mine in zip(wires, frames, strict=True)))

@@ -29,7 +29,7 @@ class Missing(Exception):
     """Acknowledged messages did not come back."""
 
 
-@events.init_command_line_parser.add_listener
+@events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]
 def _add_options(parser: Any, **_: Any) -> None:
     parser.add_argument("--topic", default="load", help="an existing topic; one run at a time")
     parser.add_argument("--report", default="", help="file for what was acknowledged and consumed, as JSON")
@@ -112,7 +112,7 @@ class PenstockUser(User):
         )
 
 
-@events.quitting.add_listener
+@events.quitting.add_listener  # type: ignore[untyped-decorator]
 def _report(environment: Any, **_: Any) -> None:
     file = environment.parsed_options.report
     if file:
