@@ -161,11 +161,11 @@ def _stay(cluster: DevCluster) -> None:
     """Stay until Ctrl-C or SIGTERM, then stop all brokers; or until all of them were ended by somebody
     else.
     """
-    say("Ctrl-C stops all brokers.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = cluster.directory
-    running = {b.id for b in directory.load().brokers}
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        say("Ctrl-C stops all brokers.")
+        running = {b.id for b in directory.load().brokers}
         while running:
             time.sleep(_WATCH_S)
             cluster.reap()

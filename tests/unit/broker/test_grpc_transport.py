@@ -273,7 +273,7 @@ def test_a_peer_that_does_not_receive_holds_up_the_sender_within_a_bound() -> No
         while sent != before:
             before = sent
             await asyncio.sleep(0.2)
-        assert sent * 100_000 < 16 * limits.MIB
+        assert sent * 100_000 < 64 * limits.MIB  # what grpc and the kernel's socket buffers hold
         assert sent * 100_000 > READ_AHEAD_BYTES
         world.release.set()
         async with asyncio.timeout(10):
