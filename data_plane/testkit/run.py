@@ -101,7 +101,7 @@ def _tell(result: SeedResult, number: int, of: int, *, verbose: bool) -> None:
     if not result.passed:
         print("\n".join(result.timeline if verbose else result.timeline[-_TIMELINE_LINES:]))
         print(f"seed {result.seed} violates {result.violated}: {result.explanation}")
-        print(f"repeat with: python -m data_plane.testkit.run --seed {result.seed}")
+        print(f"repeat with: python -m data_plane.testkit.run --seed {result.seed}", flush=True)
     if verbose:
         print(
             f"seed {result.seed}: {result.steps} steps, {result.virtual_s:.1f} virtual s, {result.wall_s:.1f} s"
