@@ -30,7 +30,7 @@ PAUSE_S = 5.0
 RECOVERY_S = 45.0
 """Far beyond every goal: what is not back by then is stuck."""
 POLL_S = 0.05
-SEGMENT_BYTES = 48 * 1024
+SEGMENT_BYTES = 8 * 1024
 """So small that segments roll while brokers fail."""
 
 
