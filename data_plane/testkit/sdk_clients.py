@@ -99,6 +99,7 @@ class SdkProducer:
         self._client, self._plan, self._partitions = client, plan, partitions
         self._pending: dict[SentBatch, None] = {}
         self._orders = [0] * partitions
+        self._sending = False
         self._sent: list[asyncio.Queue[tuple[SentBatch, Delivery]]] = [
             asyncio.Queue() for _ in range(partitions)
         ]
@@ -106,8 +107,8 @@ class SdkProducer:
 
     @property
     def idle(self) -> bool:
-        """Nothing is unresolved."""
-        return not self._pending
+        """Nothing is unresolved, and nothing is about to be sent."""
+        return not self._pending and not self._sending
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -131,7 +132,7 @@ class SdkProducer:
             await asyncio.sleep(rng.expovariate(plan.batches_per_s))
             if len(self._pending) >= _PENDING_MAX or self.stopping:
                 continue
-            partition = rng.randrange(self._partitions)
+            partition, self._sending = rng.randrange(self._partitions), True
             for _ in range(rng.randint(1, plan.records_per_batch_max)):
                 made += 1
                 value = f"{self._client.name}/{made}".encode() + b"." * rng.randint(0, plan.value_bytes_max)
@@ -142,6 +143,7 @@ class SdkProducer:
                     self._ended(sent, error)
                     continue
                 self._sent[partition].put_nowait((sent, delivery))
+            self._sending = False
 
     def _begin(self, partition: int, value: bytes) -> SentBatch:
         self._orders[partition] += 1

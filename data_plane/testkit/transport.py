@@ -1,7 +1,8 @@
 """The Transport port over the simulated network, for brokers and for clients, and the serving side of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from data_plane.node.ports import (
@@ -129,13 +130,13 @@ def _accept(
         link = network.link(server.host, server.peer_host)
         network.once_open(link, lambda: network.after(network.delay_s(link, 64), _resolve, accepted))
     service = listener.service
-    work: Coroutine[Any, Any, None]
+    work: Callable[[], Coroutine[Any, Any, None]]
     if method in service.streams:
-        work = _serve_stream(service.streams[method], caller, server)
+        work = partial(_serve_stream, service.streams[method], caller, server)
     elif method in service.calls:
-        work = _serve_call(service.calls[method], caller, server)
+        work = partial(_serve_call, service.calls[method], caller, server)
     elif method in service.watches:
-        work = _serve_watch(service.watches[method], caller, server)
+        work = partial(_serve_watch, service.watches[method], caller, server)
     else:
         server.finish(Ending(CallFailed(ErrorCode.INVALID_REQUEST, f"{method}: no such method")))
         return
@@ -148,12 +149,12 @@ def _accept(
 
 
 async def _answering(
-    network: Network, listener: Listener, server: Endpoint, work: Coroutine[Any, Any, None]
+    network: Network, listener: Listener, server: Endpoint, work: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
     """Run a handler and end its connection with what it raised."""
     ending = Ending()
     try:
-        await work
+        await work()
     except CallFailed as refusal:
         ending = Ending(refusal)
     except FrameError as error:
