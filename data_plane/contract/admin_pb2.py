@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x61ta_plane/contract/admin.proto\x12\x14penstock.internal.v1\";\n\x07Outcome\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\"\n\x10PutTenantRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x80\x01\n\x12\x43reateTopicRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rsettings_json\x18\x03 \x01(\t\x12\x35\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32 .penstock.internal.v1.Assignment\"\x1d\n\nAssignment\x12\x0f\n\x07\x62rokers\x18\x01 \x03(\x11\"W\n\x13\x43reateTopicResponse\x12.\n\x07outcome\x18\x01 \x01(\x0b\x32\x1d.penstock.internal.v1.Outcome\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"2\n\x12\x44\x65leteTopicRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x95\x01\n\rPutKeyRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\x0epepper_version\x18\x04 \x01(\r\x12\x13\n\x0bsecret_hmac\x18\x05 \x01(\x0c\x12\x12\n\nscram_json\x18\x06 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x07 \x01(\x12\"S\n\x0ePutKeyResponse\x12.\n\x07outcome\x18\x01 \x01(\x0b\x32\x1d.penstock.internal.v1.Outcome\x12\x11\n\tprincipal\x18\x02 \x01(\r\"\"\n\x10RevokeKeyRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\t\",\n\x16\x44\x65scribeClusterRequest\x12\x12\n\npartitions\x18\x01 \x01(\x08\"\xc9\x01\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ncontroller\x18\x02 \x01(\x11\x12\x36\n\x07\x62rokers\x18\x03 \x03(\x0b\x32%.penstock.internal.v1.DescribedBroker\x12<\n\npartitions\x18\x04 \x03(\x0b\x32(.penstock.internal.v1.DescribedPartition\x12\x10\n\x08revision\x18\x05 \x01(\x04\"\xa5\x01\n\x0f\x44\x65scribedBroker\x12\n\n\x02id\x18\x01 \x01(\x11\x12\r\n\x05state\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x04\x12\x16\n\x0e\x63lient_address\x18\x04 \x01(\t\x12\x18\n\x10internal_address\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x0f\n\x07leaders\x18\x07 \x01(\r\x12\x10\n\x08replicas\x18\x08 \x01(\r\"\xb3\x01\n\x12\x44\x65scribedPartition\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\x0e\n\x06leader\x18\x05 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x11\x12\x10\n\x08replicas\x18\x07 \x03(\x11\x12\x0f\n\x07in_sync\x18\x08 \x03(\x11\x12\x10\n\x08\x65ligible\x18\t \x03(\x11\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x61ta_plane/contract/admin.proto\x12\x14penstock.internal.v1\"L\n\x07Outcome\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\x12\x0f\n\x07ignored\x18\x04 \x01(\x08\"}\n\x10PutTenantRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x32\n\x06quotas\x18\x03 \x01(\x0b\x32\".penstock.internal.v1.TenantQuotas\x12\x11\n\tsuspended\x18\x04 \x01(\x08\"C\n\x0cTenantQuotas\x12\x1b\n\x13produce_bytes_per_s\x18\x01 \x01(\x04\x12\x16\n\x0epartitions_max\x18\x02 \x01(\r\"\xa6\x01\n\x12\x43reateTopicRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rsettings_json\x18\x03 \x01(\t\x12\x35\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32 .penstock.internal.v1.Assignment\x12\x12\n\ngeneration\x18\x05 \x01(\x04\x12\x10\n\x08topic_id\x18\x06 \x01(\x0c\"\x1d\n\nAssignment\x12\x0f\n\x07\x62rokers\x18\x01 \x03(\x11\"W\n\x13\x43reateTopicResponse\x12.\n\x07outcome\x18\x01 \x01(\x0b\x32\x1d.penstock.internal.v1.Outcome\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\x92\x01\n\x12UpdateTopicRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x15\n\rsettings_json\x18\x03 \x01(\t\x12/\n\x05\x61\x64\x64\x65\x64\x18\x04 \x03(\x0b\x32 .penstock.internal.v1.Assignment\x12\x12\n\ngeneration\x18\x05 \x01(\x04\"X\n\x12\x44\x65leteTopicRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\"\xda\x01\n\rPutKeyRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\x0epepper_version\x18\x04 \x01(\r\x12\x13\n\x0bsecret_hmac\x18\x05 \x01(\x0c\x12\x12\n\nscram_json\x18\x06 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x07 \x01(\x12\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12/\n\x08\x62indings\x18\t \x03(\x0b\x32\x1d.penstock.internal.v1.Binding\"3\n\x07\x42inding\x12\x14\n\x0ctopic_prefix\x18\x01 \x01(\t\x12\x12\n\noperations\x18\x02 \x03(\t\"S\n\x0ePutKeyResponse\x12.\n\x07outcome\x18\x01 \x01(\x0b\x32\x1d.penstock.internal.v1.Outcome\x12\x11\n\tprincipal\x18\x02 \x01(\r\"6\n\x10RevokeKeyRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"<\n\nCutRequest\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\x12\"q\n\x0b\x43utResponse\x12.\n\x07outcome\x18\x01 \x01(\x0b\x32\x1d.penstock.internal.v1.Outcome\x12\x32\n\x08readings\x18\x02 \x03(\x0b\x32 .penstock.internal.v1.CutReading\"}\n\nCutReading\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x16\n\x0elog_generation\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x12\x12\r\n\x05\x65rror\x18\x05 \x01(\r\x12\x0f\n\x07message\x18\x06 \x01(\t\"=\n\x16\x44\x65scribeClusterRequest\x12\x12\n\npartitions\x18\x01 \x01(\x08\x12\x0f\n\x07objects\x18\x02 \x01(\x08\"\xe9\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\ncontroller\x18\x02 \x01(\x11\x12\x36\n\x07\x62rokers\x18\x03 \x03(\x0b\x32%.penstock.internal.v1.DescribedBroker\x12<\n\npartitions\x18\x04 \x03(\x0b\x32(.penstock.internal.v1.DescribedPartition\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x36\n\x07tenants\x18\x06 \x03(\x0b\x32%.penstock.internal.v1.DescribedTenant\x12\x34\n\x06topics\x18\x07 \x03(\x0b\x32$.penstock.internal.v1.DescribedTopic\x12\x30\n\x04keys\x18\x08 \x03(\x0b\x32\".penstock.internal.v1.DescribedKey\"|\n\x0f\x44\x65scribedTenant\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x32\n\x06quotas\x18\x03 \x01(\x0b\x32\".penstock.internal.v1.TenantQuotas\x12\x11\n\tsuspended\x18\x04 \x01(\x08\"\x7f\n\x0e\x44\x65scribedTopic\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x12\n\npartitions\x18\x04 \x01(\r\x12\x15\n\rsettings_json\x18\x05 \x01(\t\x12\x12\n\ngeneration\x18\x06 \x01(\x04\"\xae\x01\n\x0c\x44\x65scribedKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x11\n\tprincipal\x18\x03 \x01(\r\x12\x0f\n\x07revoked\x18\x04 \x01(\x08\x12\x15\n\rexpires_at_ms\x18\x05 \x01(\x12\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x12/\n\x08\x62indings\x18\x07 \x03(\x0b\x32\x1d.penstock.internal.v1.Binding\"\xa5\x01\n\x0f\x44\x65scribedBroker\x12\n\n\x02id\x18\x01 \x01(\x11\x12\r\n\x05state\x18\x02 \x01(\t\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x04\x12\x16\n\x0e\x63lient_address\x18\x04 \x01(\t\x12\x18\n\x10internal_address\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x0f\n\x07leaders\x18\x07 \x01(\r\x12\x10\n\x08replicas\x18\x08 \x01(\r\"\xb3\x01\n\x12\x44\x65scribedPartition\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\x0e\n\x06leader\x18\x05 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x11\x12\x10\n\x08replicas\x18\x07 \x03(\x11\x12\x0f\n\x07in_sync\x18\x08 \x03(\x11\x12\x10\n\x08\x65ligible\x18\t \x03(\x11\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,29 +32,47 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'data_plane.contract.admin_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_OUTCOME']._serialized_start=57
-  _globals['_OUTCOME']._serialized_end=116
-  _globals['_PUTTENANTREQUEST']._serialized_start=118
-  _globals['_PUTTENANTREQUEST']._serialized_end=152
-  _globals['_CREATETOPICREQUEST']._serialized_start=155
-  _globals['_CREATETOPICREQUEST']._serialized_end=283
-  _globals['_ASSIGNMENT']._serialized_start=285
-  _globals['_ASSIGNMENT']._serialized_end=314
-  _globals['_CREATETOPICRESPONSE']._serialized_start=316
-  _globals['_CREATETOPICRESPONSE']._serialized_end=403
-  _globals['_DELETETOPICREQUEST']._serialized_start=405
-  _globals['_DELETETOPICREQUEST']._serialized_end=455
-  _globals['_PUTKEYREQUEST']._serialized_start=458
-  _globals['_PUTKEYREQUEST']._serialized_end=607
-  _globals['_PUTKEYRESPONSE']._serialized_start=609
-  _globals['_PUTKEYRESPONSE']._serialized_end=692
-  _globals['_REVOKEKEYREQUEST']._serialized_start=694
-  _globals['_REVOKEKEYREQUEST']._serialized_end=728
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=730
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=774
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=777
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=978
-  _globals['_DESCRIBEDBROKER']._serialized_start=981
-  _globals['_DESCRIBEDBROKER']._serialized_end=1146
-  _globals['_DESCRIBEDPARTITION']._serialized_start=1149
-  _globals['_DESCRIBEDPARTITION']._serialized_end=1328
+  _globals['_OUTCOME']._serialized_end=133
+  _globals['_PUTTENANTREQUEST']._serialized_start=135
+  _globals['_PUTTENANTREQUEST']._serialized_end=260
+  _globals['_TENANTQUOTAS']._serialized_start=262
+  _globals['_TENANTQUOTAS']._serialized_end=329
+  _globals['_CREATETOPICREQUEST']._serialized_start=332
+  _globals['_CREATETOPICREQUEST']._serialized_end=498
+  _globals['_ASSIGNMENT']._serialized_start=500
+  _globals['_ASSIGNMENT']._serialized_end=529
+  _globals['_CREATETOPICRESPONSE']._serialized_start=531
+  _globals['_CREATETOPICRESPONSE']._serialized_end=618
+  _globals['_UPDATETOPICREQUEST']._serialized_start=621
+  _globals['_UPDATETOPICREQUEST']._serialized_end=767
+  _globals['_DELETETOPICREQUEST']._serialized_start=769
+  _globals['_DELETETOPICREQUEST']._serialized_end=857
+  _globals['_PUTKEYREQUEST']._serialized_start=860
+  _globals['_PUTKEYREQUEST']._serialized_end=1078
+  _globals['_BINDING']._serialized_start=1080
+  _globals['_BINDING']._serialized_end=1131
+  _globals['_PUTKEYRESPONSE']._serialized_start=1133
+  _globals['_PUTKEYRESPONSE']._serialized_end=1216
+  _globals['_REVOKEKEYREQUEST']._serialized_start=1218
+  _globals['_REVOKEKEYREQUEST']._serialized_end=1272
+  _globals['_CUTREQUEST']._serialized_start=1274
+  _globals['_CUTREQUEST']._serialized_end=1334
+  _globals['_CUTRESPONSE']._serialized_start=1336
+  _globals['_CUTRESPONSE']._serialized_end=1449
+  _globals['_CUTREADING']._serialized_start=1451
+  _globals['_CUTREADING']._serialized_end=1576
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=1578
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=1639
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=1642
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=2003
+  _globals['_DESCRIBEDTENANT']._serialized_start=2005
+  _globals['_DESCRIBEDTENANT']._serialized_end=2129
+  _globals['_DESCRIBEDTOPIC']._serialized_start=2131
+  _globals['_DESCRIBEDTOPIC']._serialized_end=2258
+  _globals['_DESCRIBEDKEY']._serialized_start=2261
+  _globals['_DESCRIBEDKEY']._serialized_end=2435
+  _globals['_DESCRIBEDBROKER']._serialized_start=2438
+  _globals['_DESCRIBEDBROKER']._serialized_end=2603
+  _globals['_DESCRIBEDPARTITION']._serialized_start=2606
+  _globals['_DESCRIBEDPARTITION']._serialized_end=2785
 # @@protoc_insertion_point(module_scope)

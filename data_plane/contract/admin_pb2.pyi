@@ -7,32 +7,52 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Outcome(_message.Message):
-    __slots__ = ("error", "message", "revision")
+    __slots__ = ("error", "message", "revision", "ignored")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
     error: int
     message: str
     revision: int
-    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+    ignored: bool
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., revision: _Optional[int] = ..., ignored: _Optional[bool] = ...) -> None: ...
 
 class PutTenantRequest(_message.Message):
-    __slots__ = ("tenant",)
+    __slots__ = ("tenant", "generation", "quotas", "suspended")
     TENANT_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     tenant: str
-    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
+    generation: int
+    quotas: TenantQuotas
+    suspended: bool
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
+
+class TenantQuotas(_message.Message):
+    __slots__ = ("produce_bytes_per_s", "partitions_max")
+    PRODUCE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    produce_bytes_per_s: int
+    partitions_max: int
+    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("tenant", "name", "settings_json", "assignments")
+    __slots__ = ("tenant", "name", "settings_json", "assignments", "generation", "topic_id")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     name: str
     settings_json: str
     assignments: _containers.RepeatedCompositeFieldContainer[Assignment]
-    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., settings_json: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ...) -> None: ...
+    generation: int
+    topic_id: bytes
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., settings_json: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., generation: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("brokers",)
@@ -48,16 +68,34 @@ class CreateTopicResponse(_message.Message):
     topic_id: bytes
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
+class UpdateTopicRequest(_message.Message):
+    __slots__ = ("tenant", "topic_id", "settings_json", "added", "generation")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic_id: bytes
+    settings_json: str
+    added: _containers.RepeatedCompositeFieldContainer[Assignment]
+    generation: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., settings_json: _Optional[str] = ..., added: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
+
 class DeleteTopicRequest(_message.Message):
-    __slots__ = ("tenant", "name")
+    __slots__ = ("tenant", "name", "generation", "topic_id")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     name: str
-    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    generation: int
+    topic_id: bytes
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., generation: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class PutKeyRequest(_message.Message):
-    __slots__ = ("key_id", "tenant", "name", "pepper_version", "secret_hmac", "scram_json", "expires_at_ms")
+    __slots__ = ("key_id", "tenant", "name", "pepper_version", "secret_hmac", "scram_json", "expires_at_ms", "generation", "bindings")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +103,8 @@ class PutKeyRequest(_message.Message):
     SECRET_HMAC_FIELD_NUMBER: _ClassVar[int]
     SCRAM_JSON_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    BINDINGS_FIELD_NUMBER: _ClassVar[int]
     key_id: str
     tenant: str
     name: str
@@ -72,7 +112,17 @@ class PutKeyRequest(_message.Message):
     secret_hmac: bytes
     scram_json: str
     expires_at_ms: int
-    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., name: _Optional[str] = ..., pepper_version: _Optional[int] = ..., secret_hmac: _Optional[bytes] = ..., scram_json: _Optional[str] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...
+    generation: int
+    bindings: _containers.RepeatedCompositeFieldContainer[Binding]
+    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., name: _Optional[str] = ..., pepper_version: _Optional[int] = ..., secret_hmac: _Optional[bytes] = ..., scram_json: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
+
+class Binding(_message.Message):
+    __slots__ = ("topic_prefix", "operations")
+    TOPIC_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_prefix: str
+    operations: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic_prefix: _Optional[str] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutKeyResponse(_message.Message):
     __slots__ = ("outcome", "principal")
@@ -83,30 +133,120 @@ class PutKeyResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., principal: _Optional[int] = ...) -> None: ...
 
 class RevokeKeyRequest(_message.Message):
-    __slots__ = ("key_id",)
+    __slots__ = ("key_id", "generation")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     key_id: str
-    def __init__(self, key_id: _Optional[str] = ...) -> None: ...
+    generation: int
+    def __init__(self, key_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class CutRequest(_message.Message):
+    __slots__ = ("cut_id", "tenant", "end_ms")
+    CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    END_MS_FIELD_NUMBER: _ClassVar[int]
+    cut_id: str
+    tenant: str
+    end_ms: int
+    def __init__(self, cut_id: _Optional[str] = ..., tenant: _Optional[str] = ..., end_ms: _Optional[int] = ...) -> None: ...
+
+class CutResponse(_message.Message):
+    __slots__ = ("outcome", "readings")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    readings: _containers.RepeatedCompositeFieldContainer[CutReading]
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., readings: _Optional[_Iterable[_Union[CutReading, _Mapping]]] = ...) -> None: ...
+
+class CutReading(_message.Message):
+    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    log_generation: int
+    end_offset: int
+    error: int
+    message: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "objects")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
     partitions: bool
-    def __init__(self, partitions: _Optional[bool] = ...) -> None: ...
+    objects: bool
+    def __init__(self, partitions: _Optional[bool] = ..., objects: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision")
+    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
     partitions: _containers.RepeatedCompositeFieldContainer[DescribedPartition]
     revision: int
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+    tenants: _containers.RepeatedCompositeFieldContainer[DescribedTenant]
+    topics: _containers.RepeatedCompositeFieldContainer[DescribedTopic]
+    keys: _containers.RepeatedCompositeFieldContainer[DescribedKey]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ...) -> None: ...
+
+class DescribedTenant(_message.Message):
+    __slots__ = ("tenant", "generation", "quotas", "suspended")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    generation: int
+    quotas: TenantQuotas
+    suspended: bool
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
+
+class DescribedTopic(_message.Message):
+    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    name: str
+    topic_id: bytes
+    partitions: int
+    settings_json: str
+    generation: int
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class DescribedKey(_message.Message):
+    __slots__ = ("key_id", "tenant", "principal", "revoked", "expires_at_ms", "generation", "bindings")
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    BINDINGS_FIELD_NUMBER: _ClassVar[int]
+    key_id: str
+    tenant: str
+    principal: int
+    revoked: bool
+    expires_at_ms: int
+    generation: int
+    bindings: _containers.RepeatedCompositeFieldContainer[Binding]
+    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
     __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas")

@@ -9,6 +9,8 @@ CREATE_TOPIC = "/penstock.internal.v1.Admin/CreateTopic"
 DELETE_TOPIC = "/penstock.internal.v1.Admin/DeleteTopic"
 PUT_KEY = "/penstock.internal.v1.Admin/PutKey"
 REVOKE_KEY = "/penstock.internal.v1.Admin/RevokeKey"
+UPDATE_TOPIC = "/penstock.internal.v1.Admin/UpdateTopic"
+CUT = "/penstock.internal.v1.Admin/Cut"
 DESCRIBE_CLUSTER = "/penstock.internal.v1.Admin/DescribeCluster"
 
 CLUSTER_SECRET = "x-penstock-cluster-secret"

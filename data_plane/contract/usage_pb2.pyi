@@ -1,0 +1,135 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReadingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PERIODIC: _ClassVar[ReadingKind]
+    MINUTE_END: _ClassVar[ReadingKind]
+    LEADER_CHANGE: _ClassVar[ReadingKind]
+    HOURLY: _ClassVar[ReadingKind]
+    CUT: _ClassVar[ReadingKind]
+    FINAL: _ClassVar[ReadingKind]
+    GENERATION_START: _ClassVar[ReadingKind]
+PERIODIC: ReadingKind
+MINUTE_END: ReadingKind
+LEADER_CHANGE: ReadingKind
+HOURLY: ReadingKind
+CUT: ReadingKind
+FINAL: ReadingKind
+GENERATION_START: ReadingKind
+
+class UsageRecord(_message.Message):
+    __slots__ = ("broker_id", "boot_id", "sequence", "made_ms", "readings", "delivered", "requests", "seals", "boot_ends")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    MADE_MS_FIELD_NUMBER: _ClassVar[int]
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    SEALS_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ENDS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    boot_id: str
+    sequence: int
+    made_ms: int
+    readings: _containers.RepeatedCompositeFieldContainer[Reading]
+    delivered: _containers.RepeatedCompositeFieldContainer[Delivered]
+    requests: _containers.RepeatedCompositeFieldContainer[Requests]
+    seals: _containers.RepeatedCompositeFieldContainer[SealedSegment]
+    boot_ends: bool
+    def __init__(self, broker_id: _Optional[int] = ..., boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., made_ms: _Optional[int] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., delivered: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[Requests, _Mapping]]] = ..., seals: _Optional[_Iterable[_Union[SealedSegment, _Mapping]]] = ..., boot_ends: _Optional[bool] = ...) -> None: ...
+
+class Reading(_message.Message):
+    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MINUTE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic_id: bytes
+    topic: str
+    partition: int
+    log_generation: int
+    end_offset: int
+    accepted_ms: int
+    leader_epoch: int
+    totals: _containers.RepeatedScalarFieldContainer[int]
+    log_start_offset: int
+    retained_bytes: int
+    minute_rows: _containers.RepeatedCompositeFieldContainer[PrincipalRow]
+    kind: ReadingKind
+    cut_id: str
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ...) -> None: ...
+
+class PrincipalRow(_message.Message):
+    __slots__ = ("minute", "principal", "messages", "bytes")
+    MINUTE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    minute: int
+    principal: int
+    messages: int
+    bytes: int
+    def __init__(self, minute: _Optional[int] = ..., principal: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Delivered(_message.Message):
+    __slots__ = ("tenant", "topic_id", "topic", "partition", "group", "principal", "minute", "messages", "bytes")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    MINUTE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic_id: bytes
+    topic: str
+    partition: int
+    group: str
+    principal: int
+    minute: int
+    messages: int
+    bytes: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., group: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Requests(_message.Message):
+    __slots__ = ("tenant", "operation", "minute", "valid", "bad")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    MINUTE_FIELD_NUMBER: _ClassVar[int]
+    VALID_FIELD_NUMBER: _ClassVar[int]
+    BAD_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    operation: str
+    minute: int
+    valid: int
+    bad: int
+    def __init__(self, tenant: _Optional[str] = ..., operation: _Optional[str] = ..., minute: _Optional[int] = ..., valid: _Optional[int] = ..., bad: _Optional[int] = ...) -> None: ...
+
+class SealedSegment(_message.Message):
+    __slots__ = ("tenant", "seal")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    seal: bytes
+    def __init__(self, tenant: _Optional[str] = ..., seal: _Optional[bytes] = ...) -> None: ...
