@@ -55,10 +55,12 @@ class ProduceResult(_message.Message):
     def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpenHead(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "group")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[ConsumeOpen]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[ConsumeOpen, _Mapping]]] = ...) -> None: ...
+    group: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ConsumeOpen, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ConsumeOpen(_message.Message):
     __slots__ = ("handle", "topic_id", "partition", "generation", "offset", "last_epoch", "leader_epoch", "credit_bytes")
