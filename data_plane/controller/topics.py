@@ -69,7 +69,7 @@ class ProducerIdBlock:
 
 def put_tenant(image: ClusterImage, tenant: str) -> Transaction:
     """Make a tenant known. Raises `InvalidRequest`."""
-    if not _TENANT.fullmatch(tenant):
+    if not _TENANT.fullmatch(tenant) and tenant != SYSTEM_TENANT:
         raise InvalidRequest(
             f"tenant {tenant!r}: 1 to 63 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
         )

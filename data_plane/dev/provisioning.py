@@ -3,9 +3,11 @@ both.
 """
 
 import secrets
+import time
 
 import grpc
 
+from control_plane.placement.planner import ACTIVE, BrokerView, plan
 from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
 from data_plane.dev.admin_client import AdminClient, read_failure
 from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
@@ -13,10 +15,19 @@ from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
 from data_plane.dev.profile import read_api_key, write_profile
 from penstock.contract.api_keys import RANDOM_BYTES, ApiKey, make_api_key, parse_api_key
 from penstock.contract.errors import AlreadyExists
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.methods import AUTHORIZATION, METADATA
+from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 
 ENVIRONMENT = "dev"
+INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))
+"""Name and partitions of the topics that the service keeps for itself."""
+_REPLICATION_MAX = 3
+_MIN_INSYNC_MAX = 2
 _PROOF_S = 5.0
+_ACTIVE_S = 20.0
+"""A broker that is ready and was suspected wrongly registers anew within a second or two."""
+_POLL_S = 0.05
 
 
 def admin_of(directory: DataDirectory) -> AdminClient:
@@ -59,8 +70,47 @@ def provision(directory: DataDirectory, spec: ClusterSpec, admin: AdminClient) -
         put_key(directory, admin, key, tenant=spec.tenant, name="dev up")
     except AlreadyExists:
         pass  # made by an earlier call; its verifiers have other salts, but it is the same key
+    provision_internal_topics(admin, len(spec.brokers))
     for broker in spec.brokers:
         _prove(broker, key)
+
+
+def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
+    """Make the system tenant with its topics, replicated over up to three of `brokers` brokers, kept for ever.
+
+    For a cluster that no control plane provisions. Repeating it changes nothing. Raises `PlacementRefused` when
+    too few brokers are active.
+    """
+    admin.put_tenant(SYSTEM_TENANT)
+    replication = min(_REPLICATION_MAX, brokers)
+    settings = TopicSettings(
+        replication=replication,
+        min_insync_replicas=min(_MIN_INSYNC_MAX, replication),
+        retention_ms=UNLIMITED,
+        retention_bytes=UNLIMITED,
+    )
+    revision = 0
+    for name, partitions in INTERNAL_TOPICS:
+        assignments = plan(partitions, replication, _active(admin, brokers))
+        try:
+            _, revision = admin.create_topic(SYSTEM_TENANT, name, settings, assignments)
+        except AlreadyExists:
+            pass  # made by an earlier call
+    if revision:
+        admin.wait_until_seen(revision)
+
+
+def _active(admin: AdminClient, brokers: int) -> list[BrokerView]:
+    """All brokers as the planner sees them, once `brokers` of them are active or the wait has been long enough."""
+    deadline = time.monotonic() + _ACTIVE_S
+    while True:
+        seen = [
+            BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+            for b in admin.describe_cluster().brokers
+        ]
+        if sum(broker.state == ACTIVE for broker in seen) >= brokers or time.monotonic() > deadline:
+            return seen
+        time.sleep(_POLL_S)
 
 
 def _prove(broker: BrokerSpec, key: ApiKey) -> None:

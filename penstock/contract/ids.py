@@ -17,7 +17,7 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 PrincipalNumber = NewType("PrincipalNumber", int)
 """uint32, given once per cluster and never used again; 0 is the service itself."""
 
-SYSTEM_TENANT = TenantId("system")
+SYSTEM_TENANT = TenantId("_system")
 INTERNAL_PRINCIPAL = PrincipalNumber(0)
 NO_PRODUCER_ID = -1
 NO_BROKER = BrokerId(-1)
