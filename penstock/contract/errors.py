@@ -59,6 +59,13 @@ class ErrorCode(IntEnum):
     CONFIGURATION = 64
     TIMEOUT = 65
     USED_AFTER_FORK = 66
+    NOT_COORDINATOR = 70
+    COORDINATOR_NOT_READY = 71
+    UNKNOWN_MEMBER = 72
+    FENCED_MEMBER_EPOCH = 73
+    FENCED_INSTANCE_ID = 74
+    GROUP_NOT_EMPTY = 75
+    GROUP_NOT_FOUND = 76
 
 
 class PenstockError(Exception):
@@ -367,6 +374,62 @@ class UsedAfterFork(PenstockError):
     code = ErrorCode.USED_AFTER_FORK
     kind = ErrorKind.FATAL
     remedy = "Make the client after the fork."
+
+
+class NotCoordinator(PenstockError):
+    """The broker does not coordinate this consumer group."""
+
+    code = ErrorCode.NOT_COORDINATOR
+    kind = ErrorKind.RETRIABLE
+    remedy = "Find the coordinator anew and ask it."
+
+
+class CoordinatorNotReady(PenstockError):
+    """The group's coordinator is being elected or reads its log."""
+
+    code = ErrorCode.COORDINATOR_NOT_READY
+    kind = ErrorKind.RETRIABLE
+    remedy = "Retry shortly."
+
+
+class UnknownMember(PenstockError):
+    """The group has no such member: it left, or its session ended."""
+
+    code = ErrorCode.UNKNOWN_MEMBER
+    kind = ErrorKind.FENCED
+    remedy = "Join anew; poll more often or raise session_timeout_ms and max_poll_interval_ms."
+
+
+class FencedMemberEpoch(PenstockError):
+    """The member's epoch is not the one the coordinator gave it, or the partition is not its own."""
+
+    code = ErrorCode.FENCED_MEMBER_EPOCH
+    kind = ErrorKind.FENCED
+    remedy = "Drop the partition: another member may own it; the SDK joins anew by itself."
+
+
+class FencedInstanceId(PenstockError):
+    """A newer member holds this instance id."""
+
+    code = ErrorCode.FENCED_INSTANCE_ID
+    kind = ErrorKind.FENCED
+    remedy = "Stop this instance, or give each its own instance_id."
+
+
+class GroupNotEmpty(PenstockError):
+    """The consumer group has members."""
+
+    code = ErrorCode.GROUP_NOT_EMPTY
+    kind = ErrorKind.FATAL
+    remedy = "Stop its members first."
+
+
+class GroupNotFound(PenstockError):
+    """No such consumer group in this tenant."""
+
+    code = ErrorCode.GROUP_NOT_FOUND
+    kind = ErrorKind.FATAL
+    remedy = "Check the name (penstock group list)."
 
 
 _TABLE: dict[ErrorCode, type[PenstockError]] = {cls.code: cls for cls in PenstockError.__subclasses__()}

@@ -51,3 +51,15 @@ TIMESTAMP_AHEAD_MS_MAX = 3600 * 1000
 
 FAILED_AUTH_PER_MINUTE_MAX = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
+
+GROUP_NAME_LENGTH_MAX = 249
+GROUP_MEMBERS_MAX = 500
+"""An assignment is decided in one turn of the event loop."""
+MEMBER_ID_LENGTH_MAX = 100
+"""Of a member's id, its instance id and its client id."""
+GROUPS_PER_TENANT_MAX = 1_000
+"""Per partition of `__groups`: what a coordinator keeps in memory for one tenant."""
+SESSION_TIMEOUT_MS_MIN = 1_000
+SESSION_TIMEOUT_MS_MAX = 3600 * 1000
+REBALANCE_TIMEOUT_MS_MAX = 24 * 3600 * 1000
+COMMIT_METADATA_LENGTH_MAX = 4 * KIB
