@@ -4,6 +4,9 @@ import ipaddress
 
 from penstock.contract.errors import ConfigurationError
 
+SYSTEM_AUTHORITIES = "system"
+"""As `ca_file`: the public authorities that the machine trusts."""
+
 
 def host_of(address: str) -> str:
     """The host part of host:port, without the brackets of an IPv6 address."""

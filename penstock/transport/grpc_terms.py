@@ -10,8 +10,8 @@ import grpc
 
 from penstock.contract import limits, methods
 from penstock.contract.errors import ConfigurationError, ErrorCode
+from penstock.transport.address import SYSTEM_AUTHORITIES
 
-SYSTEM_AUTHORITIES = "system"
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", limits.FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", limits.FRAME_BYTES_MAX),

@@ -1,0 +1,1 @@
+"""What a tenant manages over REST: topics, keys, limits, usage and invoices."""

@@ -1,0 +1,97 @@
+"""`Client.admin` of the asyncio SDK: the blocking calls, each in a thread, so that the loop goes on."""
+
+import asyncio
+import functools
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from penstock.admin.blocking import Admin
+from penstock.admin.objects import Key, NewKey, Topic
+
+
+class AwaitedAdmin:
+    """The calls of `penstock.admin.blocking.Admin`, to be awaited. What is cancelled may still be applied."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    async def create_topic(
+        self, name: str, partitions: int, *, timeout: float | None = None, **settings: Any
+    ) -> Topic:
+        call = functools.partial(self._admin.create_topic, name, partitions, timeout=timeout, **settings)
+        return await asyncio.to_thread(call)
+
+    async def topics(self, *, timeout: float | None = None) -> list[Topic]:
+        return await asyncio.to_thread(self._admin.topics, timeout=timeout)
+
+    async def topic(self, name: str, *, timeout: float | None = None) -> Topic:
+        return await asyncio.to_thread(self._admin.topic, name, timeout=timeout)
+
+    async def update_topic(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        partitions: int | None = None,
+        timeout: float | None = None,
+    ) -> Topic:
+        return await asyncio.to_thread(
+            self._admin.update_topic, name, settings, partitions=partitions, timeout=timeout
+        )
+
+    async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        await asyncio.to_thread(self._admin.delete_topic, name, timeout=timeout)
+
+    async def create_key(
+        self,
+        name: str,
+        *,
+        expires_at: datetime | None = None,
+        topic_prefix: str | None = None,
+        operations: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> NewKey:
+        return await asyncio.to_thread(
+            self._admin.create_key,
+            name,
+            expires_at=expires_at,
+            topic_prefix=topic_prefix,
+            operations=operations,
+            timeout=timeout,
+        )
+
+    async def keys(self, *, timeout: float | None = None) -> list[Key]:
+        return await asyncio.to_thread(self._admin.keys, timeout=timeout)
+
+    async def key(self, key_id: str, *, timeout: float | None = None) -> Key:
+        return await asyncio.to_thread(self._admin.key, key_id, timeout=timeout)
+
+    async def revoke_key(self, key_id: str, *, timeout: float | None = None) -> None:
+        await asyncio.to_thread(self._admin.revoke_key, key_id, timeout=timeout)
+
+    async def tenants(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self._admin.tenants, timeout=timeout)
+
+    async def quotas(self, *, timeout: float | None = None) -> dict[str, Any]:
+        return await asyncio.to_thread(self._admin.quotas, timeout=timeout)
+
+    async def usage(
+        self,
+        *,
+        by: Sequence[str] = (),
+        since: date | None = None,
+        until: date | None = None,
+        timeout: float | None = None,
+    ) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self._admin.usage, by=by, since=since, until=until, timeout=timeout)
+
+    async def invoices(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self._admin.invoices, timeout=timeout)
+
+    async def invoice(self, invoice_id: str, *, timeout: float | None = None) -> dict[str, Any]:
+        return await asyncio.to_thread(self._admin.invoice, invoice_id, timeout=timeout)
+
+    def close(self) -> None:
+        """Close its connections; a later call opens new ones."""
+        self._admin.close()

@@ -1,0 +1,138 @@
+"""`Client.admin`: managing a tenant's topics and keys, reading its limits, usage and invoices."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from penstock.admin.objects import Key, NewKey, Topic, key_of, new_key_of, topic_of
+from penstock.rest.client import RestClient, segment
+
+
+class Admin:
+    """Calls to the control plane with the client's key. Safe between threads.
+
+    Every call takes `timeout` in seconds and may raise `Unauthenticated`, `Forbidden`, `NotFound`,
+    `InvalidRequest`, `BrokerUnavailable` (the control plane is away), `TimedOut`, and, for a change whose answer
+    was lost, `OutcomeUnknown`. A change waits up to two seconds for the brokers; `delivered` tells whether they
+    have it.
+    """
+
+    def __init__(self, rest: RestClient) -> None:
+        self._rest = rest
+
+    # -- topics ----------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, partitions: int, *, timeout: float | None = None, **settings: Any
+    ) -> Topic:
+        """Create a topic; `settings` by name, the rest as the service's defaults.
+
+        Raises `AlreadyExists`, `LimitExceeded`.
+        """
+        body = {"name": name, "partitions": partitions, "settings": settings}
+        return topic_of(self._rest.post("/v1/topics", body, timeout_s=timeout))
+
+    def topics(self, *, timeout: float | None = None) -> list[Topic]:
+        """All topics of the tenant that the key may see."""
+        return [topic_of(item) for item in self._rest.items("/v1/topics", timeout_s=timeout)]
+
+    def topic(self, name: str, *, timeout: float | None = None) -> Topic:
+        """One topic."""
+        return topic_of(self._rest.get(f"/v1/topics/{segment(name)}", timeout_s=timeout))
+
+    def update_topic(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        partitions: int | None = None,
+        timeout: float | None = None,
+    ) -> Topic:
+        """Change the settings named, or add partitions; the rest stays."""
+        body: dict[str, Any] = {}
+        if settings:
+            body["settings"] = dict(settings)
+        if partitions is not None:
+            body["partitions"] = partitions
+        return topic_of(self._rest.patch(f"/v1/topics/{segment(name)}", body, timeout_s=timeout))
+
+    def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a topic with all of its messages."""
+        self._rest.delete(f"/v1/topics/{segment(name)}", timeout_s=timeout)
+
+    # -- keys ------------------------------------------------------------------------------------------------
+
+    def create_key(
+        self,
+        name: str,
+        *,
+        expires_at: datetime | None = None,
+        topic_prefix: str | None = None,
+        operations: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> NewKey:
+        """Make an API key; its text is in the answer and nowhere else.
+
+        `topic_prefix` binds it to the topics and groups whose name begins so, `operations` to some of
+        describe, produce and consume. `expires_at` needs a time zone.
+        """
+        if expires_at is not None and expires_at.tzinfo is None:
+            raise ValueError(f"expires_at: {expires_at} has no time zone")
+        body: dict[str, Any] = {"name": name}
+        if expires_at is not None:
+            body["expires_at"] = expires_at.isoformat()
+        if topic_prefix is not None:
+            body["topic_prefix"] = topic_prefix
+        if operations:
+            body["operations"] = list(operations)
+        return new_key_of(self._rest.post("/v1/keys", body, timeout_s=timeout))
+
+    def keys(self, *, timeout: float | None = None) -> list[Key]:
+        """All keys of the tenant, revoked ones included."""
+        return [key_of(item) for item in self._rest.items("/v1/keys", timeout_s=timeout)]
+
+    def key(self, key_id: str, *, timeout: float | None = None) -> Key:
+        """One key."""
+        return key_of(self._rest.get(f"/v1/keys/{segment(key_id)}", timeout_s=timeout))
+
+    def revoke_key(self, key_id: str, *, timeout: float | None = None) -> None:
+        """Make a key invalid, also on connections that are open."""
+        self._rest.delete(f"/v1/keys/{segment(key_id)}", timeout_s=timeout)
+
+    # -- the tenant ------------------------------------------------------------------------------------------
+
+    def tenants(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        """The tenants that the key or session can see."""
+        return list(self._rest.items("/v1/tenants", timeout_s=timeout))
+
+    def quotas(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """The tenant's limits."""
+        return dict(self._rest.get("/v1/quotas", timeout_s=timeout))
+
+    def usage(
+        self,
+        *,
+        by: Sequence[str] = (),
+        since: date | None = None,
+        until: date | None = None,
+        timeout: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """What was used, by topic or day (`by`), from `since` (inclusive) to `until` (exclusive), days in UTC."""
+        query: dict[str, object] = {
+            "by": ",".join(by) or None,
+            "from": since and since.isoformat(),
+            "to": until and until.isoformat(),
+        }
+        return list(self._rest.items("/v1/usage", query, timeout_s=timeout))
+
+    def invoices(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        """All invoices of the tenant."""
+        return list(self._rest.items("/v1/invoices", timeout_s=timeout))
+
+    def invoice(self, invoice_id: str, *, timeout: float | None = None) -> dict[str, Any]:
+        """One invoice with its lines."""
+        return dict(self._rest.get(f"/v1/invoices/{segment(invoice_id)}", timeout_s=timeout))
+
+    def close(self) -> None:
+        """Close its connections; a later call opens new ones."""
+        self._rest.close()

@@ -1,0 +1,111 @@
+"""What the control plane tells about a tenant's topics and keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.contract.errors import InternalError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as it is wanted. `generation` counts its changes."""
+
+    id: str
+    """`top_…`"""
+    name: str
+    topic_id: str
+    """32 hexadecimal digits: what the brokers know it by."""
+    partitions: int
+    settings: Mapping[str, Any]
+    """By name, as in the reference of topic settings; times in ms, sizes in bytes, -1 = unlimited."""
+    generation: int
+    delivered_generation: int
+    """The newest generation that the brokers have confirmed."""
+    conditions: tuple[Mapping[str, Any], ...]
+    """What keeps the brokers from what is wanted, if anything."""
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the brokers have what is wanted."""
+        return self.delivered_generation >= self.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An API key without its secret. Times are ISO 8601 in UTC."""
+
+    id: str
+    name: str
+    created_at: str | None
+    expires_at: str | None
+    revoked_at: str | None
+    bindings: tuple[Mapping[str, Any], ...]
+    """What the key is bound to; none = everything in its tenant."""
+    delivered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NewKey:
+    """A key that has just been made, with its text. The text is shown this once."""
+
+    id: str
+    name: str
+    api_key: str
+    delivered: bool
+
+    def __repr__(self) -> str:
+        return f"NewKey(id={self.id!r}, name={self.name!r}, delivered={self.delivered})"
+
+
+def topic_of(fields: Mapping[str, Any]) -> Topic:
+    """Read the answer. Raises `InternalError` when it is not a topic."""
+    try:
+        return Topic(
+            id=fields["id"],
+            name=fields["name"],
+            topic_id=fields.get("topic_id") or "",
+            partitions=int(fields["partitions"]),
+            settings=dict(fields.get("settings") or {}),
+            generation=int(fields.get("generation") or 0),
+            delivered_generation=int(fields.get("delivered_generation") or 0),
+            conditions=_mappings(fields.get("conditions")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InternalError(f"the answer is no topic: {type(error).__name__}: {error}") from error
+
+
+def key_of(fields: Mapping[str, Any]) -> Key:
+    """Read the answer. Raises `InternalError` when it is not a key."""
+    try:
+        return Key(
+            id=fields["id"],
+            name=fields.get("name") or "",
+            created_at=fields.get("created_at"),
+            expires_at=fields.get("expires_at"),
+            revoked_at=fields.get("revoked_at"),
+            bindings=_mappings(fields.get("bindings")),
+            delivered=bool(fields.get("delivered", True)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InternalError(f"the answer is no key: {type(error).__name__}: {error}") from error
+
+
+def new_key_of(fields: Mapping[str, Any]) -> NewKey:
+    """Read the answer. Raises `InternalError` when it is not a new key; the message never shows the key."""
+    try:
+        return NewKey(
+            id=fields["id"],
+            name=fields.get("name") or "",
+            api_key=fields["key"],
+            delivered=bool(fields.get("delivered", True)),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InternalError(f"the answer is no new key: {type(error).__name__}") from error
+
+
+def _mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """A list of objects, or an object of named ones, as a tuple of objects."""
+    if isinstance(value, dict):
+        return tuple({"name": name, "value": what} for name, what in sorted(value.items()))
+    return tuple(value or ())

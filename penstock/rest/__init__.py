@@ -1,0 +1,1 @@
+"""REST calls to the control plane: one blocking client, problem documents as Penstock's errors."""
