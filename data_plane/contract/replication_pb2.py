@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%data_plane/contract/replication.proto\x12\x14penstock.internal.v1\"q\n\x0fReplicaOpenHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x35\n\npartitions\x18\x03 \x03(\x0b\x32!.penstock.internal.v1.ReplicaOpen\"\xd6\x01\n\x0bReplicaOpen\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\x12\x1a\n\x12\x64urable_end_offset\x18\x06 \x01(\x12\x12\x12\n\nlast_epoch\x18\x07 \x01(\x11\x12\x1a\n\x12replica_generation\x18\x08 \x01(\x04\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\"I\n\x11ReplicaAnswerHead\x12\x34\n\x07\x61nswers\x18\x01 \x03(\x0b\x32#.penstock.internal.v1.ReplicaAnswer\"\xcf\x01\n\rReplicaAnswer\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\r\n\x05\x65rror\x18\x03 \x01(\r\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tdiverging\x18\x05 \x01(\x08\x12\x18\n\x10\x64ivergence_epoch\x18\x06 \x01(\x11\x12\x1d\n\x15\x64ivergence_end_offset\x18\x07 \x01(\x12\x12\x12\n\nstart_over\x18\x08 \x01(\x08\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\"D\n\x0fReplicaPushHead\x12\x31\n\x06pushes\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaPush\"\xa1\x01\n\x0bReplicaPush\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x12\x12\x0e\n\x06stamps\x18\x04 \x01(\r\x12\x15\n\rbatches_bytes\x18\x05 \x01(\r\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\"B\n\x0fReplicaHeldHead\x12/\n\x04held\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaHeld\"\x85\x01\n\x0bReplicaHeld\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x1a\n\x12\x64urable_end_offset\x18\x03 \x01(\x12\x12\x1a\n\x12written_end_offset\x18\x04 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\"#\n\x10ReplicaCloseHead\x12\x0f\n\x07handles\x18\x01 \x03(\r\"_\n\x08\x42\x65\x61tHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x04\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%data_plane/contract/replication.proto\x12\x14penstock.internal.v1\"q\n\x0fReplicaOpenHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x35\n\npartitions\x18\x03 \x03(\x0b\x32!.penstock.internal.v1.ReplicaOpen\"\xd6\x01\n\x0bReplicaOpen\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\x12\x1a\n\x12\x64urable_end_offset\x18\x06 \x01(\x12\x12\x12\n\nlast_epoch\x18\x07 \x01(\x11\x12\x1a\n\x12replica_generation\x18\x08 \x01(\x04\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\"I\n\x11ReplicaAnswerHead\x12\x34\n\x07\x61nswers\x18\x01 \x03(\x0b\x32#.penstock.internal.v1.ReplicaAnswer\"\xf4\x01\n\rReplicaAnswer\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\r\n\x05\x65rror\x18\x03 \x01(\r\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tdiverging\x18\x05 \x01(\x08\x12\x18\n\x10\x64ivergence_epoch\x18\x06 \x01(\x11\x12\x1d\n\x15\x64ivergence_end_offset\x18\x07 \x01(\x12\x12\x12\n\nstart_over\x18\x08 \x01(\x08\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\x12\x10\n\x08odometer\x18\n \x01(\x0c\x12\x11\n\tproducers\x18\x0b \x01(\x0c\"D\n\x0fReplicaPushHead\x12\x31\n\x06pushes\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaPush\"\xec\x01\n\x0bReplicaPush\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x12\x12\x0e\n\x06stamps\x18\x04 \x01(\r\x12\x15\n\rbatches_bytes\x18\x05 \x01(\r\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x16\n\x0emetered_offset\x18\x08 \x01(\x12\x12\x15\n\rsealed_offset\x18\t \x01(\x12\x12\x1a\n\x12metered_generation\x18\n \x01(\x04\"B\n\x0fReplicaHeldHead\x12/\n\x04held\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaHeld\"\x85\x01\n\x0bReplicaHeld\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x1a\n\x12\x64urable_end_offset\x18\x03 \x01(\x12\x12\x1a\n\x12written_end_offset\x18\x04 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\"#\n\x10ReplicaCloseHead\x12\x0f\n\x07handles\x18\x01 \x03(\r\"_\n\x08\x42\x65\x61tHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x04\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,17 +38,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICAANSWERHEAD']._serialized_start=395
   _globals['_REPLICAANSWERHEAD']._serialized_end=468
   _globals['_REPLICAANSWER']._serialized_start=471
-  _globals['_REPLICAANSWER']._serialized_end=678
-  _globals['_REPLICAPUSHHEAD']._serialized_start=680
-  _globals['_REPLICAPUSHHEAD']._serialized_end=748
-  _globals['_REPLICAPUSH']._serialized_start=751
-  _globals['_REPLICAPUSH']._serialized_end=912
-  _globals['_REPLICAHELDHEAD']._serialized_start=914
-  _globals['_REPLICAHELDHEAD']._serialized_end=980
-  _globals['_REPLICAHELD']._serialized_start=983
-  _globals['_REPLICAHELD']._serialized_end=1116
-  _globals['_REPLICACLOSEHEAD']._serialized_start=1118
-  _globals['_REPLICACLOSEHEAD']._serialized_end=1153
-  _globals['_BEATHEAD']._serialized_start=1155
-  _globals['_BEATHEAD']._serialized_end=1250
+  _globals['_REPLICAANSWER']._serialized_end=715
+  _globals['_REPLICAPUSHHEAD']._serialized_start=717
+  _globals['_REPLICAPUSHHEAD']._serialized_end=785
+  _globals['_REPLICAPUSH']._serialized_start=788
+  _globals['_REPLICAPUSH']._serialized_end=1024
+  _globals['_REPLICAHELDHEAD']._serialized_start=1026
+  _globals['_REPLICAHELDHEAD']._serialized_end=1092
+  _globals['_REPLICAHELD']._serialized_start=1095
+  _globals['_REPLICAHELD']._serialized_end=1228
+  _globals['_REPLICACLOSEHEAD']._serialized_start=1230
+  _globals['_REPLICACLOSEHEAD']._serialized_end=1265
+  _globals['_BEATHEAD']._serialized_start=1267
+  _globals['_BEATHEAD']._serialized_end=1362
 # @@protoc_insertion_point(module_scope)

@@ -45,7 +45,7 @@ class ReplicaAnswerHead(_message.Message):
     def __init__(self, answers: _Optional[_Iterable[_Union[ReplicaAnswer, _Mapping]]] = ...) -> None: ...
 
 class ReplicaAnswer(_message.Message):
-    __slots__ = ("handle", "leader_epoch", "error", "message", "diverging", "divergence_epoch", "divergence_end_offset", "start_over", "log_start_offset")
+    __slots__ = ("handle", "leader_epoch", "error", "message", "diverging", "divergence_epoch", "divergence_end_offset", "start_over", "log_start_offset", "odometer", "producers")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,8 @@ class ReplicaAnswer(_message.Message):
     DIVERGENCE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     START_OVER_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ODOMETER_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     handle: int
     leader_epoch: int
     error: int
@@ -64,7 +66,9 @@ class ReplicaAnswer(_message.Message):
     divergence_end_offset: int
     start_over: bool
     log_start_offset: int
-    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., diverging: _Optional[bool] = ..., divergence_epoch: _Optional[int] = ..., divergence_end_offset: _Optional[int] = ..., start_over: _Optional[bool] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
+    odometer: bytes
+    producers: bytes
+    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., diverging: _Optional[bool] = ..., divergence_epoch: _Optional[int] = ..., divergence_end_offset: _Optional[int] = ..., start_over: _Optional[bool] = ..., log_start_offset: _Optional[int] = ..., odometer: _Optional[bytes] = ..., producers: _Optional[bytes] = ...) -> None: ...
 
 class ReplicaPushHead(_message.Message):
     __slots__ = ("pushes",)
@@ -73,7 +77,7 @@ class ReplicaPushHead(_message.Message):
     def __init__(self, pushes: _Optional[_Iterable[_Union[ReplicaPush, _Mapping]]] = ...) -> None: ...
 
 class ReplicaPush(_message.Message):
-    __slots__ = ("handle", "leader_epoch", "base_offset", "stamps", "batches_bytes", "high_watermark", "log_start_offset")
+    __slots__ = ("handle", "leader_epoch", "base_offset", "stamps", "batches_bytes", "high_watermark", "log_start_offset", "metered_offset", "sealed_offset", "metered_generation")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +85,9 @@ class ReplicaPush(_message.Message):
     BATCHES_BYTES_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    METERED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEALED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    METERED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     handle: int
     leader_epoch: int
     base_offset: int
@@ -88,7 +95,10 @@ class ReplicaPush(_message.Message):
     batches_bytes: int
     high_watermark: int
     log_start_offset: int
-    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., stamps: _Optional[int] = ..., batches_bytes: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
+    metered_offset: int
+    sealed_offset: int
+    metered_generation: int
+    def __init__(self, handle: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., stamps: _Optional[int] = ..., batches_bytes: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., metered_offset: _Optional[int] = ..., sealed_offset: _Optional[int] = ..., metered_generation: _Optional[int] = ...) -> None: ...
 
 class ReplicaHeldHead(_message.Message):
     __slots__ = ("held",)

@@ -133,3 +133,67 @@ class SealedSegment(_message.Message):
     tenant: str
     seal: bytes
     def __init__(self, tenant: _Optional[str] = ..., seal: _Optional[bytes] = ...) -> None: ...
+
+class AppendUsageRequest(_message.Message):
+    __slots__ = ("topic_id", "partition", "batch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    batch: bytes
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class AppendUsageResponse(_message.Message):
+    __slots__ = ("error", "message")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class CutPartitionsRequest(_message.Message):
+    __slots__ = ("cut_id", "tenant", "end_ms", "revision", "partitions", "deleted")
+    CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    END_MS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    cut_id: str
+    tenant: str
+    end_ms: int
+    revision: int
+    partitions: _containers.RepeatedCompositeFieldContainer[CutPartition]
+    deleted: bool
+    def __init__(self, cut_id: _Optional[str] = ..., tenant: _Optional[str] = ..., end_ms: _Optional[int] = ..., revision: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[CutPartition, _Mapping]]] = ..., deleted: _Optional[bool] = ...) -> None: ...
+
+class CutPartition(_message.Message):
+    __slots__ = ("topic_id", "partition")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class CutPartitionsResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionCut]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionCut, _Mapping]]] = ...) -> None: ...
+
+class PartitionCut(_message.Message):
+    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    log_generation: int
+    end_offset: int
+    error: int
+    message: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
