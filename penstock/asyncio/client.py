@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from penstock.asyncio.channels import GrpcTransport
 from penstock.asyncio.consumer import Consumer
@@ -20,6 +20,9 @@ from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
 from penstock.profiles import connection_settings
 from penstock.transport.port import Transport
+
+if TYPE_CHECKING:
+    from penstock.admin.awaited import AwaitedAdmin
 
 _T = TypeVar("_T")
 
@@ -73,6 +76,7 @@ class Client:
     def _begin(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._producers: list[Producer] = []
+        self._admin: AwaitedAdmin | None = None
 
     def producer(
         self,
@@ -145,6 +149,23 @@ class Client:
         )
         return Consumer(self._runtime, names, settings, self)
 
+    @property
+    def admin(self) -> AwaitedAdmin:
+        """Topics, keys, limits, usage and invoices of the tenant, over REST. Raises `ConfigurationError` without
+        an `api_url`.
+        """
+        # Imported at first use: what only sends and reads messages needs no HTTP.
+        from penstock.admin.awaited import AwaitedAdmin
+        from penstock.admin.blocking import Admin
+        from penstock.rest.client import RestClient
+
+        self._runtime.check()
+        if self._admin is None:
+            settings = self._runtime.settings
+            rest = RestClient(settings.api_url, settings.api_key, settings.ca_file)
+            self._admin = AwaitedAdmin(Admin(rest))
+        return self._admin
+
     async def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
         """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
         return descriptions.topics_in(await self._ask(*descriptions.metadata_request(None), timeout))
@@ -165,6 +186,8 @@ class Client:
             for producer in self._producers:
                 await producer.close(timeout)
             await self._runtime.close()
+        if self._admin is not None:
+            self._admin.close()
 
     async def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
         runtime = self._runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from penstock.blocking.consumer import Consumer
 from penstock.blocking.producer import Producer
@@ -17,6 +17,9 @@ from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
 from penstock.profiles import connection_settings
+
+if TYPE_CHECKING:
+    from penstock.admin.blocking import Admin
 
 _T = TypeVar("_T")
 
@@ -47,6 +50,7 @@ class Client:
         )
         self._runtime = Runtime(settings)
         self._producers: list[Producer] = []
+        self._admin: Admin | None = None
         self._finalizer = weakref.finalize(self, self._runtime.abandon)
 
     def producer(
@@ -120,6 +124,21 @@ class Client:
         )
         return Consumer(self._runtime, names, settings, self)
 
+    @property
+    def admin(self) -> Admin:
+        """Topics, keys, limits, usage and invoices of the tenant, over REST. Raises `ConfigurationError` without
+        an `api_url`.
+        """
+        # Imported at first use: what only sends and reads messages needs no HTTP.
+        from penstock.admin.blocking import Admin
+        from penstock.rest.client import RestClient
+
+        self._runtime.check()
+        if self._admin is None:
+            settings = self._runtime.settings
+            self._admin = Admin(RestClient(settings.api_url, settings.api_key, settings.ca_file))
+        return self._admin
+
     def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
         """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
         return descriptions.topics_in(self._ask(*descriptions.metadata_request(None), timeout))
@@ -140,6 +159,8 @@ class Client:
             for producer in self._producers:
                 producer.close(timeout)
             self._runtime.close()
+        if self._admin is not None:
+            self._admin.close()
         self._finalizer.detach()
 
     def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
