@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from data_plane.authz.credentials import checked_pepper, secret_matches
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TopicRecord
 from data_plane.throttling.buckets import TokenBuckets
@@ -18,6 +17,7 @@ from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey, MalformedApiKey, parse_api_key
 from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
 from penstock.contract.ids import PrincipalNumber, TenantId, TopicId
+from penstock.rules.credentials import checked_pepper, secret_matches
 
 IMAGE_AGE_MS_MAX = 60_000
 """A broker that lost the watch for longer lets no new caller in."""

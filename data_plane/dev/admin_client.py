@@ -14,7 +14,6 @@ from typing import Protocol, Self, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from data_plane.authz.credentials import Credential
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from penstock.contract.errors import (
@@ -28,6 +27,7 @@ from penstock.contract.errors import (
 from penstock.contract.ids import TopicId
 from penstock.contract.methods import ERROR_CODE
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.credentials import Credential
 
 _CALL_S = 5.0
 """Deadline of one call: several times what a metadata write takes, less than a person waits."""

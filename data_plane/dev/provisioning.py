@@ -8,7 +8,6 @@ import time
 import grpc
 
 from control_plane.placement.planner import ACTIVE, BrokerView, plan
-from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
 from data_plane.dev.admin_client import AdminClient, read_failure
 from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
@@ -18,6 +17,7 @@ from penstock.contract.errors import AlreadyExists
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.methods import AUTHORIZATION, METADATA
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
+from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 
 ENVIRONMENT = "dev"
 INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))

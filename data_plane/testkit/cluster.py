@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from data_plane.authz.credentials import SCRAM_SALT_BYTES, make_credential
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.disk.port import DiskFault
@@ -40,6 +39,7 @@ from penstock.contract import limits
 from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId, TopicId
+from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 
 CLUSTER_ID = "simulated"
 CLUSTER_SECRET = "simulated-cluster-secret"

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from data_plane.authz.access import AccessRules, Authenticator, Principal
-from data_plane.authz.credentials import make_credential
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import KeyRecord, TopicRecord
@@ -11,6 +10,7 @@ from data_plane.metadata.port import Event, WatchBatch
 from penstock.contract.api_keys import ApiKey, make_api_key
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.credentials import make_credential
 
 ACME, GLOBEX = TenantId("acme"), TenantId("globex")
 PEPPERS = {1: b"p" * 32, 2: b"q" * 32}

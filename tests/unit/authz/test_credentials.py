@@ -6,8 +6,8 @@ import hmac
 
 import pytest
 
-from data_plane.authz.credentials import make_credential, scram_verifier, secret_hmac, secret_matches
 from penstock.contract.api_keys import make_api_key
+from penstock.rules.credentials import make_credential, scram_verifier, secret_hmac, secret_matches
 
 KEY = make_api_key("dev", bytes(range(48)))
 PEPPERS = {1: b"p" * 32, 3: b"q" * 32}

@@ -1,4 +1,4 @@
-"""What brokers keep of an API key, a peppered HMAC and SCRAM verifiers, and how a secret is checked.
+"""What the service keeps of an API key, a peppered HMAC and SCRAM verifiers, and how a secret is checked.
 
 A key's secret holds 256 random bits, so the HMAC needs no slow derivation. The pepper comes from a file of
 the brokers and is never in the metadata; its version lets it be rotated. SCRAM's user name is the key id
