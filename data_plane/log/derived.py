@@ -7,11 +7,13 @@ snapshot of another history is told apart.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data_plane.disk.port import Disk
 from data_plane.log import layout
 from data_plane.log.epochs import LeaderEpochs
+from data_plane.log.minute_marks import MinuteMarks
 from data_plane.log.producers import Producers
 from data_plane.log.sealing import SealFile
 from data_plane.log.segment import Unreadable
@@ -27,6 +29,7 @@ from data_plane.log.small_file import (
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
+from penstock.records.usage import MINUTE_MS, OdometerMark
 from penstock.rules.odometer import Odometer, OdometerCorrupt
 
 SNAPSHOT_BATCHES = 1_024
@@ -34,6 +37,8 @@ SNAPSHOT_BATCHES = 1_024
 _SNAPSHOTS_MAX = 3
 FORMAT_VERSION = 1
 _HEAD = struct.Struct(">qIq")
+_FOLDED_AT_ONCE = 512
+"""Stamps folded between two turns of the event loop: two milliseconds or so."""
 _FIRST_OF_SEGMENT = int(StampFlag.FIRST_OF_SEGMENT)
 
 
@@ -62,6 +67,9 @@ class DerivedState:
         """None: the totals below are not known (a replica that began above offset 0 without them)."""
         self.last_accepted_ms = 0
         self.offset = 0
+        self.minute_marks = MinuteMarks()
+        self._minute_end_ms = 0
+        """Where the minute of the last batch ends; 0: not known, look at the next batch."""
         self._folded = 0
         self._snapshots: list[Snapshot] = []
         self._written_offset = -1
@@ -74,6 +82,8 @@ class DerivedState:
         self.odometer = odometer
         self.last_accepted_ms = 0
         self.offset = offset
+        self.minute_marks = MinuteMarks()
+        self._minute_end_ms = 0
         self._folded = 0
         self._snapshots.clear()
         self._written_offset = -1
@@ -86,11 +96,21 @@ class DerivedState:
             stamp.producer_id, stamp.producer_epoch, stamp.base_sequence, stamp.offset_span, stamp.base_offset,
             stamp.accepted_ms,
         )  # fmt: skip
-        if self.odometer is not None:
-            self.odometer.apply(stamp)
+        odometer = self.odometer
+        if odometer is not None:
+            if stamp.accepted_ms >= self._minute_end_ms:
+                self._minute_passed(odometer, stamp)
+            odometer.apply(stamp)
         self.last_accepted_ms = stamp.accepted_ms
         self.offset = stamp.end_offset
         self._folded += 1
+
+    def _minute_passed(self, odometer: Odometer, stamp: Stamp) -> None:
+        """`stamp` may begin a later minute than the batch before it: keep what was counted so far."""
+        minute_ms = stamp.accepted_ms // MINUTE_MS * MINUTE_MS
+        self._minute_end_ms = minute_ms + MINUTE_MS
+        if 0 <= odometer.last_accepted_ms < minute_ms:
+            self.minute_marks.add(odometer.mark(), stamp.end_offset)
 
     def draft(self) -> Seal | None:
         """The seal of the segment that ends here, without its digest. Ask before the next segment's first batch."""
@@ -113,6 +133,8 @@ class DerivedState:
         self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.offset <= end_offset]
         self._folded = 0
         self.drafts.clear()
+        self.minute_marks.cut(end_offset)
+        self._minute_end_ms = 0
         first = self._segments.all[0].base_offset if self._segments.all else end_offset
         if self._snapshots:
             snapshot = self._snapshots[-1]
@@ -147,6 +169,39 @@ class DerivedState:
                 self.apply(stamp)
             elif self.odometer is not None:
                 self.odometer.apply(stamp)
+
+    def fold_to(self, end_offset: int) -> Iterator[OdometerMark | None]:
+        """What the odometer said at `end_offset`, the end of a batch: None after each few stamps folded, then the mark.
+
+        Nothing when the totals there are not known. Raises `Unreadable`. The log may grow meanwhile, and must not be
+        cut or lose its beginning.
+        """
+        segments = self._segments
+        odometer = None
+        for snapshot in self._snapshots:
+            if snapshot.offset <= end_offset:
+                odometer = self._decoded(snapshot.odometer)
+        number = segments.at(end_offset - 1)
+        if number >= 0 and (odometer is None or odometer.end_offset < segments.all[number].base_offset):
+            odometer = self._totals_at(segments.all[number].base_offset) or odometer
+        if odometer is None:
+            first = segments.all[0].base_offset if segments.all else end_offset
+            odometer = self._totals_at(min(first, end_offset))
+        if odometer is None:
+            return
+        if odometer.end_offset == end_offset:
+            yield odometer.mark()
+            return
+        for number, stamp in enumerate(segments.stamps_from(odometer.end_offset), 1):
+            if stamp.base_offset >= end_offset:
+                break
+            if stamp.base_offset != odometer.end_offset:
+                return
+            odometer.apply(stamp)
+            if number % _FOLDED_AT_ONCE == 0:
+                yield None
+        if odometer.end_offset == end_offset:
+            yield odometer.mark()
 
     def _fold_good(self, producers_from: int, end_offset: int) -> None:
         for segment in self._segments.all:

@@ -135,6 +135,8 @@ class Sealing:
 
     def __init__(self, file: SealFile, where: TopicPartition) -> None:
         self.file = file
+        self.log_generation = 0
+        """Which the seals made from now on name."""
         self._where = where
         self._active: _Feed | None = None
         self._waiting: deque[_Waiting] = deque()
@@ -199,7 +201,8 @@ class Sealing:
             budget -= self._catch_up(waiting.feed, budget)
             if waiting.feed.fed < waiting.draft.batch_count:
                 return
-            self.file.append(replace(waiting.draft, digest=waiting.feed.digest.digest()))
+            digest = waiting.feed.digest.digest()
+            self.file.append(replace(waiting.draft, digest=digest, log_generation=self.log_generation))
             self._waiting.popleft()
         if self._active is not None and self._active.fed < self._active.segment.stamp_count:
             self._catch_up(self._active, budget)

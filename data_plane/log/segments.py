@@ -1,6 +1,6 @@
 """The segments of one log in order: finding, cutting, removing, and what of them is to be synced."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -186,6 +186,28 @@ class Segments:
             segment.holds = 0
             segment.abandon_files()
 
+    def end_before(self, accepted_ms: int, log_end: int) -> int:
+        """End of the last batch accepted before `accepted_ms`; the first segment's base when there is none.
+
+        Raises `Unreadable`.
+        """
+        if not self.all:
+            return log_end
+        at = bisect_left(self.all, accepted_ms, key=_first_accepted_ms) - 1
+        if at < 0:
+            return self.all[0].base_offset
+        segment = self.all[at]
+        if segment.last_accepted_ms < accepted_ms:
+            return segment.end_offset
+        low, high = 0, segment.stamp_count
+        while high - low > 1:
+            middle = (low + high) // 2
+            if segment.stamp(middle).accepted_ms < accepted_ms:
+                low = middle
+            else:
+                high = middle
+        return segment.stamp(low).end_offset
+
     def stamps_from(self, offset: int) -> Iterator[Stamp]:
         """Every stamp of batches at or above `offset`, which is a batch's base or the log's end.
 
@@ -206,3 +228,7 @@ class Segments:
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _first_accepted_ms(segment: Segment) -> int:
+    return segment.first_accepted_ms

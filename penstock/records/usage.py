@@ -67,3 +67,16 @@ class OpenRow:
     principal: int
     messages: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OdometerMark:
+    """What the odometer said at the end of a batch: all that a reading needs of it."""
+
+    end_offset: int
+    """Everything below it is counted."""
+    accepted_ms: int
+    """Acceptance of the last batch below it, -1 for none."""
+    totals: Totals
+    minute_rows: tuple[MinuteRow, ...]
+    """What counted in the minute of that batch so far, by principal."""

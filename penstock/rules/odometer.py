@@ -28,7 +28,7 @@ from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import Buffer
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
-from penstock.records.usage import MinuteRow, OpenRow, Totals, minute_of
+from penstock.records.usage import MinuteRow, OdometerMark, OpenRow, Totals, minute_of
 
 _MAGIC = b"PSOD"
 VERSION = 1
@@ -193,6 +193,15 @@ class Odometer:
             producer: (sum(row[0] for row in rows.values()), sum(row[1] for row in rows.values()))
             for producer, rows in sorted(self._open.items())
         }
+
+    def mark(self) -> OdometerMark:
+        """The odometer as it stands, for a reading."""
+        return OdometerMark(
+            end_offset=self.end_offset,
+            accepted_ms=self.last_accepted_ms,
+            totals=self.totals,
+            minute_rows=self.minute_rows,
+        )
 
     @classmethod
     def resumed(cls, seals: Sequence[Seal]) -> Self:
