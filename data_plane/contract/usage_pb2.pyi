@@ -47,7 +47,7 @@ class UsageRecord(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., made_ms: _Optional[int] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., delivered: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[Requests, _Mapping]]] = ..., seals: _Optional[_Iterable[_Union[SealedSegment, _Mapping]]] = ..., boot_ends: _Optional[bool] = ...) -> None: ...
 
 class Reading(_message.Message):
-    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id")
+    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id", "cut_end_ms")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,7 @@ class Reading(_message.Message):
     MINUTE_ROWS_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    CUT_END_MS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic_id: bytes
     topic: str
@@ -76,7 +77,8 @@ class Reading(_message.Message):
     minute_rows: _containers.RepeatedCompositeFieldContainer[PrincipalRow]
     kind: ReadingKind
     cut_id: str
-    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ...) -> None: ...
+    cut_end_ms: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ..., cut_end_ms: _Optional[int] = ...) -> None: ...
 
 class PrincipalRow(_message.Message):
     __slots__ = ("minute", "principal", "messages", "bytes")
