@@ -175,15 +175,19 @@ class CutReading(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ("partitions", "objects")
+    __slots__ = ("partitions", "objects", "after", "min_revision")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MIN_REVISION_FIELD_NUMBER: _ClassVar[int]
     partitions: bool
     objects: bool
-    def __init__(self, partitions: _Optional[bool] = ..., objects: _Optional[bool] = ...) -> None: ...
+    after: str
+    min_revision: int
+    def __init__(self, partitions: _Optional[bool] = ..., objects: _Optional[bool] = ..., after: _Optional[str] = ..., min_revision: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys")
+    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +196,7 @@ class DescribeClusterResponse(_message.Message):
     TENANTS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
@@ -200,7 +205,8 @@ class DescribeClusterResponse(_message.Message):
     tenants: _containers.RepeatedCompositeFieldContainer[DescribedTenant]
     topics: _containers.RepeatedCompositeFieldContainer[DescribedTopic]
     keys: _containers.RepeatedCompositeFieldContainer[DescribedKey]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ...) -> None: ...
+    next: str
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class DescribedTenant(_message.Message):
     __slots__ = ("tenant", "generation", "quotas", "suspended")

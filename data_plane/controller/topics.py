@@ -1,15 +1,16 @@
-"""Creating and deleting tenants, topics, keys and blocks of producer ids, as compare-and-set transactions.
+"""Creating, changing and deleting topics, and taking blocks of producer ids, as compare-and-set transactions.
 
 Each function answers with what to compare and what to change, or raises the refusal (a `PenstockError`).
 Any broker may do these: the caller adds no authority. A failed comparison means that the image was behind:
-wait for it, ask again. No changes = the store already says so.
+wait for it, ask again. No changes = the store already says so. Generations count as in `tenants`; a deleted
+topic's tombstone keeps its last one, so nothing late brings it back.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from data_plane.controller.tenants import Transaction, outdated, unchanged
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
@@ -19,39 +20,21 @@ from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_KEY_ID = re.compile(r"[A-Za-z0-9]{12}")
 INTERNAL_PREFIX = "__"
-KEY_NAME_LENGTH_MAX = 100
-PRINCIPAL_MAX = 2**32 - 1
-"""Principal numbers are uint32 in every stamp."""
 PRODUCER_ID_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """Apply it, then the topic is `record`."""
+    """Apply it (no changes: it was applied before, or `ignored`), then the topic is `record`."""
 
     compares: tuple[Compare, ...]
     changes: tuple[Change, ...]
     record: model.TopicRecord
+    ignored: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewKey:
-    """Apply it (no changes: it was applied before), then the key is `record`."""
-
-    compares: tuple[Compare, ...]
-    changes: tuple[Change, ...]
-    record: model.KeyRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
-    """Apply it; no changes: it was applied before."""
-
-    compares: tuple[Compare, ...]
-    changes: tuple[Change, ...]
+_NOTHING = Transaction(compares=(), changes=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,22 +45,6 @@ class ProducerIdBlock:
     changes: tuple[Change, ...]
     first: int
     end: int
-
-
-# -- tenants --------------------------------------------------------------------------------------------
-
-
-def put_tenant(image: ClusterImage, tenant: str) -> Transaction:
-    """Make a tenant known. Raises `InvalidRequest`."""
-    if not _TENANT.fullmatch(tenant) and tenant != SYSTEM_TENANT:
-        raise InvalidRequest(
-            f"tenant {tenant!r}: 1 to 63 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
-        )
-    if TenantId(tenant) in image.tenants:
-        return Transaction(compares=(), changes=())
-    key = model.tenant_key(tenant)
-    record = model.TenantRecord(tenant=TenantId(tenant))
-    return Transaction(compares=(Compare(key, 0),), changes=(Put(key, record.encode()),))
 
 
 # -- topics ---------------------------------------------------------------------------------------------
@@ -107,11 +74,14 @@ def create_topic(
     name: str,
     settings: TopicSettings,
     assignments: Sequence[Sequence[int]],
+    *,
+    generation: int = 0,
 ) -> NewTopic:
     """A new topic with these replicas; `topic_id` is 16 fresh random bytes (RL1).
 
     Each partition is led by its first active replica, its active replicas are in sync. The registrations of
-    all of them are compared (RL35), so nobody who was fenced meanwhile is in sync.
+    all of them are compared (RL35), so nobody who was fenced meanwhile is in sync. A topic that has this id
+    and name already is brought to the settings and the number of partitions if the generation is higher.
     Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists`, `LimitExceeded`, `BrokerUnavailable`.
     """
     if len(topic_id) != 16:
@@ -119,36 +89,177 @@ def create_topic(
     if tenant not in image.tenants and tenant != SYSTEM_TENANT:
         raise NotFound(f"tenant {tenant!r} does not exist")
     checked_topic_name(tenant, name)
+    existing = image.topics.get(topic_id)
+    if existing is not None and (existing.tenant, existing.name) == (tenant, name):
+        return _created_before(image, existing, settings, assignments, generation)
+    buried = image.buried.get(topic_id)
+    if buried is not None and 0 < generation < buried.generation:
+        record = model.TopicRecord(
+            topic_id=topic_id, tenant=tenant, name=name, partitions=buried.partitions, settings=settings
+        )
+        return NewTopic(compares=(), changes=(), record=record, ignored=True)
+    if existing is not None or buried is not None:
+        raise AlreadyExists(f"topic id {topic_id.hex()} was used before: a new topic needs a new id")
     if (tenant, name) in image.names:
         raise AlreadyExists(f"topic {name!r} exists")
-    if topic_id in image.topics or topic_id in image.tombstones:
-        raise AlreadyExists(f"topic id {topic_id.hex()} was used before")
-    if not 1 <= len(assignments) <= limits.PARTITIONS_PER_TOPIC_MAX:
-        raise LimitExceeded(
-            f"{name}: {len(assignments)} partitions, 1 to {limits.PARTITIONS_PER_TOPIC_MAX} allowed"
-        )
-    cells: dict[str, dict[int, model.PartitionRecord]] = {}
-    members: dict[int, int] = {}
-    for number, brokers in enumerate(assignments):
-        record = _first_record(image, f"{name}-{number}", number, brokers, settings)
-        cells.setdefault(model.cell_key(topic_id, number), {})[number] = record
-        members.update({broker: image.epoch_of(broker) for broker in record.in_sync})
     topic = model.TopicRecord(
-        topic_id=topic_id, tenant=tenant, name=name, partitions=len(assignments), settings=settings
+        topic_id=topic_id,
+        tenant=tenant,
+        name=name,
+        partitions=len(assignments),
+        settings=settings,
+        generation=generation,
     )
+    _check_partitions(name, len(assignments), 1)
+    room = _room(image, tenant, name, len(assignments))
+    added = _added(image, topic, 0, assignments)
     name_key, topic_key = model.name_key(tenant, name), model.topic_key(topic_id)
     return NewTopic(
         compares=(
             Compare(name_key, 0),
             Compare(topic_key, 0),
-            *(Compare(model.live_key(broker), members[broker]) for broker in sorted(members)),
+            Compare(model.tombstone_key(topic_id), 0),
+            *room.compares,
+            *added.compares,
         ),
         changes=(
             Put(name_key, topic_id.hex().encode()),
             Put(topic_key, topic.encode()),
-            *(Put(key, model.encode_cell(cells[key])) for key in sorted(cells)),
+            *room.changes,
+            *added.changes,
         ),
         record=topic,
+    )
+
+
+def _created_before(
+    image: ClusterImage,
+    existing: model.TopicRecord,
+    settings: TopicSettings,
+    assignments: Sequence[Sequence[int]],
+    generation: int,
+) -> NewTopic:
+    if generation <= existing.generation:
+        ignored = outdated(generation, existing.generation)
+        return NewTopic(compares=(), changes=(), record=existing, ignored=ignored)
+    _check_partitions(existing.name, len(assignments), existing.partitions)
+    return update_topic(
+        image,
+        existing.topic_id,
+        existing.tenant,
+        settings,
+        assignments[existing.partitions :],
+        generation=generation,
+    )
+
+
+def update_topic(
+    image: ClusterImage,
+    topic_id: TopicId,
+    tenant: TenantId,
+    settings: TopicSettings,
+    added: Sequence[Sequence[int]],
+    *,
+    generation: int = 0,
+) -> NewTopic:
+    """The topic with these settings as a whole and with `added` partitions more, placed by the caller.
+
+    A repetition of the generation held adds none again. Raises `InvalidRequest` (also for another replication
+    factor), `NotFound` (also for another tenant's topic), `LimitExceeded`, `BrokerUnavailable`.
+    """
+    topic = image.topics.get(topic_id)
+    if topic is None or topic.tenant != tenant:
+        buried = image.buried.get(topic_id)
+        if buried is not None and buried.tenant == tenant and 0 < generation < buried.generation:
+            record = model.TopicRecord(
+                topic_id=topic_id,
+                tenant=tenant,
+                name=buried.name,
+                partitions=buried.partitions,
+                settings=settings,
+            )
+            return NewTopic(compares=(), changes=(), record=record, ignored=True)
+        raise NotFound(f"topic id {topic_id.hex()[:32]} does not exist")
+    if outdated(generation, topic.generation):
+        return NewTopic(compares=(), changes=(), record=topic, ignored=True)
+    if settings.replication != topic.settings.replication:
+        raise InvalidRequest(
+            f"{topic.name}: replication is {topic.settings.replication} and cannot be changed to "
+            f"{settings.replication}"
+        )
+    if generation and generation == topic.generation:
+        added = ()
+    after = replace(
+        topic,
+        settings=settings,
+        partitions=topic.partitions + len(added),
+        generation=max(generation, topic.generation),
+    )
+    if after == topic:
+        return NewTopic(compares=(), changes=(), record=topic)
+    _check_partitions(topic.name, after.partitions, topic.partitions)
+    room = _room(image, tenant, topic.name, len(added)) if added else _NOTHING
+    grown = _added(image, after, topic.partitions, added)
+    topic_key = model.topic_key(topic_id)
+    return NewTopic(
+        compares=(Compare(topic_key, image.topic_revisions[topic_id]), *room.compares, *grown.compares),
+        changes=(Put(topic_key, after.encode()), *room.changes, *grown.changes),
+        record=after,
+    )
+
+
+def _check_partitions(name: str, wanted: int, lowest: int) -> None:
+    if not lowest <= wanted <= limits.PARTITIONS_PER_TOPIC_MAX:
+        raise LimitExceeded(
+            f"{name}: {wanted} partitions, {lowest} to {limits.PARTITIONS_PER_TOPIC_MAX} allowed"
+        )
+
+
+def _room(image: ClusterImage, tenant: TenantId, name: str, more: int) -> Transaction:
+    """The tenant's partition limit leaves room for `more`. Raises `LimitExceeded`.
+
+    With a limit, every change that raises the use rewrites one key, so of two at once one must look again.
+    """
+    known = image.tenants.get(tenant)
+    same_limit = Compare(model.tenant_key(tenant), image.tenant_revisions.get(tenant, 0))
+    limit = 0 if known is None else known.quotas.partitions_max
+    if limit == 0:
+        return Transaction(compares=(same_limit,), changes=())
+    used = image.partitions_used(tenant)
+    if used + more > limit:
+        raise LimitExceeded(
+            f"{name}: partitions_max of the tenant is {limit}, {used} are used and {more} more were asked for"
+        )
+    use_key = model.use_key(tenant)
+    return Transaction(
+        compares=(same_limit, Compare(use_key, image.use_revisions.get(tenant, 0))),
+        changes=(Put(use_key, model.UseRecord(partitions=used + more).encode()),),
+    )
+
+
+def _added(
+    image: ClusterImage, topic: model.TopicRecord, first: int, assignments: Sequence[Sequence[int]]
+) -> Transaction:
+    """New partitions from number `first` on: their cells, and the registrations of all that are in sync."""
+    cells: dict[str, dict[int, model.PartitionRecord]] = {}
+    revisions: dict[str, int] = {}
+    members: dict[int, int] = {}
+    held = image.cells.get(topic.topic_id, {})
+    for number, brokers in enumerate(assignments, start=first):
+        record = _first_record(image, f"{topic.name}-{number}", number, brokers, topic.settings)
+        key = model.cell_key(topic.topic_id, number)
+        if key not in cells:
+            cell = held.get(number // model.PARTITIONS_PER_CELL)
+            cells[key] = {} if cell is None else dict(cell.partitions)
+            revisions[key] = 0 if cell is None else cell.revision
+        cells[key][number] = record
+        members.update({broker: image.epoch_of(broker) for broker in record.in_sync})
+    return Transaction(
+        compares=(
+            *(Compare(key, revisions[key]) for key in sorted(cells) if first),
+            *(Compare(model.live_key(broker), members[broker]) for broker in sorted(members)),
+        ),
+        changes=tuple(Put(key, model.encode_cell(cells[key])) for key in sorted(cells)),
     )
 
 
@@ -180,95 +291,72 @@ def _first_record(
     )
 
 
-def delete_topic(image: ClusterImage, tenant: TenantId, name: str) -> Transaction:
+def delete_topic(
+    image: ClusterImage,
+    tenant: TenantId,
+    name: str,
+    *,
+    generation: int = 0,
+    topic_id: TopicId | None = None,
+) -> Transaction:
     """Delete a topic and leave its tombstone, which alone lets brokers remove replicas (RL53).
 
-    Raises `NotFound`; another tenant's topic is not found.
+    By name, or only the topic of `topic_id`. Repeating the latter changes nothing, and with a generation it
+    also holds for a topic that has not come yet. Raises `NotFound`; another tenant's topic is not found.
     """
-    topic_id = image.names.get((tenant, name))
-    if topic_id is None or topic_id not in image.topics:
+    if topic_id is None:
+        topic_id = image.names.get((tenant, name))
+    elif len(topic_id) != 16:
+        raise InvalidRequest(f"topic id of {len(topic_id)} bytes, 16 required")
+    topic = None if topic_id is None else image.topics.get(topic_id)
+    if topic_id is None or topic is None or topic.tenant != tenant:
+        if topic_id is not None and topic is None:
+            return _bury_again(image, tenant, name, topic_id, generation)
         raise NotFound(f"topic {name!r} does not exist")
+    if outdated(generation, topic.generation):
+        return Transaction(compares=(), changes=(), ignored=True)
     cells = image.cells.get(topic_id, {})
     keys = [(cells[number].key, cells[number].revision) for number in sorted(cells)]
     topic_key = model.topic_key(topic_id)
+    tombstone = model.Tombstone(
+        name=topic.name,
+        tenant=tenant,
+        partitions=topic.partitions,
+        generation=max(generation, topic.generation),
+    )
     return Transaction(
         compares=(
             Compare(topic_key, image.topic_revisions[topic_id]),
             *(Compare(key, revision) for key, revision in keys),
         ),
         changes=(
-            Put(model.tombstone_key(topic_id), name.encode()),
-            Delete(model.name_key(tenant, name)),
+            Put(model.tombstone_key(topic_id), tombstone.encode()),
+            Delete(model.name_key(tenant, topic.name)),
             Delete(topic_key),
             *(Delete(key) for key, _ in keys),
         ),
     )
 
 
-# -- keys -----------------------------------------------------------------------------------------------
-
-
-def put_key(
-    image: ClusterImage,
-    counter: KeyValue | None,
-    *,
-    key_id: str,
-    tenant: TenantId,
-    name: str,
-    pepper_version: int,
-    secret_hmac: str,
-    scram: dict[str, Any],
-    expires_at_ms: int = 0,
-) -> NewKey:
-    """A credential made elsewhere. It gets the next principal number.
-
-    `counter` is /next/principal as just read.
-
-    The same credential again is a retry and changes nothing. `secret_hmac` is hex. Raises `InvalidRequest`,
-    `NotFound` (tenant), `AlreadyExists` (another credential under this id), `LimitExceeded` (principal
-    numbers used up).
-    """
-    if not _KEY_ID.fullmatch(key_id):
-        raise InvalidRequest(f"key id {key_id[:32]!r}: 12 letters and digits required")
-    if len(name) > KEY_NAME_LENGTH_MAX:
-        raise InvalidRequest(f"key name of {len(name)} characters, at most {KEY_NAME_LENGTH_MAX} allowed")
-    if not re.fullmatch(r"[0-9a-f]{64}", secret_hmac):
-        raise InvalidRequest("secret_hmac: 64 hex digits of an HMAC-SHA-256 required")
-    if pepper_version < 1 or expires_at_ms < 0:
-        raise InvalidRequest("pepper_version is at least 1 and expires_at_ms at least 0")
-    if tenant not in image.tenants:
-        raise NotFound(f"tenant {tenant!r} does not exist")
-    number = 1 if counter is None else int(counter.value)
-    record = model.KeyRecord(
-        key_id=key_id, tenant=tenant, name=name, principal=number, pepper_version=pepper_version,
-        secret_hmac=secret_hmac, scram=scram, expires_at_ms=expires_at_ms,
-    )  # fmt: skip
-    existing = image.keys.get(key_id)
-    if existing is not None:
-        if replace(existing, principal=number, revoked=False) != record:
-            raise AlreadyExists(f"key {key_id}: another credential has this id")
-        return NewKey(compares=(), changes=(), record=existing)
-    if number > PRINCIPAL_MAX:
-        raise LimitExceeded(f"principal numbers: all {PRINCIPAL_MAX} are used")
-    key = model.credential_key(key_id)
-    return NewKey(
-        compares=(Compare(key, 0), _unchanged(model.NEXT_PRINCIPAL_KEY, counter)),
-        changes=(Put(key, record.encode()), Put(model.NEXT_PRINCIPAL_KEY, str(number + 1).encode())),
-        record=record,
-    )
-
-
-def revoke_key(image: ClusterImage, key_id: str) -> Transaction:
-    """Refuse a key from now on, on streams that are open too. Raises `NotFound`."""
-    record = image.keys.get(key_id)
-    if record is None:
-        raise NotFound(f"key {key_id[:32]!r} does not exist")
-    if record.revoked:
+def _bury_again(
+    image: ClusterImage, tenant: TenantId, name: str, topic_id: TopicId, generation: int
+) -> Transaction:
+    """There is no such topic: it was deleted, or its deletion came before it."""
+    buried = image.buried.get(topic_id)
+    if buried is None and not generation:
+        raise NotFound(f"topic {name!r} does not exist")
+    if buried is not None and buried.tenant not in ("", tenant):
+        raise NotFound(f"topic {name!r} does not exist")
+    before = buried or model.Tombstone(name=name, tenant=tenant)
+    if outdated(generation, before.generation):
+        return Transaction(compares=(), changes=(), ignored=True)
+    after = replace(before, generation=max(generation, before.generation))
+    if after == buried:
         return Transaction(compares=(), changes=())
-    key = model.credential_key(key_id)
+    key = model.tombstone_key(topic_id)
     return Transaction(
-        compares=(Compare(key, image.key_revisions[key_id]),),
-        changes=(Put(key, replace(record, revoked=True).encode()),),
+        compares=(Compare(key, image.tombstones.get(topic_id, 0)), Compare(model.topic_key(topic_id), 0)),
+        changes=(Put(key, after.encode()),),
     )
 
 
@@ -285,12 +373,8 @@ def take_producer_ids(counter: KeyValue | None, count: int = limits.PRODUCER_ID_
         raise LimitExceeded("producer ids: all are used")
     key = model.NEXT_PRODUCER_ID_KEY
     return ProducerIdBlock(
-        compares=(_unchanged(key, counter),),
+        compares=(unchanged(key, counter),),
         changes=(Put(key, str(first + count).encode()),),
         first=first,
         end=first + count,
     )
-
-
-def _unchanged(key: str, read: KeyValue | None) -> Compare:
-    return Compare(key, 0 if read is None else read.mod_revision)

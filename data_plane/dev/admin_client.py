@@ -8,6 +8,7 @@ repeating the change is harmless.
 import json
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, cast
 
@@ -16,6 +17,8 @@ from google.protobuf.message import Message
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
+from data_plane.metadata.model import Binding
+from penstock.contract import limits
 from penstock.contract.errors import (
     BrokerUnavailable,
     ErrorKind,
@@ -35,6 +38,8 @@ _RETRY_S = 0.1
 _PROBE_S = 2.0
 """Deadline of looking for a broker that answers: a paused one must not hold up the others for long."""
 
+_OPTIONS = (("grpc.max_receive_message_length", limits.FRAME_BYTES_MAX),)
+"""A description of a large cluster is above grpc's usual 4 MiB."""
 _REFUSED_BY_GRPC = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """Answers of grpc itself that repeating does not change: another service listens there, or the request is
 too large.
@@ -46,6 +51,15 @@ class _WithOutcome(Protocol):
 
     @property
     def outcome(self) -> pb.Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Tenants by id, topics by topic id, keys by key id."""
+
+    tenants: dict[str, pb.DescribedTenant]
+    topics: dict[bytes, pb.DescribedTopic]
+    keys: dict[str, pb.DescribedKey]
 
 
 AnswerT = TypeVar("AnswerT", bound=Message)
@@ -87,6 +101,23 @@ class AdminClient:
         request = pb.DescribeClusterRequest(partitions=partitions)
         return self._ask(request, timeout_s, [address] if address else self._addresses)[1]
 
+    def describe_objects(self, timeout_s: float = _CALL_S) -> "Objects":
+        """Tenants, topics and keys as the metadata holds them, page by page from the brokers that answer.
+
+        Pages may be of different revisions: what is made or deleted meanwhile may be there or not.
+        """
+        objects = Objects(tenants={}, topics={}, keys={})
+        after = ""
+        while True:
+            request = pb.DescribeClusterRequest(objects=True, after=after)
+            answer = self._ask(request, timeout_s, self._addresses)[1]
+            objects.tenants.update({tenant.tenant: tenant for tenant in answer.tenants})
+            objects.topics.update({topic.topic_id: topic for topic in answer.topics})
+            objects.keys.update({key.key_id: key for key in answer.keys})
+            after = answer.next
+            if not after:
+                return objects
+
     def wait_until_seen(self, revision: int, timeout_s: float = 5.0) -> None:
         """Wait until every active broker has seen `revision`, so that no client meets one that has not.
 
@@ -97,21 +128,43 @@ class AdminClient:
             broker.internal_address for broker in self.describe_cluster().brokers if broker.state == "active"
         ]
         while waiting and time.monotonic() < deadline:
-            waiting = [address for address in waiting if not self._has_seen(address, revision)]
+            waiting = [address for address in waiting if not self._has_seen(address, revision, deadline)]
             if waiting:
                 time.sleep(0.01)
 
-    def _has_seen(self, address: str, revision: int) -> bool:
+    def _has_seen(self, address: str, revision: int, deadline: float) -> bool:
+        """The broker itself waits for a while before it answers that it has not."""
+        request = pb.DescribeClusterRequest(min_revision=revision)
+        left_s = min(max(deadline - time.monotonic(), 0.1), _PROBE_S)
         try:
-            return self.describe_cluster(address=address, timeout_s=1.0).revision >= revision
+            return self._ask(request, left_s, [address])[1].revision >= revision
         except BrokerUnavailable:
             return False
 
     # -- changing --------------------------------------------------------------------------------------------
 
-    def put_tenant(self, tenant: str, timeout_s: float = 15.0) -> int:
-        """Make the tenant exist; returns the metadata revision. Repeating it is harmless."""
-        request = pb.PutTenantRequest(tenant=tenant)
+    def put_tenant(
+        self,
+        tenant: str,
+        timeout_s: float = 15.0,
+        *,
+        generation: int = 0,
+        produce_bytes_per_s: int | None = None,
+        partitions_max: int | None = None,
+        suspended: bool = False,
+    ) -> int:
+        """Make the tenant exist in this state; returns the metadata revision. Repeating it is harmless.
+
+        Limits: 0 = none. Without a generation and without limits a tenant that exists keeps its own.
+        """
+        quotas = None
+        if produce_bytes_per_s is not None or partitions_max is not None or suspended:
+            quotas = pb.TenantQuotas(
+                produce_bytes_per_s=produce_bytes_per_s or 0, partitions_max=partitions_max or 0
+            )
+        request = pb.PutTenantRequest(
+            tenant=tenant, generation=generation, quotas=quotas, suspended=suspended
+        )
         return self._change(methods.PUT_TENANT, request, pb.Outcome, timeout_s, repeatable=True).revision
 
     def put_key(
@@ -121,9 +174,13 @@ class AdminClient:
         tenant: str,
         name: str,
         expires_at_ms: int = 0,
+        generation: int = 0,
+        bindings: Sequence[Binding] = (),
         timeout_s: float = 15.0,
     ) -> tuple[int, int]:
-        """Make the key valid; returns (principal number, metadata revision). Repeating it is harmless."""
+        """Make the key valid, or change it; returns (principal number, metadata revision). Repeating it is
+        harmless. No bindings: everything within the tenant.
+        """
         request = pb.PutKeyRequest(
             key_id=credential.key_id,
             tenant=tenant,
@@ -132,13 +189,15 @@ class AdminClient:
             secret_hmac=bytes.fromhex(credential.secret_hmac),
             scram_json=json.dumps(credential.scram),
             expires_at_ms=expires_at_ms,
+            generation=generation,
+            bindings=[pb.Binding(topic_prefix=b.topic_prefix, operations=b.operations) for b in bindings],
         )
         answer = self._change(methods.PUT_KEY, request, pb.PutKeyResponse, timeout_s, repeatable=True)
         return answer.principal, answer.outcome.revision
 
-    def revoke_key(self, key_id: str, timeout_s: float = 15.0) -> int:
+    def revoke_key(self, key_id: str, timeout_s: float = 15.0, *, generation: int = 0) -> int:
         """Make the key invalid; returns the metadata revision. Repeating it is harmless."""
-        request = pb.RevokeKeyRequest(key_id=key_id)
+        request = pb.RevokeKeyRequest(key_id=key_id, generation=generation)
         return self._change(methods.REVOKE_KEY, request, pb.Outcome, timeout_s, repeatable=True).revision
 
     def create_topic(
@@ -148,21 +207,65 @@ class AdminClient:
         settings: TopicSettings,
         assignments: Sequence[Sequence[int]],
         timeout_s: float = 15.0,
+        *,
+        generation: int = 0,
+        topic_id: bytes = b"",
     ) -> tuple[TopicId, int]:
-        """Create a topic on the brokers assigned; returns (topic id, metadata revision)."""
+        """Create a topic on the brokers assigned; returns (topic id, metadata revision). With a `topic_id`
+        repeating it is harmless.
+        """
         request = pb.CreateTopicRequest(
             tenant=tenant,
             name=name,
             settings_json=json.dumps(settings.to_dict()),
-            assignments=[pb.Assignment(brokers=brokers) for brokers in assignments],
+            assignments=_assignments(assignments),
+            generation=generation,
+            topic_id=topic_id,
         )
-        answer = self._change(methods.CREATE_TOPIC, request, pb.CreateTopicResponse, timeout_s)
+        answer = self._change(
+            methods.CREATE_TOPIC, request, pb.CreateTopicResponse, timeout_s, repeatable=bool(topic_id)
+        )
         return TopicId(answer.topic_id), answer.outcome.revision
 
-    def delete_topic(self, tenant: str, name: str, timeout_s: float = 15.0) -> int:
-        """Delete a topic with all of its messages; returns the metadata revision."""
-        request = pb.DeleteTopicRequest(tenant=tenant, name=name)
-        return self._change(methods.DELETE_TOPIC, request, pb.Outcome, timeout_s).revision
+    def update_topic(
+        self,
+        tenant: str,
+        topic_id: bytes,
+        settings: TopicSettings,
+        added: Sequence[Sequence[int]] = (),
+        timeout_s: float = 15.0,
+        *,
+        generation: int = 0,
+    ) -> pb.Outcome:
+        """Replace the topic's settings and add partitions on the brokers assigned. With a generation, or
+        without new partitions, repeating it is harmless.
+        """
+        request = pb.UpdateTopicRequest(
+            tenant=tenant,
+            topic_id=topic_id,
+            settings_json=json.dumps(settings.to_dict()),
+            added=_assignments(added),
+            generation=generation,
+        )
+        repeatable = bool(generation) or not added
+        return self._change(methods.UPDATE_TOPIC, request, pb.Outcome, timeout_s, repeatable=repeatable)
+
+    def delete_topic(
+        self,
+        tenant: str,
+        name: str,
+        timeout_s: float = 15.0,
+        *,
+        generation: int = 0,
+        topic_id: bytes = b"",
+    ) -> int:
+        """Delete a topic with all of its messages; returns the metadata revision. With a `topic_id` only the
+        topic of this id, and repeating it is harmless.
+        """
+        request = pb.DeleteTopicRequest(tenant=tenant, name=name, generation=generation, topic_id=topic_id)
+        return self._change(
+            methods.DELETE_TOPIC, request, pb.Outcome, timeout_s, repeatable=bool(topic_id)
+        ).revision
 
     # -- calling ---------------------------------------------------------------------------------------------
 
@@ -227,15 +330,19 @@ class AdminClient:
     def _channel(self, address: str) -> grpc.Channel:
         if address not in self._channels:
             if self._root_certificates is None:
-                self._channels[address] = grpc.insecure_channel(address)
+                self._channels[address] = grpc.insecure_channel(address, options=_OPTIONS)
             else:
                 credentials = grpc.ssl_channel_credentials(self._root_certificates)
-                self._channels[address] = grpc.secure_channel(address, credentials)
+                self._channels[address] = grpc.secure_channel(address, credentials, options=_OPTIONS)
         return self._channels[address]
 
 
 class AnswerLost(BrokerUnavailable):
     """The call ended without an answer of the service."""
+
+
+def _assignments(brokers: Sequence[Sequence[int]]) -> list[pb.Assignment]:
+    return [pb.Assignment(brokers=each) for each in brokers]
 
 
 def _to_bytes(message: Message) -> bytes:

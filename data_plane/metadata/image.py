@@ -45,10 +45,19 @@ class ClusterImage:
         self.topic_revisions: dict[TopicId, int] = {}
         self.names: dict[tuple[TenantId, str], TopicId] = {}
         self.cells: dict[TopicId, dict[int, Cell]] = {}
+        self.names_of: dict[TenantId, dict[str, TopicId]] = {}
+        """The same by tenant."""
         self.tombstones: dict[TopicId, int] = {}
+        """Revision of each."""
+        self.buried: dict[TopicId, model.Tombstone] = {}
+        """What the tombstones say."""
         self.tenants: dict[TenantId, model.TenantRecord] = {}
+        self.tenant_revisions: dict[TenantId, int] = {}
+        self.use_revisions: dict[TenantId, int] = {}
         self.keys: dict[str, model.KeyRecord] = {}
         self.key_revisions: dict[str, int] = {}
+        self.refused_keys: dict[str, int] = {}
+        """Generation at which a key was revoked before it was ever put."""
         self.controller: model.ControllerRecord | None = None
         self.controller_epoch = 0
         self._live: dict[int, tuple[int, model.LiveRecord]] = {}
@@ -90,6 +99,11 @@ class ClusterImage:
             cells[number].partitions[p] for number in sorted(cells) for p in sorted(cells[number].partitions)
         ]
 
+    def partitions_used(self, tenant: TenantId) -> int:
+        """Partitions of all topics of the tenant."""
+        ids = self.names_of.get(tenant, {}).values()
+        return sum(self.topics[topic_id].partitions for topic_id in ids if topic_id in self.topics)
+
     def epoch_of(self, broker: int) -> int:
         """Epoch of the broker's live registration, 0 = fenced or unknown."""
         live = self._live.get(broker)
@@ -124,14 +138,22 @@ class ClusterImage:
             self.topic_revisions[topic.topic_id] = revision
         elif kind == "names":
             tenant, _, name = rest.partition("/")
-            self.names[TenantId(tenant), name] = TopicId(bytes.fromhex(value.decode()))
+            topic_id = TopicId(bytes.fromhex(value.decode()))
+            self.names[TenantId(tenant), name] = topic_id
+            self.names_of.setdefault(TenantId(tenant), {})[name] = topic_id
         elif kind == "keys":
             self.keys[rest] = model.KeyRecord.decode(value)
             self.key_revisions[rest] = revision
         elif kind == "tenants":
             self.tenants[TenantId(rest)] = model.TenantRecord.decode(value)
+            self.tenant_revisions[TenantId(rest)] = revision
+        elif kind == "use":
+            self.use_revisions[TenantId(rest)] = revision
+        elif kind == "refused_keys":
+            self.refused_keys[rest] = int(value)
         elif kind == "tombstones":
             self.tombstones[TopicId(bytes.fromhex(rest))] = revision
+            self.buried[TopicId(bytes.fromhex(rest))] = model.Tombstone.decode(value)
         elif kind == "controller":
             self.controller, self.controller_epoch = model.ControllerRecord.decode(value), revision
         elif kind == "cluster":
@@ -156,13 +178,22 @@ class ClusterImage:
         elif kind == "names":
             tenant, _, name = rest.partition("/")
             self.names.pop((TenantId(tenant), name), None)
+            self.names_of.get(TenantId(tenant), {}).pop(name, None)
+            if not self.names_of.get(TenantId(tenant)):
+                self.names_of.pop(TenantId(tenant), None)
         elif kind == "keys":
             self.keys.pop(rest, None)
             self.key_revisions.pop(rest, None)
         elif kind == "tenants":
             self.tenants.pop(TenantId(rest), None)
+            self.tenant_revisions.pop(TenantId(rest), None)
+        elif kind == "use":
+            self.use_revisions.pop(TenantId(rest), None)
+        elif kind == "refused_keys":
+            self.refused_keys.pop(rest, None)
         elif kind == "tombstones":
             self.tombstones.pop(TopicId(bytes.fromhex(rest)), None)
+            self.buried.pop(TopicId(bytes.fromhex(rest)), None)
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
 

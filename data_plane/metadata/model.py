@@ -10,8 +10,10 @@
     /names/<tenant>/<topic name>     topic id
     /topics/<topic id>               TopicRecord
     /partitions/<topic id>/<cell>    up to PARTITIONS_PER_CELL PartitionRecords
-    /tombstones/<topic id>           deleted topic: its replicas may be removed (RL53)
+    /tombstones/<topic id>           Tombstone of a deleted topic: its replicas may be removed (RL53)
+    /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
     /keys/<key id>                   KeyRecord
+    /refused_keys/<key id>           generation at which a key was revoked before it was ever put
     /next/principal, /next/producer_id   counters taken by compare-and-set
 
 Broker epochs, controller epochs and fencing all compare the mod_revision of the key that gives the authority.
@@ -60,8 +62,16 @@ def tombstone_key(topic_id: bytes) -> str:
     return f"/tombstones/{topic_id.hex()}"
 
 
+def use_key(tenant: str) -> str:
+    return f"/use/{tenant}"
+
+
 def credential_key(key_id: str) -> str:
     return f"/keys/{key_id}"
+
+
+def refused_key(key_id: str) -> str:
+    return f"/refused_keys/{key_id}"
 
 
 class _Json:
@@ -112,8 +122,56 @@ class ControllerRecord(_Json):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantQuotas:
+    """What brokers enforce for one tenant. 0 = no limit."""
+
+    produce_bytes_per_s: int = 0
+    """Bytes of batches as sent, over all brokers."""
+    partitions_max: int = 0
+    """Partitions of all the tenant's topics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantRecord(_Json):
+    """Desired state of a tenant, as far as brokers need it."""
+
     tenant: TenantId
+    generation: int = 0
+    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
+    quotas: TenantQuotas = TenantQuotas()
+    suspended: bool = False
+    """Its keys are refused."""
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        values: dict[str, Any] = json.loads(value)
+        values["quotas"] = TenantQuotas(**values.get("quotas", {}))
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseRecord(_Json):
+    """What a tenant uses of its partition limit. Its revision orders the changes that raise the use."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone(_Json):
+    """What stays of a deleted topic."""
+
+    name: str
+    tenant: str = ""
+    """Empty in tombstones written before it was kept."""
+    partitions: int = 0
+    generation: int = 0
+    """Of the deletion; a change of the topic that carries a lower one is ignored."""
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        if not value.startswith(b"{"):
+            return cls(name=value.decode())
+        return cls(**json.loads(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +181,8 @@ class TopicRecord:
     name: str
     partitions: int
     settings: TopicSettings
-    generation: int = 1
-    """Version of the desired state that this reflects; a lower one is ignored."""
+    generation: int = 0
+    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
     accepted_floor_ms: int = 0
     """No batch is stamped earlier than this (ARCHITECTURE rule 5)."""
 
@@ -227,6 +285,15 @@ def decode_cell(value: bytes) -> dict[int, PartitionRecord]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Grants `operations` on the topics and groups whose name begins with `topic_prefix`."""
+
+    topic_prefix: str
+    operations: tuple[str, ...] = ()
+    """Names of operations (describe, produce, consume); none = all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord(_Json):
     """A credential as brokers check it. The secret itself is stored nowhere."""
 
@@ -241,3 +308,17 @@ class KeyRecord(_Json):
     """`sha256` and `sha512`: salt, iterations, stored_key, server_key (hex)."""
     expires_at_ms: int = 0
     revoked: bool = False
+    """For ever."""
+    generation: int = 0
+    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
+    bindings: tuple[Binding, ...] = ()
+    """None: everything in the tenant; else only what one of them grants."""
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        values: dict[str, Any] = json.loads(value)
+        values["bindings"] = tuple(
+            Binding(topic_prefix=row["topic_prefix"], operations=tuple(row["operations"]))
+            for row in values.get("bindings", ())
+        )
+        return cls(**values)

@@ -3,17 +3,18 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from data_plane.contract import admin_pb2 as pb
-from data_plane.controller import topics
+from data_plane.controller import tenants, topics
 from data_plane.metadata import model
-from data_plane.metadata.port import Change, Compare, MetaStore, OutcomeUnknown, StoreUnavailable
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import Compare, Delete, MetaStore, OutcomeUnknown, Put, StoreUnavailable
 from data_plane.node.client_calls import parsed
 from data_plane.node.config import NodeConfig
 from data_plane.node.metadata_view import MetadataView
-from data_plane.node.ports import Caller, Rng
+from data_plane.node.ports import Caller, CallFailed, Rng
 from penstock.contract.errors import (
     ErrorCode,
     InvalidRequest,
@@ -27,7 +28,24 @@ from penstock.contract.topic_settings import TopicSettings
 
 _TRIES = 20
 
-Decide = Callable[[], tuple[Sequence[Compare], Sequence[Change]]]
+OBJECTS_PER_ANSWER = 5_000
+"""Tenants, topics and keys in one answer: a few MiB, and a few tens of ms of the event loop."""
+
+
+class Change(Protocol):
+    """What a decision gives: apply it; no changes = it holds, or a higher generation does (`ignored`)."""
+
+    @property
+    def compares(self) -> Sequence[Compare]: ...
+
+    @property
+    def changes(self) -> Sequence[Put | Delete]: ...
+
+    @property
+    def ignored(self) -> bool: ...
+
+
+Decide = Callable[[], Change]
 
 
 class AdminCalls:
@@ -35,50 +53,100 @@ class AdminCalls:
 
     def __init__(self, config: NodeConfig, view: MetadataView, store: MetaStore, rng: Rng) -> None:
         self._config, self._view, self._store, self._rng = config, view, store, rng
+        self._one_by_one = asyncio.Lock()
+        """Changes that raise a tenant's use of a limit exclude one another; here they wait instead."""
 
     async def put_tenant(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.PutTenantRequest, request)
+        quotas = None
+        if wanted.HasField("quotas"):
+            quotas = model.TenantQuotas(
+                produce_bytes_per_s=wanted.quotas.produce_bytes_per_s,
+                partitions_max=wanted.quotas.partitions_max,
+            )
+        elif wanted.generation:
+            quotas = model.TenantQuotas()
 
-        def decide() -> tuple[Sequence[Compare], Sequence[Change]]:
-            change = topics.put_tenant(self._view.image, wanted.tenant)
-            return change.compares, change.changes
+        def decide() -> Change:
+            return tenants.put_tenant(
+                self._view.image,
+                wanted.tenant,
+                generation=wanted.generation,
+                quotas=quotas,
+                suspended=wanted.suspended,
+            )
 
         return (await self._settle(decide)).SerializeToString()
 
     async def create_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.CreateTopicRequest, request)
-        topic_id = TopicId(self._rng.random_bytes(16))
+        topic_id = TopicId(wanted.topic_id or self._rng.random_bytes(16))
 
-        def decide() -> tuple[Sequence[Compare], Sequence[Change]]:
-            change = topics.create_topic(
+        def decide() -> Change:
+            return topics.create_topic(
                 self._view.image,
                 topic_id,
                 TenantId(wanted.tenant),
                 wanted.name,
                 _settings(wanted.settings_json),
                 [list(assignment.brokers) for assignment in wanted.assignments],
+                generation=wanted.generation,
             )
-            return change.compares, change.changes
 
-        outcome = await self._settle(decide, applied=lambda: topic_id in self._view.image.topics)
+        async with self._one_by_one:
+            outcome = await self._settle(decide, applied=lambda: topic_id in self._view.image.topics)
         return pb.CreateTopicResponse(outcome=outcome, topic_id=topic_id).SerializeToString()
+
+    async def update_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.UpdateTopicRequest, request)
+        topic_id = TopicId(wanted.topic_id)
+        grown_to: list[int] = []
+
+        def decide() -> Change:
+            change = topics.update_topic(
+                self._view.image,
+                topic_id,
+                TenantId(wanted.tenant),
+                _settings(wanted.settings_json),
+                [list(assignment.brokers) for assignment in wanted.added],
+                generation=wanted.generation,
+            )
+            grown_to[:] = [change.record.partitions]
+            return change
+
+        def applied() -> bool:
+            """Without a generation only the number tells that the partitions were added."""
+            known = self._view.image.topics.get(topic_id)
+            return bool(wanted.added) and known is not None and known.partitions in grown_to
+
+        async with self._one_by_one:
+            return (await self._settle(decide, applied=applied)).SerializeToString()
 
     async def delete_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.DeleteTopicRequest, request)
 
-        def decide() -> tuple[Sequence[Compare], Sequence[Change]]:
-            change = topics.delete_topic(self._view.image, TenantId(wanted.tenant), wanted.name)
-            return change.compares, change.changes
+        def decide() -> Change:
+            return topics.delete_topic(
+                self._view.image,
+                TenantId(wanted.tenant),
+                wanted.name,
+                generation=wanted.generation,
+                topic_id=TopicId(wanted.topic_id) if wanted.topic_id else None,
+            )
 
         return (await self._settle(decide)).SerializeToString()
 
     async def put_key(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.PutKeyRequest, request)
+        bindings = [
+            model.Binding(topic_prefix=binding.topic_prefix, operations=tuple(binding.operations))
+            for binding in wanted.bindings
+        ]
         given: list[model.KeyRecord] = []
         counter = None
 
-        def decide() -> tuple[Sequence[Compare], Sequence[Change]]:
-            change = topics.put_key(
+        def decide() -> Change:
+            change = tenants.put_key(
                 self._view.image,
                 counter,
                 key_id=wanted.key_id,
@@ -88,9 +156,11 @@ class AdminCalls:
                 secret_hmac=wanted.secret_hmac.hex(),
                 scram=_object("scram_json", wanted.scram_json),
                 expires_at_ms=wanted.expires_at_ms,
+                generation=wanted.generation,
+                bindings=bindings,
             )
             given[:] = [change.record]
-            return change.compares, change.changes
+            return change
 
         async def read_counter() -> None:
             nonlocal counter
@@ -104,9 +174,8 @@ class AdminCalls:
     async def revoke_key(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.RevokeKeyRequest, request)
 
-        def decide() -> tuple[Sequence[Compare], Sequence[Change]]:
-            change = topics.revoke_key(self._view.image, wanted.key_id)
-            return change.compares, change.changes
+        def decide() -> Change:
+            return tenants.revoke_key(self._view.image, wanted.key_id, generation=wanted.generation)
 
         return (await self._settle(decide)).SerializeToString()
 
@@ -129,10 +198,10 @@ class AdminCalls:
                         await before()
                     if unknown and applied():
                         return pb.Outcome(revision=self._view.image.revision)
-                    compares, changes = decide()
-                    if not changes:
-                        return pb.Outcome(revision=self._view.image.revision)
-                    result = await self._store.txn(compares, changes)
+                    change = decide()
+                    if not change.changes:
+                        return pb.Outcome(revision=self._view.image.revision, ignored=change.ignored)
+                    result = await self._store.txn(change.compares, change.changes)
                 except StoreUnavailable:
                     await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
                     continue
@@ -157,6 +226,11 @@ class AdminCalls:
 
     async def describe_cluster(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.DescribeClusterRequest, request)
+        if not await self._view.reached(wanted.min_revision, self._config.timings.catch_up_wait_ms):
+            raise CallFailed(
+                ErrorCode.BROKER_UNAVAILABLE,
+                f"this broker is at revision {self._view.image.revision}, {wanted.min_revision} was asked for",
+            )
         image = self._view.image
         response = pb.DescribeClusterResponse(
             cluster_id=image.cluster_id, controller=image.controller_id, revision=image.revision
@@ -191,7 +265,80 @@ class AdminCalls:
                 leaders=leaders[broker],
                 replicas=replicas[broker],
             )
+        if wanted.objects:
+            response.next = _add_objects(response, image, wanted.after)
         return response.SerializeToString()
+
+
+def _add_objects(response: pb.DescribeClusterResponse, image: ClusterImage, after: str) -> str:
+    """The next tenants, topics and keys, in this order; the answer is where to go on, empty at the end."""
+    room = OBJECTS_PER_ANSWER
+    parts: tuple[tuple[str, Callable[[str], list[str]], Callable[[str], None]], ...] = (
+        ("tenants", lambda low: _beyond(image.tenants, low), lambda i: _add_tenant(response, image, i)),
+        (
+            "topics",
+            lambda low: _beyond((topic_id.hex() for topic_id in image.topics), low),
+            lambda i: _add_topic(response, image, i),
+        ),
+        ("keys", lambda low: _beyond(image.keys, low), lambda i: _add_key(response, image, i)),
+    )
+    names = [name for name, _, _ in parts]
+    kind, _, low = after.partition("/")
+    if after and kind not in names:
+        raise CallFailed(ErrorCode.INVALID_REQUEST, f"after {after[:64]!r}: not a place this service named")
+    first = names.index(kind) if after else 0
+    for number, (name, found, add) in enumerate(parts[first:]):
+        ids = found(low if number == 0 else "")
+        for each in ids[:room]:
+            add(each)
+        if len(ids) > room:
+            return f"{name}/{ids[room - 1] if room else ''}"
+        room -= len(ids)
+    return ""
+
+
+def _beyond(ids: Iterable[str], low: str) -> list[str]:
+    return sorted(each for each in ids if each > low)
+
+
+def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenant: str) -> None:
+    record = image.tenants[TenantId(tenant)]
+    response.tenants.add(
+        tenant=tenant,
+        generation=record.generation,
+        quotas=pb.TenantQuotas(
+            produce_bytes_per_s=record.quotas.produce_bytes_per_s, partitions_max=record.quotas.partitions_max
+        ),
+        suspended=record.suspended,
+    )
+
+
+def _add_topic(response: pb.DescribeClusterResponse, image: ClusterImage, topic_hex: str) -> None:
+    topic = image.topics[TopicId(bytes.fromhex(topic_hex))]
+    response.topics.add(
+        tenant=topic.tenant,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=topic.partitions,
+        settings_json=json.dumps(topic.settings.to_dict()),
+        generation=topic.generation,
+    )
+
+
+def _add_key(response: pb.DescribeClusterResponse, image: ClusterImage, key_id: str) -> None:
+    record = image.keys[key_id]
+    response.keys.add(
+        key_id=key_id,
+        tenant=record.tenant,
+        principal=record.principal,
+        revoked=record.revoked,
+        expires_at_ms=record.expires_at_ms,
+        generation=record.generation,
+        bindings=[
+            pb.Binding(topic_prefix=binding.topic_prefix, operations=binding.operations)
+            for binding in record.bindings
+        ],
+    )
 
 
 def _object(name: str, text: str) -> dict[str, Any]:

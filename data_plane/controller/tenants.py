@@ -1,0 +1,234 @@
+"""Tenants and their keys, made and changed as compare-and-set transactions.
+
+Each function answers with what to compare and what to change, or raises the refusal (a `PenstockError`). No
+changes = the store already says so. A change carries the generation of the object's desired state: lower than
+the one held = ignored, equal = a repetition (which restores what was changed beside it), 0 = always applied,
+and then the generation held stays.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import Change, Compare, KeyValue, Put
+from penstock.contract import limits
+from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.ids import SYSTEM_TENANT, TenantId
+
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_KEY_ID = re.compile(r"[A-Za-z0-9]{12}")
+_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
+KEY_NAME_LENGTH_MAX = 100
+BINDINGS_MAX = 100
+"""Of one key: each is looked at in every request of the key."""
+OPERATIONS = ("describe", "produce", "consume")
+"""What a binding may grant."""
+PRINCIPAL_MAX = 2**32 - 1
+"""Principal numbers are uint32 in every stamp."""
+PRODUCE_BYTES_PER_S_MAX = 2**50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """Apply it; no changes: it was applied before, or (`ignored`) a higher generation is held."""
+
+    compares: tuple[Compare, ...]
+    changes: tuple[Change, ...]
+    ignored: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """Apply it (no changes: it was applied before, or `ignored`), then the key is `record`."""
+
+    compares: tuple[Compare, ...]
+    changes: tuple[Change, ...]
+    record: model.KeyRecord
+    ignored: bool = False
+
+
+def outdated(generation: int, held: int) -> bool:
+    """Is a change of this generation behind what is held?"""
+    return 0 < generation < held
+
+
+# -- tenants --------------------------------------------------------------------------------------------
+
+
+def put_tenant(
+    image: ClusterImage,
+    tenant: str,
+    *,
+    generation: int = 0,
+    quotas: model.TenantQuotas | None = None,
+    suspended: bool = False,
+) -> Transaction:
+    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none.
+
+    Raises `InvalidRequest`.
+    """
+    if not _TENANT.fullmatch(tenant) and tenant != SYSTEM_TENANT:
+        raise InvalidRequest(
+            f"tenant {tenant!r}: 1 to 63 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
+        )
+    if quotas is not None and quotas.produce_bytes_per_s > PRODUCE_BYTES_PER_S_MAX:
+        raise InvalidRequest(
+            f"produce_bytes_per_s: {quotas.produce_bytes_per_s} is above {PRODUCE_BYTES_PER_S_MAX}"
+        )
+    if suspended and tenant == SYSTEM_TENANT:
+        raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant cannot be suspended")
+    known = image.tenants.get(TenantId(tenant))
+    if known is not None and outdated(generation, known.generation):
+        return Transaction(compares=(), changes=(), ignored=True)
+    before = known or model.TenantRecord(tenant=TenantId(tenant))
+    after = replace(
+        before,
+        generation=max(generation, before.generation),
+        quotas=before.quotas if quotas is None else quotas,
+        suspended=before.suspended if quotas is None and not generation and not suspended else suspended,
+    )
+    if after == known:
+        return Transaction(compares=(), changes=())
+    key = model.tenant_key(tenant)
+    revision = image.tenant_revisions.get(TenantId(tenant), 0)
+    return Transaction(compares=(Compare(key, revision),), changes=(Put(key, after.encode()),))
+
+
+# -- keys -----------------------------------------------------------------------------------------------
+
+
+def put_key(
+    image: ClusterImage,
+    counter: KeyValue | None,
+    *,
+    key_id: str,
+    tenant: TenantId,
+    name: str,
+    pepper_version: int,
+    secret_hmac: str,
+    scram: dict[str, Any],
+    expires_at_ms: int = 0,
+    generation: int = 0,
+    bindings: Sequence[model.Binding] = (),
+) -> NewKey:
+    """A credential made elsewhere, which gets the next principal number; or a known one with another name,
+    expiry or other bindings, which keeps its number and its verifiers.
+
+    `counter` is /next/principal as just read. `secret_hmac` is hex. A revoked key stays revoked, also one that
+    was revoked before it came. Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists` (another
+    credential under this id), `LimitExceeded` (principal numbers used up).
+    """
+    if not _KEY_ID.fullmatch(key_id):
+        raise InvalidRequest(f"key id {key_id[:32]!r}: 12 letters and digits required")
+    if len(name) > KEY_NAME_LENGTH_MAX:
+        raise InvalidRequest(f"key name of {len(name)} characters, at most {KEY_NAME_LENGTH_MAX} allowed")
+    if not re.fullmatch(r"[0-9a-f]{64}", secret_hmac):
+        raise InvalidRequest("secret_hmac: 64 hex digits of an HMAC-SHA-256 required")
+    if pepper_version < 1 or expires_at_ms < 0:
+        raise InvalidRequest("pepper_version is at least 1 and expires_at_ms at least 0")
+    if tenant not in image.tenants:
+        raise NotFound(f"tenant {tenant!r} does not exist")
+    number = 1 if counter is None else int(counter.value)
+    record = model.KeyRecord(
+        key_id=key_id, tenant=tenant, name=name, principal=number, pepper_version=pepper_version,
+        secret_hmac=secret_hmac, scram=scram, expires_at_ms=expires_at_ms, generation=generation,
+        bindings=_checked(bindings),
+    )  # fmt: skip
+    if key_id in image.refused_keys:
+        return NewKey(
+            compares=(), changes=(), record=replace(record, principal=0, revoked=True), ignored=True
+        )
+    existing = image.keys.get(key_id)
+    if existing is not None:
+        return _changed_key(image, existing, record)
+    if number > PRINCIPAL_MAX:
+        raise LimitExceeded(f"principal numbers: all {PRINCIPAL_MAX} are used")
+    key = model.credential_key(key_id)
+    return NewKey(
+        compares=(
+            Compare(key, 0),
+            Compare(model.refused_key(key_id), 0),
+            unchanged(model.NEXT_PRINCIPAL_KEY, counter),
+        ),
+        changes=(Put(key, record.encode()), Put(model.NEXT_PRINCIPAL_KEY, str(number + 1).encode())),
+        record=record,
+    )
+
+
+def _changed_key(image: ClusterImage, existing: model.KeyRecord, wanted: model.KeyRecord) -> NewKey:
+    identity = (existing.tenant, existing.pepper_version, existing.secret_hmac)
+    if identity != (wanted.tenant, wanted.pepper_version, wanted.secret_hmac):
+        raise AlreadyExists(f"key {existing.key_id}: another credential has this id")
+    if existing.revoked or outdated(wanted.generation, existing.generation):
+        return NewKey(compares=(), changes=(), record=existing, ignored=True)
+    after = replace(
+        existing,
+        name=wanted.name,
+        expires_at_ms=wanted.expires_at_ms,
+        generation=max(wanted.generation, existing.generation),
+        bindings=wanted.bindings,
+    )
+    if after == existing:
+        return NewKey(compares=(), changes=(), record=existing)
+    key = model.credential_key(existing.key_id)
+    return NewKey(
+        compares=(Compare(key, image.key_revisions[existing.key_id]),),
+        changes=(Put(key, after.encode()),),
+        record=after,
+    )
+
+
+def _checked(bindings: Sequence[model.Binding]) -> tuple[model.Binding, ...]:
+    if len(bindings) > BINDINGS_MAX:
+        raise LimitExceeded(f"{len(bindings)} bindings of one key, at most {BINDINGS_MAX} allowed")
+    for binding in bindings:
+        prefix = binding.topic_prefix
+        if len(prefix) > limits.TOPIC_NAME_LENGTH_MAX or not _PREFIX.fullmatch(prefix):
+            raise InvalidRequest(
+                f"topic_prefix {prefix[:64]!r}: at most {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
+            )
+        for operation in binding.operations:
+            if operation not in OPERATIONS:
+                raise InvalidRequest(f"operation {operation[:32]!r}: {', '.join(OPERATIONS)} are known")
+    return tuple(bindings)
+
+
+def revoke_key(image: ClusterImage, key_id: str, *, generation: int = 0) -> Transaction:
+    """Refuse a key from now on, on streams that are open too.
+
+    With a generation, a key that has not come yet is refused when it comes; without one it is `NotFound`.
+    """
+    record = image.keys.get(key_id)
+    if record is None:
+        if not generation:
+            raise NotFound(f"key {key_id[:32]!r} does not exist")
+        return _refuse_ahead(image, key_id, generation)
+    if outdated(generation, record.generation):
+        return Transaction(compares=(), changes=(), ignored=True)
+    after = replace(record, revoked=True, generation=max(generation, record.generation))
+    if after == record:
+        return Transaction(compares=(), changes=())
+    key = model.credential_key(key_id)
+    return Transaction(
+        compares=(Compare(key, image.key_revisions[key_id]),), changes=(Put(key, after.encode()),)
+    )
+
+
+def _refuse_ahead(image: ClusterImage, key_id: str, generation: int) -> Transaction:
+    if not _KEY_ID.fullmatch(key_id):
+        raise InvalidRequest(f"key id {key_id[:32]!r}: 12 letters and digits required")
+    if key_id in image.refused_keys:
+        return Transaction(compares=(), changes=())
+    key = model.refused_key(key_id)
+    return Transaction(
+        compares=(Compare(key, 0), Compare(model.credential_key(key_id), 0)),
+        changes=(Put(key, str(generation).encode()),),
+    )
+
+
+def unchanged(key: str, read: KeyValue | None) -> Compare:
+    """The key is still what was read."""
+    return Compare(key, 0 if read is None else read.mod_revision)
