@@ -1,0 +1,182 @@
+"""The verifier's way to the brokers: where partitions lead, and batches with their stamps, as stored."""
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from penstock.blocking.channels import Channels
+from penstock.client.settings import ConnectionSettings
+from penstock.contract import methods
+from penstock.contract.errors import (
+    BrokerUnavailable,
+    ErrorCode,
+    NotFound,
+    PenstockError,
+    error_class,
+)
+from penstock.contract.ids import TopicPartition
+from penstock.contract.limits import BATCH_BYTES_MAX_LIMIT
+from penstock.contract.v1 import log_pb2, proof_pb2
+from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
+
+READ_BYTES = 4 * 1024 * 1024
+"""Bytes of batches asked for at once. One answer holds at least a batch, so up to `BATCH_BYTES_MAX_LIMIT` more."""
+_CALL_MS = 20_000
+_PAUSE_S_FIRST, _PAUSE_S_LONGEST = 0.05, 1.0
+_ELSEWHERE = (
+    ErrorCode.NOT_LEADER,
+    ErrorCode.NO_LEADER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.BROKER_UNAVAILABLE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTopic:
+    """A topic as the brokers know it now."""
+
+    name: str
+    topic_id: bytes
+    leaders: tuple[int, ...]
+    """Broker of each partition, -1 = none now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampedBatches:
+    """One answer of a leader. `error` 0 = batches; else why not, for good."""
+
+    error: int
+    message: str
+    stamps: bytes
+    batches: bytes
+    log_start_offset: int
+    high_watermark: int
+
+
+class StampedReads:
+    """Reads as one key. Retries while leaders move or the broker asks to slow down, at most `patience_s` a read."""
+
+    def __init__(self, settings: ConnectionSettings, patience_s: float = 60.0) -> None:
+        self._channels = Channels(settings)
+        self._bootstrap = list(settings.bootstrap)
+        self._patience_s = patience_s
+        self._addresses: dict[int, str] = {}
+        self._topics: dict[bytes, LiveTopic] = {}
+
+    def __enter__(self) -> "StampedReads":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channels.close()
+
+    def topics(self) -> dict[bytes, LiveTopic]:
+        """The topics that the key sees, by id. Raises `BrokerUnavailable` and whatever a broker refuses with."""
+        failures: list[str] = []
+        deadline = time.monotonic() + self._patience_s
+        pause = _PAUSE_S_FIRST
+        while True:
+            for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
+                try:
+                    raw = self._call(
+                        address,
+                        methods.METADATA,
+                        log_pb2.MetadataRequest(all_topics=True).SerializeToString(),
+                    )
+                except PenstockError as error:
+                    if not error.retriable:
+                        raise
+                    failures.append(error.message)
+                    continue
+                answer = log_pb2.MetadataResponse.FromString(raw)
+                self._addresses = {broker.id: broker.address for broker in answer.brokers}
+                self._topics = {
+                    topic.topic_id: LiveTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        leaders=tuple(
+                            p.leader
+                            for p in sorted(topic.partitions, key=lambda described: described.partition)
+                        ),
+                    )
+                    for topic in answer.topics
+                    if not topic.error
+                }
+                return self._topics
+            if time.monotonic() + pause > deadline:
+                raise BrokerUnavailable(f"no broker answered: {'; '.join(failures[-3:])}")
+            pause = self._wait(pause)
+
+    def read(
+        self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = READ_BYTES
+    ) -> StampedBatches:
+        """Batches from the one that holds `offset` on. Raises `NotFound` for a topic that is not there, and
+        `BrokerUnavailable` after `patience_s`.
+        """
+        request = proof_pb2.ReadStampedRequest(
+            topic_id=where.topic_id,
+            partition=where.partition,
+            offset=offset,
+            bytes_max=min(bytes_max, BATCH_BYTES_MAX_LIMIT),
+            end_offset=end_offset,
+        ).SerializeToString()
+        deadline = time.monotonic() + self._patience_s
+        pause = _PAUSE_S_FIRST
+        fresh = bool(self._topics)
+        failure = ""
+        while True:
+            if not fresh:
+                self.topics()
+            fresh = True
+            address = self._leader_address(where)
+            if address is not None:
+                try:
+                    answer = proof_pb2.ReadStampedResponse.FromString(
+                        self._call(address, methods.READ_STAMPED, request)
+                    )
+                    error = answer.error
+                    failure = f"{address}: {answer.message or error}"
+                    retriable = bool(error) and error_class(error)("").retriable
+                except PenstockError as refused:
+                    if not refused.retriable:
+                        raise
+                    error, failure, retriable, answer = int(refused.code), refused.message, True, None
+                if answer is not None and not retriable:
+                    return StampedBatches(
+                        error=error,
+                        message=answer.message,
+                        stamps=answer.stamps,
+                        batches=answer.batches,
+                        log_start_offset=answer.log_start_offset,
+                        high_watermark=answer.high_watermark,
+                    )
+                fresh = error not in _ELSEWHERE
+            else:
+                failure, fresh = f"{where}: no leader now", False
+            if time.monotonic() + pause > deadline:
+                raise BrokerUnavailable(f"{where} at offset {offset}: {failure}")
+            pause = self._wait(pause)
+
+    def _leader_address(self, where: TopicPartition) -> str | None:
+        topic = self._topics.get(where.topic_id)
+        if topic is None or where.partition >= len(topic.leaders):
+            raise NotFound(f"{where}: the brokers know no such partition for this key")
+        return self._addresses.get(topic.leaders[where.partition])
+
+    def _wait(self, pause: float) -> float:
+        time.sleep(pause * random.uniform(0.8, 1.2))
+        return min(2 * pause, _PAUSE_S_LONGEST)
+
+    def _call(self, address: str, method: str, request: bytes) -> bytes:
+        request_id = f"{random.getrandbits(8 * REQUEST_ID_BYTES):0{2 * REQUEST_ID_BYTES}x}"
+        call: Any = self._channels.call(address, method, request, _CALL_MS, request_id)
+        try:
+            answer: bytes = call.result()
+        except grpc.RpcError as error:
+            status: Any = error
+            code = code_of(status.code(), status.trailing_metadata())
+            told = describe(address, status.code(), status.details(), request_id)
+            raise (BrokerUnavailable if code is None else error_class(code))(told) from error
+        return answer
