@@ -1,0 +1,388 @@
+"""The coordinator's state machine of one partition of `__groups` (RL83-RL95).
+
+A handler takes (request, now in monotonic ms) and returns a `Decision`: the answer and the records to append. It
+changes nothing but the time a member was last heard of. Whoever appended the records calls `apply` with each, in log
+order, and gives the answer when they are committed (RL88). A new coordinator applies the whole log the same way, then
+calls `loaded`.
+"""
+
+from dataclasses import replace
+
+from data_plane.groups.assignors import DEFAULT_ASSIGNOR, assignor
+from data_plane.groups.group import Draft, Group, settled
+from data_plane.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    Member,
+    MemberKey,
+    OffsetKey,
+    Record,
+    group_record,
+    offset_record,
+    read_group,
+    read_key,
+    read_member,
+    read_offset,
+)
+from data_plane.groups.requests import (
+    JOIN,
+    LEAVE,
+    NOT_A_MEMBER,
+    Commit,
+    CommitAnswer,
+    Decision,
+    GroupView,
+    Heartbeat,
+    HeartbeatAnswer,
+    Topics,
+)
+from penstock.contract import errors, limits
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import TopicPartition
+
+HEARTBEAT_MS_MAX = 1_000
+HEARTBEAT_MS_RECONCILING = 200
+"""While a member has to give up or waits for places."""
+TOPICS_EVERY_MS = 1_000
+"""Between two looks for new partitions and deleted topics."""
+OWN_PAUSE_MS = 1_000
+"""A longer time without a tick was a pause of our own: it accuses no member (RL137)."""
+REPLACED_MAX = 16
+"""Former holders of an instance id that are remembered."""
+
+GroupName = tuple[str, str]
+"""(tenant, group)."""
+_MemberName = tuple[str, str, str]
+
+
+class Coordinator:
+    """All groups of one partition. Every method that refuses raises a `PenstockError` and changes nothing."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupName, Group] = {}
+        self._heard: dict[_MemberName, float] = {}
+        """When each member was last heard of, in monotonic ms."""
+        self._revoking_since: dict[_MemberName, float] = {}
+        self._ticked: float | None = None
+        self._looked = float("-inf")
+        self.commits = 0
+        self.commits_back = 0
+        """Commits below the offset stored before: legal, and worth a look (RL95)."""
+
+    # -- state -------------------------------------------------------------------------------------------
+
+    def apply(self, record: Record, now_ms: float) -> None:
+        """One record of the log, old or just appended. Raises `RecordUnreadable`."""
+        key = read_key(record.key)
+        if key is None:
+            return
+        name = (key.tenant, key.group)
+        group = self._groups.get(name)
+        if group is None:
+            if record.value is None:
+                return
+            group = self._groups[name] = Group(key.tenant, key.group)
+        match key:
+            case GroupKey():
+                if record.value is None:
+                    del self._groups[name]
+                else:
+                    group.record = read_group(record.value)
+            case MemberKey(member_id=member_id):
+                self._apply_member(group, member_id, record.value, now_ms)
+            case OffsetKey(place=place):
+                self._apply_offset(group, place, record.value)
+
+    def _apply_member(self, group: Group, member_id: str, value: bytes | None, now_ms: float) -> None:
+        name = (group.tenant, group.name, member_id)
+        if value is None:
+            group.members.pop(member_id, None)
+            self._heard.pop(name, None)
+            self._revoking_since.pop(name, None)
+            return
+        member = group.members[member_id] = read_member(member_id, value)
+        self._heard.setdefault(name, now_ms)
+        if member.revoking:
+            self._revoking_since.setdefault(name, now_ms)
+        else:
+            self._revoking_since.pop(name, None)
+
+    def _apply_offset(self, group: Group, place: TopicPartition, value: bytes | None) -> None:
+        if value is None:
+            group.offsets.pop(place, None)
+            return
+        offset, before = read_offset(value), group.offsets.get(place)
+        self.commits += 1
+        if before is not None and offset.offset < before.offset:
+            self.commits_back += 1
+        group.offsets[place] = offset
+
+    def loaded(self, now_ms: float) -> None:
+        """The log is applied: every timer starts in full (RL89)."""
+        self._heard = dict.fromkeys(self._heard, now_ms)
+        self._revoking_since = dict.fromkeys(self._revoking_since, now_ms)
+        self._ticked = now_ms
+        self.commits = self.commits_back = 0
+
+    # -- members -----------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: Heartbeat, topics: Topics, now_ms: float) -> Decision[HeartbeatAnswer]:
+        """A member joins, shows that it lives and what it owns, or leaves.
+
+        Raises `UnknownMember`, `FencedMemberEpoch`, `FencedInstanceId`, `LimitExceeded`, `InvalidRequest`.
+        """
+        name = (request.tenant, request.group)
+        group = self._groups.get(name)
+        if request.epoch == LEAVE:
+            return self._leave(group, request, topics)
+        joins = request.epoch == JOIN
+        if group is None:
+            if not joins:
+                raise _unknown(request)
+            self._demand_room(request.tenant)
+            group = Group(request.tenant, request.group)
+        draft = Draft(group)
+        if joins:
+            member = _joined(draft, request)
+        else:
+            member = _known(group, request)
+            if request.topics and request.topics != member.topics:
+                member = replace(member, topics=request.topics)
+                draft.put(member)
+        draft.look_at_topics(topics)
+        draft.settle_target()
+        member = draft.reconcile(request.member_id, request.owned)
+        self._heard[(*name, request.member_id)] = now_ms
+        shown = {place.topic_id: None for place in member.assigned}
+        steady = settled(member, draft.record.epoch)
+        answer = HeartbeatAnswer(
+            epoch=member.epoch,
+            heartbeat_ms=_beat_ms(member) if steady else min(HEARTBEAT_MS_RECONCILING, _beat_ms(member)),
+            assigned=tuple(sorted(member.assigned)),
+            topics=tuple(draft.record.topics[topic] for topic in sorted(shown)),
+        )
+        return Decision(answer, draft.records())
+
+    def _leave(self, group: Group | None, request: Heartbeat, topics: Topics) -> Decision[HeartbeatAnswer]:
+        if group is None or request.member_id not in group.members:
+            raise _unknown(request)
+        draft = Draft(group)
+        draft.remove(request.member_id)
+        draft.look_at_topics(topics)
+        draft.settle_target()
+        return Decision(HeartbeatAnswer(epoch=LEAVE, heartbeat_ms=0), draft.records())
+
+    def _demand_room(self, tenant: str) -> None:
+        if sum(owner == tenant for owner, _ in self._groups) >= limits.GROUPS_PER_TENANT_MAX:
+            raise errors.LimitExceeded(
+                f"groups: at most {limits.GROUPS_PER_TENANT_MAX} a coordinator; delete some that are not used"
+            )
+
+    def tick(self, topics: Topics, now_ms: float) -> list[tuple[Record, ...]]:
+        """What time has done: members whose session or rebalance time is over are fenced, offsets of deleted topics
+        dropped, new partitions given out. One bundle of records for each group that changed; what cannot be appended
+        now comes again with the next tick.
+        """
+        pause = 0.0 if self._ticked is None else now_ms - self._ticked
+        self._ticked = now_ms
+        if pause > OWN_PAUSE_MS:
+            self._heard = {name: at + pause for name, at in self._heard.items()}
+            self._revoking_since = {name: at + pause for name, at in self._revoking_since.items()}
+        looks = now_ms - self._looked >= TOPICS_EVERY_MS
+        if looks:
+            self._looked = now_ms
+        changed: list[tuple[Record, ...]] = []
+        for name in sorted(self._groups):
+            group = self._groups[name]
+            overdue = [m for m in sorted(group.members) if self._overdue(group, group.members[m], now_ms)]
+            gone = [p for p in sorted(group.offsets) if topics.deleted(p.topic_id)] if looks else []
+            if not overdue and not gone and not (looks and group.members):
+                continue
+            draft = Draft(group)
+            for member_id in overdue:
+                draft.remove(member_id)
+            draft.look_at_topics(topics)
+            draft.settle_target()
+            dropped = (offset_record(group.tenant, group.name, place, None) for place in gone)
+            records = (*draft.records(), *dropped)
+            if records:
+                changed.append(records)
+        return changed
+
+    def _overdue(self, group: Group, member: Member, now_ms: float) -> bool:
+        name = (group.tenant, group.name, member.member_id)
+        if now_ms - self._heard.get(name, now_ms) > member.session_timeout_ms:
+            return True
+        return now_ms - self._revoking_since.get(name, now_ms) > member.rebalance_timeout_ms
+
+    # -- offsets -----------------------------------------------------------------------------------------
+
+    def commit(self, request: Commit) -> Decision[CommitAnswer]:
+        """Keep offsets, each if the place was the member's in the epoch it names (RL87).
+
+        Raises `UnknownMember`, `FencedMemberEpoch`, `GroupNotEmpty`, `LimitExceeded`.
+        """
+        group = self._groups.get((request.tenant, request.group))
+        if not request.member_id and request.epoch == NOT_A_MEMBER:
+            if group is None:
+                self._demand_room(request.tenant)
+            elif group.members:
+                raise errors.GroupNotEmpty(f"group {request.group}: has members, who alone commit")
+            return Decision(CommitAnswer(), self._offset_records(group, request))
+        member = None if group is None else group.members.get(request.member_id)
+        if member is None:
+            raise errors.UnknownMember(f"group {request.group}: no member {request.member_id}")
+        if request.epoch > member.epoch:
+            raise errors.FencedMemberEpoch(
+                f"group {request.group}: epoch {request.epoch}, now {member.epoch}"
+            )
+        refused: dict[TopicPartition, PenstockError] = {}
+        for place in request.offsets:
+            assigned_at = member.assigned.get(place, member.revoking.get(place))
+            if assigned_at is None or request.epoch < assigned_at:
+                refused[place] = errors.FencedMemberEpoch(
+                    f"group {request.group}: {place} is not member {member.member_id}'s in epoch {request.epoch}"
+                )
+        kept = {place: offset for place, offset in request.offsets.items() if place not in refused}
+        return Decision(
+            CommitAnswer(refused=refused), self._offset_records(group, replace(request, offsets=kept))
+        )
+
+    def _offset_records(self, group: Group | None, request: Commit) -> tuple[Record, ...]:
+        made: list[Record] = []
+        if group is None:
+            new = Group(request.tenant, request.group)
+            made.append(group_record(new.tenant, new.name, new.record))
+        made += [
+            offset_record(request.tenant, request.group, place, request.offsets[place])
+            for place in sorted(request.offsets)
+        ]
+        return tuple(made)
+
+    def offsets(self, tenant: str, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """All that the group has committed; nothing when there is no such group."""
+        known = self._groups.get((tenant, group))
+        return {} if known is None else dict(known.offsets)
+
+    def demand_member(self, tenant: str, group: str, member_id: str) -> None:
+        """Raises `UnknownMember` for a member that the group does not have."""
+        known = self._groups.get((tenant, group))
+        if known is None or member_id not in known.members:
+            raise errors.UnknownMember(f"group {group}: no member {member_id}")
+
+    # -- for people --------------------------------------------------------------------------------------
+
+    def groups(self, tenant: str) -> list[GroupView]:
+        """The tenant's groups by name."""
+        return [self._groups[name].view() for name in sorted(self._groups) if name[0] == tenant]
+
+    def group(self, tenant: str, name: str) -> GroupView:
+        """Raises `GroupNotFound`."""
+        return self._found(tenant, name).view()
+
+    def reset(self, request: Commit) -> Decision[None]:
+        """Move committed offsets of a group without members. Raises `GroupNotFound`, `GroupNotEmpty`."""
+        group = self._empty(request.tenant, request.group)
+        return Decision(None, self._offset_records(group, request))
+
+    def delete(self, tenant: str, name: str) -> Decision[None]:
+        """Forget a group without members and all it committed. Raises `GroupNotFound`, `GroupNotEmpty`."""
+        group = self._empty(tenant, name)
+        offsets = [offset_record(tenant, name, place, None) for place in sorted(group.offsets)]
+        return Decision(None, (*offsets, group_record(tenant, name, None)))
+
+    def _found(self, tenant: str, name: str) -> Group:
+        group = self._groups.get((tenant, name))
+        if group is None:
+            raise errors.GroupNotFound(f"group {name[: limits.GROUP_NAME_LENGTH_MAX]}: does not exist")
+        return group
+
+    def _empty(self, tenant: str, name: str) -> Group:
+        group = self._found(tenant, name)
+        if group.members:
+            raise errors.GroupNotEmpty(f"group {name}: {len(group.members)} members, none allowed")
+        return group
+
+
+# -- decisions ------------------------------------------------------------------------------------------
+
+
+def _unknown(request: Heartbeat) -> errors.UnknownMember:
+    return errors.UnknownMember(f"group {request.group}: no member {request.member_id}")
+
+
+def _beat_ms(member: Member) -> int:
+    """Several beats fit into a session."""
+    return min(HEARTBEAT_MS_MAX, member.session_timeout_ms // 5)
+
+
+def _known(group: Group, request: Heartbeat) -> Member:
+    """The member that a heartbeat is of, or a refusal. The epoch before the last one is accepted when the answer
+    that told the new one was lost, which shows in what the member owns (RL86).
+    """
+    member = group.members.get(request.member_id)
+    if member is None:
+        holders = [
+            m for m in group.members.values() if m.instance_id and m.instance_id == request.instance_id
+        ]
+        if holders and request.member_id in holders[0].replaced:
+            raise _replaced(request)
+        raise _unknown(request)
+    if request.epoch == member.epoch:
+        return member
+    holds = {*member.assigned, *member.revoking}
+    if request.epoch == member.previous_epoch and holds.issuperset(request.owned):
+        return member
+    raise errors.FencedMemberEpoch(
+        f"group {request.group}: member {request.member_id} is in epoch {member.epoch}, not {request.epoch}"
+    )
+
+
+def _replaced(request: Heartbeat) -> errors.FencedInstanceId:
+    return errors.FencedInstanceId(
+        f"group {request.group}: a newer member holds instance id {request.instance_id!r}"
+    )
+
+
+def _joined(draft: Draft, request: Heartbeat) -> Member:
+    """Put the member into the draft: a new one, one that dropped everything and joins anew (RL85), or a static one
+    that came back (RL90).
+    """
+    joining = Member(
+        member_id=request.member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=tuple(dict.fromkeys(request.topics)),
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+    )
+    known = draft.members.get(request.member_id)
+    holder = None
+    if request.instance_id:
+        for member in draft.members.values():
+            if member.instance_id == request.instance_id and member is not known:
+                holder = member
+    if holder is not None and request.member_id in holder.replaced:
+        raise _replaced(request)
+    wanted = request.assignor or DEFAULT_ASSIGNOR
+    assignor(wanted)
+    if wanted != draft.record.assignor:
+        if [member for member in draft.members.values() if member is not known and member is not holder]:
+            raise errors.InvalidRequest(
+                f"group {request.group}: assigns by {draft.record.assignor}, so its members cannot ask for {wanted}"
+            )
+        draft.assign_by(wanted)
+    if known is not None:
+        joining = replace(joining, target=known.target, epoch=known.epoch, replaced=known.replaced)
+    if holder is not None:
+        replaced = (*holder.replaced, holder.member_id)[-REPLACED_MAX:]
+        joining = replace(joining, target=holder.target, epoch=holder.epoch, replaced=replaced)
+        draft.succeed(holder, joining)
+        return joining
+    if known is None and len(draft.members) >= limits.GROUP_MEMBERS_MAX:
+        raise errors.LimitExceeded(
+            f"group {request.group}: {len(draft.members)} members, at most {limits.GROUP_MEMBERS_MAX} allowed"
+        )
+    draft.put(joining)
+    return joining

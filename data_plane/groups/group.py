@@ -1,0 +1,190 @@
+"""One consumer group: what is known of it, and a draft of its next state, which becomes records.
+
+States of a member, as its places and epochs say (RL84):
+
+    STABLE      owns its target, in the group's epoch
+    UNREVOKED   has places to give up and keeps its old epoch until it no longer reports them
+    UNRELEASED  is in the group's epoch, and waits for places that others have still to give up
+
+A group is *empty* without members, *stable* when all of them are, else *reconciling*.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from data_plane.groups.assignors import DEFAULT_ASSIGNOR, assignor
+from data_plane.groups.records import (
+    CommittedOffset,
+    GroupRecord,
+    KnownTopic,
+    Member,
+    Record,
+    group_record,
+    member_record,
+)
+from data_plane.groups.requests import GroupView, Topics
+from penstock.contract.ids import TopicId, TopicPartition
+
+EMPTY_GROUP = GroupRecord(epoch=0, assignor=DEFAULT_ASSIGNOR)
+
+
+@dataclass(slots=True)
+class Group:
+    """What the records say. Changed by `Coordinator.apply` alone."""
+
+    tenant: str
+    name: str
+    record: GroupRecord = EMPTY_GROUP
+    members: dict[str, Member] = field(default_factory=dict)
+    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+
+    def view(self) -> GroupView:
+        return GroupView(
+            group=self.name,
+            state=state_of(self),
+            assignor=self.record.assignor,
+            epoch=self.record.epoch,
+            members=tuple(self.members[member] for member in sorted(self.members)),
+            offsets=dict(self.offsets),
+            topics=tuple(self.record.topics[topic] for topic in sorted(self.record.topics)),
+        )
+
+
+def settled(member: Member, group_epoch: int) -> bool:
+    """The member is STABLE."""
+    return member.epoch == group_epoch and not member.revoking and len(member.assigned) == len(member.target)
+
+
+def state_of(group: Group) -> str:
+    """empty, reconciling or stable."""
+    if not group.members:
+        return "empty"
+    stable = all(settled(member, group.record.epoch) for member in group.members.values())
+    return "stable" if stable else "reconciling"
+
+
+def reconcile(
+    member: Member, group_epoch: int, owned: Sequence[TopicPartition], held: Mapping[TopicPartition, str]
+) -> Member:
+    """The member's next state, now that it reports to own `owned`; `held` says who holds each place (RL84).
+
+    It is first told to give up, then advances to the group's epoch, then gets what is free.
+    """
+    reported = frozenset(owned)
+    revoking = {place: epoch for place, epoch in member.revoking.items() if place in reported}
+    if revoking:
+        return replace(member, revoking=revoking)
+    target = frozenset(member.target)
+    kept = {place: epoch for place, epoch in member.assigned.items() if place in target}
+    if len(kept) < len(member.assigned):
+        lost = {place: epoch for place, epoch in member.assigned.items() if place not in target}
+        return replace(member, assigned=kept, revoking=lost)
+    for place in member.target:
+        if place not in kept and held.get(place, member.member_id) == member.member_id:
+            kept[place] = group_epoch
+    return replace(
+        member,
+        assigned=kept,
+        revoking={},
+        epoch=group_epoch,
+        previous_epoch=member.previous_epoch if member.epoch == group_epoch else member.epoch,
+    )
+
+
+class Draft:
+    """The next state of a group. Nothing is changed in the group itself; `records` say what has to be."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.record = group.record
+        self.members = dict(group.members)
+        self._stale = False
+        """The target must be decided anew."""
+
+    def put(self, member: Member) -> None:
+        """A new member, or one whose subscription or places changed."""
+        known = self.members.get(member.member_id)
+        if known is None or known.topics != member.topics:
+            self._stale = True
+        self.members[member.member_id] = member
+
+    def remove(self, member_id: str) -> None:
+        """It left or was fenced; what it held is free."""
+        if self.members.pop(member_id, None) is not None:
+            self._stale = True
+
+    def succeed(self, old: Member, new: Member) -> None:
+        """A static member came back under another id: it goes on in the place of the old one (RL90)."""
+        del self.members[old.member_id]
+        self._stale = self._stale or old.topics != new.topics
+        self.members[new.member_id] = new
+
+    def assign_by(self, name: str) -> None:
+        """The group assigns by this assignor from now on."""
+        self.record = replace(self.record, assignor=name)
+        self._stale = True
+
+    def look_at_topics(self, topics: Topics) -> None:
+        """Take in what is known of the subscribed topics. What was known before is forgotten only when the topic is
+        known to be deleted: a broker that is behind moves nothing.
+        """
+        before = {topic.name: topic for topic in self.record.topics.values()}
+        known: dict[TopicId, KnownTopic] = {}
+        for name in sorted({name for member in self.members.values() for name in member.topics}):
+            seen, former = topics.find(self.group.tenant, name), before.get(name)
+            if former is not None and (seen is None or seen.topic_id == former.topic_id):
+                if topics.deleted(former.topic_id):
+                    seen = None
+                elif seen is None or seen.partitions < former.partitions:
+                    seen = former
+            if seen is not None:
+                known[seen.topic_id] = seen
+        if known != self.record.topics:
+            self.record = replace(self.record, topics=known)
+            self._stale = True
+
+    def settle_target(self) -> None:
+        """If anything moved: the next group epoch and its target (RL83)."""
+        if not self._stale:
+            return
+        self._stale = False
+        self.record = replace(self.record, epoch=self.record.epoch + 1)
+        ids = {topic.name: topic.topic_id for topic in self.record.topics.values()}
+        ordered = sorted(self.members.values(), key=lambda m: (m.instance_id or m.member_id, m.member_id))
+        target = assignor(self.record.assignor)(
+            {m.member_id: [ids[name] for name in m.topics if name in ids] for m in ordered},
+            {topic.topic_id: topic.partitions for topic in self.record.topics.values()},
+            {m.member_id: m.target for m in ordered},
+        )
+        for member in ordered:
+            if target[member.member_id] != member.target:
+                self.members[member.member_id] = replace(member, target=target[member.member_id])
+
+    def held(self) -> dict[TopicPartition, str]:
+        """Who holds each place, given to it or not yet given up by it."""
+        return {
+            place: member.member_id
+            for member in self.members.values()
+            for places in (member.assigned, member.revoking)
+            for place in places
+        }
+
+    def reconcile(self, member_id: str, owned: Sequence[TopicPartition]) -> Member:
+        """Take in what the member owns; its next state."""
+        member = self.members[member_id]
+        if not settled(member, self.record.epoch):
+            member = reconcile(member, self.record.epoch, owned, self.held())
+            self.members[member_id] = member
+        return member
+
+    def records(self) -> tuple[Record, ...]:
+        """What has to be appended for the draft to become true."""
+        group = self.group
+        found: list[Record] = []
+        if self.record != group.record:
+            found.append(group_record(group.tenant, group.name, self.record))
+        for member_id in sorted({*group.members, *self.members}):
+            member = self.members.get(member_id)
+            if member is None or member != group.members.get(member_id):
+                found.append(member_record(group.tenant, group.name, member_id, member))
+        return tuple(found)

@@ -1,0 +1,370 @@
+"""Calls of consumer groups on the client listener: from and to the wire, tenant and rights from the key."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from data_plane.authz.access import Operation, Principal
+from data_plane.groups.coordinator import Coordinator
+from data_plane.groups.records import CommittedOffset, KnownTopic, Member
+from data_plane.groups.requests import (
+    JOIN,
+    LEAVE,
+    Commit,
+    CommitAnswer,
+    Decision,
+    GroupView,
+    Heartbeat,
+    HeartbeatAnswer,
+)
+from data_plane.metadata.model import TopicRecord
+from data_plane.node.access import Gate
+from data_plane.node.client_calls import parsed
+from data_plane.node.group_coordinators import GroupCoordinators
+from data_plane.node.metadata_view import MetadataView
+from data_plane.node.ports import Caller
+from data_plane.node.replica import Replica
+from penstock.contract import errors, limits
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.v1 import groups_pb2 as pb
+
+_TOPIC_ID_BYTES = 16
+
+
+class GroupCalls:
+    """Refusals come in the answer's `error`; only who may not enter at all is refused by the call."""
+
+    def __init__(
+        self,
+        coordinators: GroupCoordinators,
+        view: MetadataView,
+        gate: Gate,
+        find: Callable[[TopicPartition], Replica | None],
+    ) -> None:
+        self._coordinators, self._view, self._gate, self._find = coordinators, view, gate, find
+
+    # -- members -----------------------------------------------------------------------------------------
+
+    async def find_coordinator(self, caller: Caller, request: bytes) -> bytes:
+        """Asked of any broker."""
+        principal = self._gate.admit(caller)
+        wanted, response = parsed(pb.FindCoordinatorRequest, request), pb.FindCoordinatorResponse()
+        try:
+            _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+            response.broker_id, response.address = self._coordinators.locate(principal.tenant, wanted.group)
+        except PenstockError as refusal:
+            response.broker_id = -1
+            response.error, response.message = refusal.code, refusal.message
+        return response.SerializeToString()
+
+    async def heartbeat(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted, response = parsed(pb.GroupHeartbeatRequest, request), pb.GroupHeartbeatResponse()
+        try:
+            beat = self._heartbeat(principal, caller, wanted)
+            topics = self._coordinators.topics
+
+            def decide(core: Coordinator, now_ms: float) -> Decision[HeartbeatAnswer]:
+                return core.heartbeat(beat, topics, now_ms)
+
+            answer = await self._coordinators.of(beat.tenant, beat.group).carry_out(decide)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+            return response.SerializeToString()
+        response.member_epoch, response.heartbeat_ms = answer.epoch, answer.heartbeat_ms
+        response.has_assignment = answer.epoch != LEAVE
+        _put_places(response.assigned, answer.assigned)
+        _put_topics(response.topics, answer.topics)
+        return response.SerializeToString()
+
+    def _heartbeat(self, principal: Principal, caller: Caller, wanted: pb.GroupHeartbeatRequest) -> Heartbeat:
+        _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+        _check_name("member_id", wanted.member_id, limits.MEMBER_ID_LENGTH_MAX)
+        _check_name("instance_id", wanted.instance_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
+        _check_name("client_id", wanted.client_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
+        _demand_few(len(wanted.topics), "topics")
+        _demand_few(len(wanted.owned), "partitions")
+        if wanted.member_epoch < LEAVE:
+            raise errors.InvalidRequest(f"member_epoch: {wanted.member_epoch}, -1 or more required")
+        if wanted.member_epoch == JOIN:
+            if not wanted.topics:
+                raise errors.InvalidRequest("topics: a member that joins names at least one")
+            _check_ms("session_timeout_ms", wanted.session_timeout_ms, limits.SESSION_TIMEOUT_MS_MAX)
+            _check_ms("rebalance_timeout_ms", wanted.rebalance_timeout_ms, limits.REBALANCE_TIMEOUT_MS_MAX)
+        for name in wanted.topics:
+            self._gate.authenticator.topic(principal, Operation.CONSUME, name)
+        return Heartbeat(
+            tenant=principal.tenant,
+            group=wanted.group,
+            member_id=wanted.member_id,
+            epoch=wanted.member_epoch,
+            instance_id=wanted.instance_id,
+            topics=tuple(wanted.topics),
+            assignor=wanted.assignor,
+            session_timeout_ms=wanted.session_timeout_ms,
+            rebalance_timeout_ms=wanted.rebalance_timeout_ms,
+            owned=_places(wanted.owned),
+            client_id=wanted.client_id,
+            client_host=caller.peer[: limits.MEMBER_ID_LENGTH_MAX],
+        )
+
+    # -- offsets -----------------------------------------------------------------------------------------
+
+    async def commit_offsets(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted, response = parsed(pb.CommitOffsetsRequest, request), pb.CommitOffsetsResponse()
+        try:
+            refused = {place: e for place, e in self._checked_offsets(principal, wanted.offsets) if e}
+            commit = self._commit(principal, wanted.group, wanted.offsets, leave_out=refused)
+            commit = Commit(
+                tenant=commit.tenant,
+                group=commit.group,
+                member_id=wanted.member_id,
+                epoch=wanted.member_epoch,
+                offsets=commit.offsets,
+            )
+
+            def decide(core: Coordinator, now_ms: float) -> Decision[CommitAnswer]:
+                return core.commit(commit)
+
+            answer = await self._coordinators.of(commit.tenant, commit.group).carry_out(decide)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+            return response.SerializeToString()
+        for wanted_offset in wanted.offsets:
+            place = TopicPartition(TopicId(wanted_offset.topic_id), wanted_offset.partition)
+            error = refused.get(place) or answer.refused.get(place)
+            result = response.results.add()
+            if error is not None:
+                result.error, result.message = error.code, error.message
+        return response.SerializeToString()
+
+    async def fetch_committed(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted, response = parsed(pb.FetchCommittedRequest, request), pb.FetchCommittedResponse()
+        try:
+            _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+            _demand_few(len(wanted.partitions), "partitions")
+            tenant, group, member = principal.tenant, wanted.group, wanted.member_id
+
+            def decide(core: Coordinator, now_ms: float) -> Decision[dict[TopicPartition, CommittedOffset]]:
+                if member:
+                    core.demand_member(tenant, group, member)
+                return Decision(core.offsets(tenant, group))
+
+            found = await self._coordinators.of(tenant, group).carry_out(decide)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+            return response.SerializeToString()
+        none = CommittedOffset(offset=-1)
+        places = _places(wanted.partitions) or tuple(sorted(found))
+        _put_offsets(response.offsets, ((place, found.get(place, none)) for place in places))
+        return response.SerializeToString()
+
+    def _checked_offsets(
+        self, principal: Principal, wanted: Iterable[pb.OffsetCommit]
+    ) -> Iterable[tuple[TopicPartition, PenstockError | None]]:
+        """Each place with why its offset is refused. A topic this broker has not heard of is the group's to judge."""
+        for offset in wanted:
+            place = TopicPartition(TopicId(offset.topic_id), offset.partition)
+            try:
+                topic = self._view.image.topics.get(place.topic_id)
+                if topic is not None:
+                    self._gate.authorize(principal, Operation.CONSUME, topic)
+                self._check_offset(place, offset, topic)
+            except PenstockError as refusal:
+                yield place, refusal
+                continue
+            yield place, None
+
+    def _check_offset(
+        self, place: TopicPartition, offset: pb.OffsetCommit, topic: TopicRecord | None
+    ) -> None:
+        name = str(place) if topic is None else f"{topic.name}-{place.partition}"
+        if len(place.topic_id) != _TOPIC_ID_BYTES or (topic and place.partition >= topic.partitions):
+            raise errors.NotFound(f"{name}: no such partition")
+        if offset.offset < 0:
+            raise errors.InvalidRequest(f"{name}: offset {offset.offset}, 0 or more required")
+        if len(offset.metadata) > limits.COMMIT_METADATA_LENGTH_MAX:
+            raise errors.InvalidRequest(
+                f"{name}: metadata of {len(offset.metadata)} characters,"
+                f" at most {limits.COMMIT_METADATA_LENGTH_MAX} allowed"
+            )
+        replica = self._find(place)
+        leading = None if replica is None else replica.leading
+        if leading is not None and leading.ready and offset.offset > leading.high_watermark:
+            raise errors.OffsetOutOfRange(
+                f"{name}: offset {offset.offset} is beyond the committed end {leading.high_watermark}"
+            )
+
+    def _commit(
+        self,
+        principal: Principal,
+        group: str,
+        offsets: Sequence[pb.OffsetCommit],
+        leave_out: Iterable[TopicPartition] = (),
+    ) -> Commit:
+        """By hand, until somebody says which member it is."""
+        _check_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
+        _demand_few(len(offsets), "offsets")
+        kept = {
+            TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(
+                offset=o.offset, leader_epoch=o.leader_epoch, metadata=o.metadata
+            )
+            for o in offsets
+        }
+        for place in leave_out:
+            kept.pop(place, None)
+        return Commit(tenant=principal.tenant, group=group, member_id="", epoch=-1, offsets=kept)
+
+    # -- for people --------------------------------------------------------------------------------------
+
+    async def list_groups(self, caller: Caller, request: bytes) -> bytes:
+        """What this broker coordinates of the tenant's groups."""
+        principal = self._gate.admit(caller)
+        parsed(pb.ListGroupsRequest, request)
+        response = pb.ListGroupsResponse()
+        try:
+            for led in self._coordinators.serving():
+                for view in await led.carry_out(lambda core, _: Decision(core.groups(principal.tenant))):
+                    _put_summary(response.groups.add(), view)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+        return response.SerializeToString()
+
+    async def describe_group(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted, response = parsed(pb.DescribeGroupRequest, request), pb.DescribeGroupResponse()
+        try:
+            _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+            led = self._coordinators.of(principal.tenant, wanted.group)
+            view = await led.carry_out(lambda core, _: Decision(core.group(principal.tenant, wanted.group)))
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+            return response.SerializeToString()
+        _put_summary(response.summary, view)
+        for member in view.members:
+            _put_member(response.members.add(), member)
+        names = {topic.topic_id: topic.name for topic in view.topics}
+        seen: dict[TopicPartition, CommittedOffset] = {}
+        for place in sorted(view.offsets):
+            topic = self._described(principal, place.topic_id)
+            if topic is not None:
+                names[place.topic_id] = topic.name
+                seen[place] = view.offsets[place]
+        _put_offsets(response.offsets, seen.items())
+        for topic_id in sorted(names):
+            response.topics.add(topic_id=topic_id, name=names[topic_id])
+        return response.SerializeToString()
+
+    def _described(self, principal: Principal, topic_id: TopicId) -> TopicRecord | None:
+        try:
+            return self._gate.authenticator.topic_by_id(principal, Operation.DESCRIBE, topic_id)
+        except PenstockError:
+            return None
+
+    async def reset_offsets(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted = parsed(pb.ResetOffsetsRequest, request)
+
+        async def act() -> None:
+            for _, refusal in self._checked_offsets(principal, wanted.offsets):
+                if refusal is not None:
+                    raise refusal
+            for offset in wanted.offsets:
+                self._gate.authenticator.topic_by_id(principal, Operation.CONSUME, TopicId(offset.topic_id))
+            commit = self._commit(principal, wanted.group, wanted.offsets)
+            led = self._coordinators.of(commit.tenant, commit.group)
+            await led.carry_out(lambda core, _: core.reset(commit))
+
+        return await _changed(act)
+
+    async def delete_group(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted = parsed(pb.DeleteGroupRequest, request)
+
+        async def act() -> None:
+            tenant, group = principal.tenant, wanted.group
+            _check_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
+
+            def decide(core: Coordinator, now_ms: float) -> Decision[None]:
+                for place in sorted(core.group(tenant, group).offsets):
+                    topic = self._view.image.topics.get(place.topic_id)
+                    if topic is not None:
+                        self._gate.authorize(principal, Operation.CONSUME, topic)
+                return core.delete(tenant, group)
+
+            await self._coordinators.of(tenant, group).carry_out(decide)
+
+        return await _changed(act)
+
+
+# -- from and to the wire -------------------------------------------------------------------------------
+
+
+async def _changed(act: Callable[[], Awaitable[None]]) -> bytes:
+    response = pb.GroupChangeResponse()
+    try:
+        await act()
+    except PenstockError as refusal:
+        response.error, response.message = refusal.code, refusal.message
+    return response.SerializeToString()
+
+
+def _check_name(field: str, name: str, length_max: int, *, empty: bool = False) -> None:
+    if not (empty or name) or len(name) > length_max or not name.isprintable():
+        raise errors.InvalidRequest(
+            f"{field}: {name[:50]!r}; 1 to {length_max} printable characters required"
+        )
+
+
+def _check_ms(field: str, value: int, most: int) -> None:
+    if not limits.SESSION_TIMEOUT_MS_MIN <= value <= most:
+        raise errors.InvalidRequest(
+            f"{field}: {value} is not within {limits.SESSION_TIMEOUT_MS_MIN} to {most}"
+        )
+
+
+def _demand_few(count: int, what: str) -> None:
+    if count > limits.FRAME_ENTRIES_MAX:
+        raise errors.LimitExceeded(
+            f"{count} {what} in one request, at most {limits.FRAME_ENTRIES_MAX} allowed"
+        )
+
+
+def _places(partitions: Iterable[pb.GroupPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(TopicId(p.topic_id), p.partition) for p in partitions)
+
+
+def _put_places(into: Any, places: Iterable[TopicPartition]) -> None:
+    for place in places:
+        into.add(topic_id=place.topic_id, partition=place.partition)
+
+
+def _put_topics(into: Any, topics: Iterable[KnownTopic]) -> None:
+    for topic in topics:
+        into.add(topic_id=topic.topic_id, name=topic.name)
+
+
+def _put_offsets(into: Any, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
+    for place, offset in offsets:
+        into.add(
+            topic_id=place.topic_id,
+            partition=place.partition,
+            offset=offset.offset,
+            leader_epoch=offset.leader_epoch,
+            metadata=offset.metadata,
+        )
+
+
+def _put_summary(into: pb.GroupSummary, view: GroupView) -> None:
+    into.group, into.state, into.members = view.group, view.state, len(view.members)
+    into.assignor, into.group_epoch = view.assignor, view.epoch
+
+
+def _put_member(into: pb.GroupMember, member: Member) -> None:
+    into.member_id, into.instance_id, into.client_id = member.member_id, member.instance_id, member.client_id
+    into.client_host, into.member_epoch = member.client_host, member.epoch
+    _put_places(into.assigned, sorted(member.assigned))
+    _put_places(into.target, member.target)
+    into.topics.extend(member.topics)

@@ -1,0 +1,210 @@
+"""One led partition of `__groups`: replays it, then decides, appends and answers what is committed (RL79, RL88)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from data_plane.disk.port import Disk, DiskFault
+from data_plane.groups.coordinator import Coordinator
+from data_plane.groups.records import Record, RecordUnreadable
+from data_plane.groups.requests import Decision, Topics
+from data_plane.log.outcomes import ColdRead
+from data_plane.node.cold import read_cold
+from data_plane.node.ports import Clock
+from data_plane.node.replica import ProduceOutcome, Replica
+from data_plane.replication.leader import LeaderState
+from penstock.contract import errors
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import INTERNAL_PRINCIPAL
+from penstock.contract.invariant import InvariantBroken, invariant
+from penstock.records.batch import check_batch, split_batches
+from penstock.records.build import BatchBuilder
+from penstock.records.parse import records_of
+
+_READ_BYTES = 256 * 1024
+"""Replay gives way to others after so much."""
+_COMMIT_WAIT_S = 10.0
+"""A call whose records are not committed by then is answered: unknown."""
+
+T = TypeVar("T")
+
+
+class GroupPartition:
+    """Lives as long as one leadership; whoever finds another leader state drops it with all it knows."""
+
+    def __init__(
+        self, replica: Replica, leading: LeaderState, disk: Disk, clock: Clock, confident: Callable[[], bool]
+    ) -> None:
+        self.replica, self.leading = replica, leading
+        self.core = Coordinator()
+        self.serving = False
+        self.failure = ""
+        """Why the log could not be replayed."""
+        self._disk, self._clock, self._confident = disk, clock, confident
+        self._end = 0
+        """Behind our last record: whoever answers waits until it is committed."""
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def current(self) -> bool:
+        """The replica is still led in the epoch this began in."""
+        return self.replica.leading is self.leading
+
+    # -- replay ------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Apply the whole log, once all of it is committed. Ends early when leadership is lost."""
+        log = self.replica.log
+        end = self.leading.leader_epoch_start_offset
+        await self._until_confirmed()
+        offset = log.log_start_offset
+        try:
+            while self.current and offset < end:
+                offset = await self._replay(offset, end)
+        except (PenstockError, RecordUnreadable) as damage:
+            self.failure = f"{self.replica.name}: its log cannot be read: {damage}"
+            return
+        if self.current:
+            self.core.loaded(self._clock.monotonic_ms())
+            self._end = end
+            self.replica.on_commit[self] = self._committed
+            self.replica.on_role[self] = self._role_changed
+            self.serving = True
+
+    async def _until_confirmed(self) -> None:
+        """Until the in-sync set holds all that there was when leadership began, or leadership is lost."""
+        moved = asyncio.Event()
+        owner = object()
+        for listeners in (self.replica.on_commit, self.replica.on_role):
+            listeners[owner] = lambda _: moved.set()
+        try:
+            while self.current and not self.leading.ready:
+                await moved.wait()
+                moved.clear()
+        finally:
+            for listeners in (self.replica.on_commit, self.replica.on_role):
+                listeners.pop(owner, None)
+
+    async def _replay(self, offset: int, end: int) -> int:
+        """Apply some; the offset to go on at."""
+        log = self.replica.log
+        found = log.read(offset, end, _READ_BYTES)
+        if isinstance(found, ColdRead):
+            found = await read_cold(self._disk, log, found)
+        now = self._clock.monotonic_ms()
+        for batch in split_batches(b"".join(found.batches)):
+            for record in records_of(batch):
+                if record.key is not None:
+                    self.core.apply(Record(record.key, record.value), now)
+        await asyncio.sleep(0)
+        return found.next_offset
+
+    # -- serving -----------------------------------------------------------------------------------------
+
+    def demand_ready(self) -> None:
+        """Raises `NotCoordinator`, `CoordinatorNotReady`."""
+        if not self.current:
+            raise errors.NotCoordinator(f"{self.replica.name}: leadership moved to another broker")
+        if not self.serving:
+            raise errors.CoordinatorNotReady(self.failure or f"{self.replica.name}: the log is being read")
+        if not self._confident():
+            raise errors.CoordinatorNotReady(f"{self.replica.name}: this broker lost the metadata store")
+
+    async def carry_out(self, decide: Callable[[Coordinator, float], Decision[T]]) -> T:
+        """Decide, append, and answer once everything it rests on is committed. Raises what `decide` refuses,
+        `NotCoordinator`, `CoordinatorNotReady`, `NotEnoughReplicas`: not applied; `OutcomeUnknown`.
+        """
+        self.demand_ready()
+        decision = decide(self.core, self._clock.monotonic_ms())
+        if decision.records:
+            self._append(decision.records)
+        try:
+            async with asyncio.timeout(_COMMIT_WAIT_S):
+                await self._until_committed(self._end)
+        except TimeoutError:
+            raise self._not_committed(decision, f"not committed within {_COMMIT_WAIT_S:g} s") from None
+        except errors.NotCoordinator as moved:
+            raise self._not_committed(decision, moved.message) from None
+        if not self._confident():
+            raise self._not_committed(decision, "this broker lost the metadata store")
+        return decision.answer
+
+    def _not_committed(self, decision: Decision[T], reason: str) -> PenstockError:
+        if decision.records:
+            return errors.OutcomeUnknown(f"{self.replica.name}: {reason}")
+        return errors.NotCoordinator(f"{self.replica.name}: {reason}")
+
+    def tick(self, topics: Topics) -> None:
+        """What time demands, as far as it can be appended now."""
+        if not self.serving or not self.current:
+            return
+        for records in self.core.tick(topics, self._clock.monotonic_ms()):
+            try:
+                self._append(records)
+            except PenstockError:
+                return  # the next tick decides the same
+
+    def _append(self, records: Sequence[Record]) -> None:
+        """Append, then apply. Raises a refusal before anything is written."""
+        now_ms, replica = self._clock.now_ms(), self.replica
+        bytes_max = replica.topic.settings.max_batch_bytes
+        batches: list[bytes] = []
+        builder = BatchBuilder(bytes_max=bytes_max)
+        for record in records:
+            if not builder.append(now_ms, record.key, record.value):
+                batches.append(builder.build())
+                builder = BatchBuilder(bytes_max=bytes_max)
+                invariant(builder.append(now_ms, record.key, record.value) > 0, "a batch takes one record")
+        batches.append(builder.build())
+        try:
+            for batch in batches:
+                replica.produce(
+                    memoryview(batch),
+                    check_batch(batch),
+                    acks=-1,
+                    claimed_epoch=self.leading.leader_epoch,
+                    principal=INTERNAL_PRINCIPAL,
+                    answer=_heard_by_the_watermark,
+                )
+        except (InvariantBroken, DiskFault) as broken:
+            replica.stop(str(broken))
+            raise errors.OutcomeUnknown(f"{replica.name}: {broken}") from broken
+        self._end = replica.log.log_end_offset
+        for record in records:
+            self.core.apply(record, self._clock.monotonic_ms())
+
+    async def _until_committed(self, end: int) -> None:
+        if not self.current:
+            raise errors.NotCoordinator("leadership moved to another broker")
+        if self.leading.high_watermark >= end:
+            return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((end, waiting))
+        await waiting
+
+    def _committed(self, replica: Replica) -> None:
+        mark = self.leading.high_watermark
+        ready = [future for end, future in self._waiting if end <= mark]
+        if ready:
+            self._waiting = [(end, future) for end, future in self._waiting if end > mark]
+            for future in ready:
+                if not future.done():
+                    future.set_result(None)
+
+    def _role_changed(self, replica: Replica) -> None:
+        if not self.current:
+            self.drop()
+
+    def drop(self) -> None:
+        """Leadership is lost: whoever waits hears so, and nothing is known any more."""
+        self.serving = False
+        self.replica.on_commit.pop(self, None)
+        self.replica.on_role.pop(self, None)
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(errors.NotCoordinator("leadership moved to another broker"))
+
+
+def _heard_by_the_watermark(outcome: ProduceOutcome) -> None:
+    """Calls wait for the watermark themselves, several for one batch and one for several."""
