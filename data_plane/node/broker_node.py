@@ -19,6 +19,8 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.consume import ConsumeStream
 from data_plane.node.control import Control
 from data_plane.node.directory import mark_clean, open_directory
+from data_plane.node.group_calls import GroupCalls
+from data_plane.node.group_coordinators import GroupCoordinators
 from data_plane.node.host import ReplicaHost
 from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.metadata_view import MetadataView
@@ -98,6 +100,7 @@ class BrokerNode:
                         self.in_sync.run(),
                         self.control.run(),
                         self.retention.run(),
+                        self.groups.run(),
                         self.registration.run(),
                     )
                 ]
@@ -141,6 +144,10 @@ class BrokerNode:
         self.retention = Retention(config, self.host, self._disk, clock, self._may_delete)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find)
+        self.groups = GroupCoordinators(
+            view, self.host.find, self._disk, clock, self.registration.confident
+        )
+        self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)
         view.listen(self._observe)
 
@@ -258,6 +265,14 @@ class BrokerNode:
                 methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
                 methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
                 methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
+                methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(caller, asked),
+                methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),
+                methods.COMMIT_OFFSETS: lambda caller, request: self._groups.commit_offsets(caller, request),
+                methods.FETCH_COMMITTED: lambda caller, asked: self._groups.fetch_committed(caller, asked),
+                methods.LIST_GROUPS: lambda caller, request: self._groups.list_groups(caller, request),
+                methods.DESCRIBE_GROUP: lambda caller, request: self._groups.describe_group(caller, request),
+                methods.RESET_OFFSETS: lambda caller, request: self._groups.reset_offsets(caller, request),
+                methods.DELETE_GROUP: lambda caller, request: self._groups.delete_group(caller, request),
             },
             watches={
                 methods.WATCH_METADATA: lambda caller, request, push: self._calls.watch_metadata(
