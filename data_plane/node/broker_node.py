@@ -144,9 +144,7 @@ class BrokerNode:
         self.retention = Retention(config, self.host, self._disk, clock, self._may_delete)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find)
-        self.groups = GroupCoordinators(
-            view, self.host.find, self._disk, clock, self.registration.confident
-        )
+        self.groups = GroupCoordinators(view, self.host.find, self._disk, clock, self.registration.confident)
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)
         view.listen(self._observe)
