@@ -18,6 +18,7 @@
 | tls_key_file           | its PEM key                                                            | none           |
 | timings                | {name: ms}, see `data_plane/node/config.py`                            | as there       |
 | limits                 | {name: bytes}: journal_bytes, tail_bytes, disk_soft_free_bytes and so on | as there       |
+| metering               | usage is read into `__usage` and nothing unread deleted: true or false  | true           |
 | log_level              | debug, info, warning, error                                            | info           |
 
 In the environment `broker_id` is PENSTOCK_BROKER_BROKER_ID and so on; numbers and {…} are written as JSON.
@@ -67,6 +68,7 @@ class BrokerConfig:
     tls_key_file: Path | None = None
     timings: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
+    metering: bool = True
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -123,6 +125,7 @@ class BrokerConfig:
             cluster_secret=self.cluster_secret(),
             peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),
+            metering=self.metering,
             **self.limits,
         )
 
@@ -176,7 +179,7 @@ def read_config(file: Path, environment: Mapping[str, str]) -> BrokerConfig:
 
 
 def _from_environment(name: str, text: str, setting: "Field[Any]") -> Any:
-    if setting.type is not int and not str(setting.type).startswith("collections.abc.Mapping"):
+    if setting.type not in (int, bool) and not str(setting.type).startswith("collections.abc.Mapping"):
         return text
     try:
         return json.loads(text)
@@ -189,6 +192,9 @@ def _typed(setting: "Field[Any]", value: Any) -> Any:
     kind, name = setting.type, setting.name
     if kind is int:
         _demand(type(value) is int, f"{name}: {value!r} is no whole number")
+        return value
+    if kind is bool:
+        _demand(type(value) is bool, f"{name}: {value!r} is neither true nor false")
         return value
     if kind is str:
         _demand(isinstance(value, str), f"{name}: {value!r} is no text")

@@ -24,12 +24,14 @@ from data_plane.node.group_coordinators import GroupCoordinators
 from data_plane.node.host import ReplicaHost
 from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.metadata_view import MetadataView
+from data_plane.node.metering import Metering
 from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Service, Transport
 from data_plane.node.produce import ProduceStream
 from data_plane.node.push import FollowerStream
 from data_plane.node.registration import Registration
 from data_plane.node.retention import MayDelete, Retention
 from data_plane.node.stats import NodeStats
+from data_plane.node.usage_topic import UsageTopic
 from penstock.contract import methods
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.invariant import invariant
@@ -60,6 +62,10 @@ class BrokerNode:
         self.view = MetadataView(store, config.timings)
         self.host = ReplicaHost(config, self.view.image, disk, store, transport, clock, rng, self.stats)
         self._transport, self._may_delete = transport, may_delete
+        self.usage_topic = UsageTopic(
+            config, self.view.image, self.host.find, transport, clock, rng, self.stats
+        )
+        self.metering = Metering(config, self.host, self.usage_topic, clock, self.stats)
         self._gate = Gate(
             Authenticator(self.view.image, config.peppers, rules),
             clock,
@@ -101,6 +107,7 @@ class BrokerNode:
                         self.control.run(),
                         self.retention.run(),
                         self.groups.run(),
+                        *((self.usage_topic.run(), self.metering.run()) if self.config.metering else ()),
                         self.registration.run(),
                     )
                 ]
@@ -141,7 +148,13 @@ class BrokerNode:
         self.control = Control(
             config, view, self.registration, store, self._transport, clock, self._rng, self.stats
         )
-        self.retention = Retention(config, self.host, self._disk, clock, self._may_delete)
+        self.retention = Retention(
+            config,
+            self.host,
+            self._disk,
+            clock,
+            lambda where, end: self.metering.may_delete(where, end) and self._may_delete(where, end),
+        )
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find)
         self.groups = GroupCoordinators(view, self.host.find, self._disk, clock, self.registration.confident)
@@ -183,6 +196,7 @@ class BrokerNode:
             if self._clock.monotonic_ms() > deadline_ms:
                 break
             await asyncio.sleep(self.config.timings.heartbeat_ms / 3000)
+        await self.metering.finish()
         self._last_epoch = self.registration.epoch
         await self.registration.end()
         await asyncio.gather(*(self.committer.flushed(replica) for replica in self.host.all()))
@@ -286,6 +300,7 @@ class BrokerNode:
                 internal.CONTROL: lambda caller, connection: self.control.serve(caller, connection),
             },
             calls={
+                internal.APPEND_USAGE: self.usage_topic.append,
                 internal.PUT_TENANT: lambda caller, request: self._admin.put_tenant(caller, request),
                 internal.CREATE_TOPIC: lambda caller, request: self._admin.create_topic(caller, request),
                 internal.UPDATE_TOPIC: lambda caller, request: self._admin.update_topic(caller, request),

@@ -27,6 +27,12 @@ class Timings:
     catch_up_wait_ms: int = 2_000
     """How long a call waits for metadata it names but this broker has not seen."""
     drain_ms: int = 20_000
+    metering_tick_ms: int = 1_000
+    """Between looks at what is to be read."""
+    reading_ms: int = 10_000
+    """Between readings of a partition that goes on changing."""
+    reading_idle_ms: int = 3_600_000
+    """Between readings of one that does not."""
     revisit_ms: int = 1_000
     """Between looks of the controller when nothing changed, for what a lost event would have shown."""
 
@@ -56,3 +62,5 @@ class NodeConfig:
     """Appended and not yet durable; above it produce frames wait."""
     disk_soft_free_bytes: int = 256 * limits.MIB
     """Below it produce is refused, everything else goes on (RL128)."""
+    metering: bool = True
+    """Usage is read and delivered usage counted; without it nothing waits to be metered before it is deleted."""

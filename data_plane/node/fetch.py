@@ -269,6 +269,9 @@ class LeaderLink:
             self._later(replica, str(fault))
             return
         log.set_high_watermark(followed.state.watermark_seen(push.high_watermark, log.log_end_offset))
+        if push.metered_offset > replica.metered_offset:
+            replica.note_metered(push.metered_generation, push.metered_offset)
+        replica.sealed_offset = max(replica.sealed_offset, push.sealed_offset)
         if push.log_start_offset > log.log_start_offset:
             self._trim(replica, push.log_start_offset)
         if push.stamps and not replica.strict:

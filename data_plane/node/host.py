@@ -223,6 +223,8 @@ class ReplicaHost:
             replica.on_settled = self.give_role
             return
         record = self._image.partition(replica.where)
+        if record is not None:
+            replica.log.log_generation = record.log_generation
         before = replica.following
         if record is None or not self._registration.in_force():
             replica.rest()
@@ -387,6 +389,9 @@ class ReplicaHost:
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         log.name = replica.name
+        record = self._image.partition(where)
+        if record is not None:
+            log.log_generation = record.log_generation
         return replica
 
     def _wrote(self, replica: Replica, size: int) -> None:

@@ -37,8 +37,8 @@ class _Pushed:
     """Bytes pushed and not held yet."""
     sizes: list[tuple[int, int]]
     """(end offset, bytes) of each slice pushed and not held yet."""
-    told: tuple[int, int] = (-1, -1)
-    """(high watermark, log start) last pushed."""
+    told: tuple[int, ...] = ()
+    """(high watermark, log start, metered, sealed) last pushed."""
 
 
 class FollowerStream:
@@ -300,6 +300,9 @@ class FollowerStream:
             leader_epoch=pushed.leading.leader_epoch,
             high_watermark=log.high_watermark,
             log_start_offset=pushed.replica.log_start_target,
+            metered_offset=pushed.replica.metered_offset,
+            sealed_offset=pushed.replica.sealed_offset,
+            metered_generation=log.log_generation,
         )
         if part is None:
             return
@@ -312,5 +315,10 @@ class FollowerStream:
         self._window += part.size
 
 
-def _marks(replica: Replica) -> tuple[int, int]:
-    return replica.log.high_watermark, replica.log_start_target
+def _marks(replica: Replica) -> tuple[int, ...]:
+    return (
+        replica.log.high_watermark,
+        replica.log_start_target,
+        replica.metered_offset,
+        replica.sealed_offset,
+    )

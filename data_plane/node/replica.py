@@ -91,6 +91,10 @@ class Replica:
         """As leader: where the log shall begin, once every in-sync follower begins there (RL108)."""
         self.log_starts: dict[BrokerId, int] = {}
         """As leader: where each follower's log begins, as it said in this leader epoch."""
+        self.metered_offset = 0
+        """End of the last reading committed in `__usage`, of this log generation, as far as is known here."""
+        self.sealed_offset = 0
+        """End of the last segment whose seal is committed there."""
         self.on_append: dict[object, Listener] = {}
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
@@ -110,6 +114,12 @@ class Replica:
     @property
     def name(self) -> str:
         return f"{self.topic.name}-{self.where.partition}"
+
+    def note_metered(self, log_generation: int, end_offset: int) -> None:
+        """A reading up to `end_offset` is in `__usage`: below it the log may be deleted."""
+        if log_generation == self.log.log_generation and end_offset > self.metered_offset:
+            self.metered_offset = end_offset
+            self.log.forget_minute_marks(end_offset)
 
     @property
     def strict(self) -> bool:

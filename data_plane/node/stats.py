@@ -48,6 +48,11 @@ class NodeStats:
     no_room: int = 0
     """Tries of the journal, or of a checkpoint, that a full disk turned away."""
     deleted_segments: int = 0
+    usage_records: int = 0
+    """Committed in `__usage`."""
+    usage_readings: int = 0
+    usage_retries: int = 0
+    """Rounds in which no partition of `__usage` took a record."""
     authentication_failures: int = 0
     streams: int = 0
     sync_ms: Histogram = field(default_factory=Histogram)

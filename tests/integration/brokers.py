@@ -1,4 +1,7 @@
-"""Broker processes that a test starts with settings of its own, hurts and heals; each known by its process."""
+"""Broker processes that a test starts with settings of its own, hurts and heals; each known by its process.
+
+They have no internal topics and meter nothing unless the test says `metering` and makes the topics.
+"""
 
 import http.client
 import json
@@ -52,7 +55,7 @@ class Brokers:
     def __init__(self, path: Path, count: int, settings: Mapping[str, Any], module: str) -> None:
         self.directory = DataDirectory(path)
         self.spec = self.directory.load_or_create(count)
-        self.settings = dict(settings)
+        self.settings = {"metering": False, **settings}
         self._module = module
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.ids = [broker.id for broker in self.spec.brokers]

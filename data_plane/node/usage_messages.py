@@ -1,0 +1,54 @@
+"""What metering counted, put into the messages of usage records."""
+
+from data_plane.contract import usage_pb2 as pb
+from data_plane.metadata.model import TopicRecord
+from data_plane.metering.increments import DeliveredKey, RequestsKey
+from data_plane.metering.readings import DueReading
+from data_plane.node.replica import Replica
+from penstock.records.seal import Seal, pack_seal
+
+
+def add_reading(record: pb.UsageRecord, replica: Replica, due: DueReading, cut_id: str = "") -> None:
+    """One reading of a partition, as its log stands now."""
+    mark, log, topic = due.mark, replica.log, replica.topic
+    reading = record.readings.add(
+        tenant=topic.tenant,
+        topic_id=replica.where.topic_id,
+        topic=topic.name,
+        partition=replica.where.partition,
+        log_generation=log.log_generation,
+        end_offset=mark.end_offset,
+        accepted_ms=mark.accepted_ms,
+        leader_epoch=log.last_epoch if replica.leading is None else replica.leading.leader_epoch,
+        totals=mark.totals.as_tuple(),
+        log_start_offset=log.log_start_offset,
+        retained_bytes=log.size_bytes,
+        kind=pb.ReadingKind.Name(due.kind),
+        cut_id=cut_id,
+    )
+    for row in mark.minute_rows:
+        reading.minute_rows.add(
+            minute=row.minute, principal=row.principal, messages=row.messages, bytes=row.bytes
+        )
+
+
+def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size: int) -> None:
+    record.delivered.add(
+        tenant=key.tenant,
+        topic_id=key.topic_id,
+        topic=key.topic,
+        partition=key.partition,
+        group=key.group,
+        principal=key.principal,
+        minute=key.minute,
+        messages=messages,
+        bytes=size,
+    )
+
+
+def add_requests(record: pb.UsageRecord, key: RequestsKey, valid: int, bad: int) -> None:
+    record.requests.add(tenant=key.tenant, operation=key.operation, minute=key.minute, valid=valid, bad=bad)
+
+
+def add_seal(record: pb.UsageRecord, topic: TopicRecord, seal: Seal) -> None:
+    record.seals.add(tenant=topic.tenant, seal=pack_seal(seal))
