@@ -1,6 +1,6 @@
 """Who is calling and what may he do: API keys against a broker's own image, and the hook for access rules.
 
-A caller gets a `Principal` once per call or stream; a stream asks `still_valid` again for every frame. The
+A caller gets a `Principal` once per call or stream; a stream asks `check_still_valid` again for every frame. The
 tenant comes from the principal alone, and names are looked up only within it, so another tenant's topic
 does not exist.
 """
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import TopicRecord
+from data_plane.metadata.model import Binding, TopicRecord
 from data_plane.throttling.buckets import TokenBuckets
 from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey, MalformedApiKey, parse_api_key
@@ -50,12 +50,31 @@ class AccessRules(Protocol):
     def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
         """Why not, naming the right that is missing; None = allowed. Must not wait for anything."""
 
+    def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
+        """The same for a consumer group of the principal's tenant."""
 
-class OwnTenant:
-    """The default rules: every key may do everything within its tenant."""
+
+class KeyBindings:
+    """The default rules: a key without bindings may do everything within its tenant, any other only what one
+    of its bindings grants. They are looked up each time, so a change counts on open streams too.
+    """
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
 
     def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
-        return None
+        return self._refusal(principal, operation, topic.name)
+
+    def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
+        return self._refusal(principal, operation, group)
+
+    def _refusal(self, principal: Principal, operation: Operation, name: str) -> str | None:
+        key = self._image.keys.get(principal.key_id)
+        if key is None:
+            return f"the key {principal.key_id} is not known"
+        if not key.bindings or any(grants(binding, operation, name) for binding in key.bindings):
+            return None
+        return f"no binding of the key {principal.key_id} grants {operation.value}"
 
 
 # -- decisions ------------------------------------------------------------------------------------------
@@ -69,6 +88,16 @@ def key_usable(*, revoked: bool, expires_at_ms: int, now_ms: int) -> bool:
 def image_fresh(*, image_age_ms: float) -> bool:
     """May new callers be let in by this image? A broker without the store cannot know what was revoked."""
     return image_age_ms <= IMAGE_AGE_MS_MAX
+
+
+def grants(binding: Binding, operation: Operation, name: str) -> bool:
+    """Does the binding grant that on the topic or group of this name? Whoever may do something to it may
+    describe it.
+    """
+    if not name.startswith(binding.topic_prefix):
+        return False
+    named = binding.operations
+    return not named or operation is Operation.DESCRIBE or operation.value in named
 
 
 def same_tenant(principal: Principal, topic: TopicRecord) -> bool:
@@ -91,7 +120,7 @@ class Authenticator:
             checked_pepper(peppers[version])
         self._image = image
         self._peppers = peppers
-        self._rules: AccessRules = OwnTenant() if rules is None else rules
+        self._rules: AccessRules = KeyBindings(image) if rules is None else rules
         rate = limits.FAILED_AUTH_PER_MINUTE_MAX
         self._failures = TokenBuckets(per_minute=rate, burst=rate)
 
@@ -100,8 +129,8 @@ class Authenticator:
     ) -> Principal:
         """The principal of a value `Bearer <api key>`. `now_ms` is the wall clock, for expiry; `peer` the
         caller's address without its port; `image_age_ms` the time since the broker last heard from the
-        metadata store (0 while the watch runs). Raises `Unauthenticated`, `Throttled`, `BrokerUnavailable`
-        (the image is too old to know what was revoked).
+        metadata store (0 while the watch runs). Raises `Unauthenticated`, `Throttled`, `Forbidden` (the
+        tenant is suspended), `BrokerUnavailable` (the image is too old to know what was revoked).
         """
         if not image_fresh(image_age_ms=image_age_ms):
             raise BrokerUnavailable(
@@ -127,6 +156,7 @@ class Authenticator:
             raise self._failed(f"the API key {key.key_id} was revoked", blamed, monotonic_ms)
         if not key_usable(revoked=record.revoked, expires_at_ms=record.expires_at_ms, now_ms=now_ms):
             raise self._failed(f"the API key {key.key_id} has expired", blamed, monotonic_ms)
+        self._check_tenant(record.tenant)
         return Principal(
             tenant=record.tenant,
             number=PrincipalNumber(record.principal),
@@ -135,10 +165,42 @@ class Authenticator:
             expires_at_ms=record.expires_at_ms,
         )
 
+    def check_still_valid(self, principal: Principal, now_ms: int) -> None:
+        """Return if the key may still be used: neither revoked, deleted nor expired, its tenant not suspended.
+
+        A key whose name, bindings or expiry changed goes on under what holds now. Raises `Unauthenticated`,
+        `Forbidden`. Two look-ups.
+        """
+        tenant = self._image.tenants.get(principal.tenant)
+        if tenant is not None and tenant.suspended:
+            self._check_tenant(principal.tenant)
+        revoked, expires_at_ms = False, principal.expires_at_ms
+        if self._image.key_revisions.get(principal.key_id) != principal.key_revision:
+            record = self._image.keys.get(principal.key_id)
+            if record is None or (record.tenant, record.principal) != (principal.tenant, principal.number):
+                revoked = True
+            else:
+                revoked, expires_at_ms = record.revoked, record.expires_at_ms
+        if not key_usable(revoked=revoked, expires_at_ms=expires_at_ms, now_ms=now_ms):
+            raise Unauthenticated("the API key was revoked or has expired")
+
     def still_valid(self, principal: Principal, now_ms: int) -> bool:
-        """Is the key what it was when checked: not revoked, changed, deleted or expired? One look-up."""
-        unchanged = self._image.key_revisions.get(principal.key_id) == principal.key_revision
-        return unchanged and key_usable(revoked=False, expires_at_ms=principal.expires_at_ms, now_ms=now_ms)
+        """The same as an answer."""
+        try:
+            self.check_still_valid(principal, now_ms)
+        except (Unauthenticated, Forbidden):
+            return False
+        return True
+
+    def expires_at_ms(self, principal: Principal) -> int:
+        """When the principal's key expires as things stand now (wall clock, 0 = never)."""
+        record = self._image.keys.get(principal.key_id)
+        return principal.expires_at_ms if record is None else record.expires_at_ms
+
+    def _check_tenant(self, tenant: TenantId) -> None:
+        record = self._image.tenants.get(tenant)
+        if record is not None and record.suspended:
+            raise Forbidden(f"tenant {tenant} is suspended: its keys are refused until it is resumed")
 
     def authorize(
         self, principal: Principal, operation: Operation, topic: TopicRecord, *, by_name: bool = False
@@ -157,6 +219,17 @@ class Authenticator:
         if hidden:
             raise _missing(topic.name) if by_name else _missing_id(topic.topic_id)
         raise Forbidden(f"topic {topic.name!r}: {refusal}")
+
+    def authorize_group(self, principal: Principal, operation: Operation, group: str) -> None:
+        """Return if the principal may do that to the group of its own tenant: CONSUME to join, commit or reset,
+        DESCRIBE to look. Raises `NotFound` for one that it may not even describe, else `Forbidden`.
+        """
+        refusal = self._rules.group_refusal(principal, operation, group)
+        if refusal is None:
+            return
+        if operation is Operation.DESCRIBE or self._rules.group_refusal(principal, Operation.DESCRIBE, group):
+            raise NotFound(f"group {group[: limits.TOPIC_NAME_LENGTH_MAX]!r} does not exist")
+        raise Forbidden(f"group {group!r}: {refusal}")
 
     def topic(self, principal: Principal, operation: Operation, name: str) -> TopicRecord:
         """The principal's own topic of that name, if it may do that to it. Raises `NotFound`, `Forbidden`."""
@@ -179,8 +252,8 @@ class Authenticator:
 
     def topics(self, principal: Principal) -> list[TopicRecord]:
         """Every topic that the principal may describe, by name."""
-        names = sorted(name for tenant, name in self._image.names if tenant == principal.tenant)
-        ids = (self._image.names[principal.tenant, name] for name in names)
+        named = self._image.names_of.get(principal.tenant, {})
+        ids = (named[name] for name in sorted(named))
         records = (self._image.topics[topic_id] for topic_id in ids if topic_id in self._image.topics)
         return [r for r in records if self._rules.refusal(principal, Operation.DESCRIBE, r) is None]
 

@@ -1,15 +1,22 @@
 """The gate every client request passes: who is it, is the key still good, may it do this to that topic."""
 
-from collections.abc import Callable
-from typing import NoReturn
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 from data_plane.authz.access import Authenticator, Operation, Principal
 from data_plane.metadata.model import TopicRecord
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import together
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId
+
+_EXPIRY_CHECK_MS = 250
+"""Between looks at the clock while a key of an open stream has an expiry."""
+_STREAMS_A_TURN = 500
+"""Streams looked at before others have their turn of the event loop."""
 
 
 class Gate:
@@ -21,6 +28,9 @@ class Gate:
         self.authenticator = authenticator
         self._image_age_ms = image_age_ms
         self._clock, self._stats = clock, stats
+        self._open: dict[asyncio.Future[None], Principal] = {}
+        """Conversations: what ends each, and whose it is."""
+        self._look = asyncio.Event()
 
     def admit(self, caller: Caller) -> Principal:
         """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
@@ -37,9 +47,53 @@ class Gate:
             raise CallFailed(refusal.code, refusal.message) from None
 
     def check(self, principal: Principal) -> None:
-        """Raise `CallFailed` when the key was revoked, changed or has expired since the stream began."""
-        if not self.authenticator.still_valid(principal, self._clock.now_ms()):
-            raise CallFailed(errors.Unauthenticated.code, "the API key was revoked or has expired")
+        """Raise `CallFailed` when the key was revoked or has expired, or its tenant was suspended, since the stream
+        began.
+        """
+        try:
+            self.authenticator.check_still_valid(principal, self._clock.now_ms())
+        except PenstockError as refusal:
+            raise CallFailed(refusal.code, refusal.message) from None
+
+    async def during(self, principal: Principal, conversation: Coroutine[Any, Any, None]) -> None:
+        """Run a stream's conversation; it ends with `CallFailed` as soon as the key may no longer be used, also while
+        nothing is said.
+        """
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open[refused] = principal
+        if self.authenticator.expires_at_ms(principal):
+            self._look.set()
+        try:
+            await together(_until(conversation, refused), _refusal(refused))
+        finally:
+            del self._open[refused]
+            if refused.done() and not refused.cancelled():
+                refused.exception()  # told by whatever ended first
+
+    def recheck(self) -> None:
+        """Keys or tenants changed: look at every open stream."""
+        self._look.set()
+
+    async def run(self) -> None:
+        """End the conversations of keys that may no longer be used, for ever."""
+        while True:
+            self._look.clear()
+            some_expire = False
+            for number, (refused, principal) in enumerate(list(self._open.items())):
+                if refused.done():
+                    continue
+                try:
+                    self.check(principal)
+                    some_expire = some_expire or self.authenticator.expires_at_ms(principal) != 0
+                except CallFailed as failed:
+                    refused.set_exception(failed)
+                if number % _STREAMS_A_TURN == _STREAMS_A_TURN - 1:
+                    await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(_EXPIRY_CHECK_MS / 1000 if some_expire else None):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
 
     def authorize(self, principal: Principal, operation: Operation, topic: TopicRecord) -> None:
         """Raise `NotFound` for another tenant's topic and `Forbidden` for what the key may not do."""
@@ -53,3 +107,13 @@ class Gate:
         if not 0 <= partition < topic.partitions:
             raise errors.NotFound(f"{topic.name}: no partition {partition}, it has {topic.partitions}")
         raise errors.NotLeader(f"{topic.name}-{partition}: no replica on this broker")
+
+
+async def _until(conversation: Coroutine[Any, Any, None], refused: "asyncio.Future[None]") -> None:
+    await conversation
+    if not refused.done():
+        refused.set_result(None)
+
+
+async def _refusal(refused: "asyncio.Future[None]") -> None:
+    await refused

@@ -106,6 +106,7 @@ class BrokerNode:
                         self.in_sync.run(),
                         self.control.run(),
                         self.retention.run(),
+                        self._gate.run(),
                         self.groups.run(),
                         *((self.usage_topic.run(), self.metering.run()) if self.config.metering else ()),
                         self.registration.run(),
@@ -217,7 +218,8 @@ class BrokerNode:
         else:
             self.host.observe(batch)
         self.control.wake()
-        if batch is None or any(event.key.startswith("/keys/") for event in batch.events):
+        if batch is None or any(event.key.startswith(("/keys/", "/tenants/")) for event in batch.events):
+            self._gate.recheck()
             for consumer in self._consumers:
                 consumer.recheck()
 
@@ -316,7 +318,7 @@ class BrokerNode:
 
     async def _produce(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
-        await ProduceStream(
+        stream = ProduceStream(
             connection,
             principal,
             self._gate,
@@ -326,7 +328,8 @@ class BrokerNode:
             self.stats,
             lambda: self.retention.refuses_writes,
             self.registration.confident,
-        ).serve()
+        )
+        await self._gate.during(principal, stream.serve())
 
     async def _consume(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
@@ -342,7 +345,7 @@ class BrokerNode:
         )
         self._consumers[stream] = None
         try:
-            await stream.serve()
+            await self._gate.during(principal, stream.serve())
         finally:
             del self._consumers[stream]
 

@@ -115,6 +115,11 @@ class ClientCalls:
         principal = self._gate.admit(caller)
         names = list(parsed(pb.WatchMetadataRequest, request).topics)
         _demand_few(len(names), "topics")
+        await self._gate.during(principal, self._push_metadata(principal, names, push))
+
+    async def _push_metadata(
+        self, principal: Principal, names: list[str], push: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         changed = asyncio.Event()
         changed.set()
 

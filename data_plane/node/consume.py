@@ -69,7 +69,13 @@ class ConsumeStream:
                 self._close(handle)
 
     def recheck(self) -> None:
-        """Metadata changed: the sender looks at the key again even when there is nothing to push."""
+        """Keys changed: what this one may no longer read is closed; the sender looks at the key again."""
+        for opened in list(self._opened.values()):
+            try:
+                self._gate.authorize(self._principal, Operation.CONSUME, opened.replica.topic)
+            except PenstockError as refusal:
+                self._close(opened.handle)
+                self._refuse(opened.handle, opened.generation, refusal)
         self._wake.set()
 
     # -- what the client says ----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey
 from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
 from penstock.contract.ids import TopicId
+from penstock.contract.topic_settings import TopicSettings
 
 from .setup import ACME, GLOBEX, NOW_MS, PEER, Tenants, key_number
 
@@ -109,6 +110,31 @@ def test_an_open_stream_ends_with_its_key() -> None:
         assert tenants.authenticator.still_valid(principal, NOW_MS)
         end()
         assert not tenants.authenticator.still_valid(principal, NOW_MS)
+
+
+def test_a_key_that_was_only_renamed_or_bound_anew_goes_on_and_its_new_expiry_counts() -> None:
+    tenants = Tenants()
+    principal = tenants.enter(ONE)
+    tenants.change_key(1, name="another", bindings=(model.Binding(topic_prefix="ord"),))
+    assert tenants.authenticator.still_valid(principal, NOW_MS)
+    tenants.change_key(1, expires_at_ms=NOW_MS + 1)
+    assert tenants.authenticator.expires_at_ms(principal) == NOW_MS + 1
+    assert tenants.authenticator.still_valid(principal, NOW_MS)
+    assert not tenants.authenticator.still_valid(principal, NOW_MS + 1)
+
+
+def test_a_suspended_tenants_keys_are_refused_and_others_are_not() -> None:
+    tenants = Tenants()
+    one, two = tenants.enter(ONE), tenants.enter(TWO)
+    for suspended in (True, False):
+        record = model.TenantRecord(tenant=ACME, suspended=suspended)
+        tenants.put(model.tenant_key(ACME), record.encode())
+        assert tenants.authenticator.still_valid(one, NOW_MS) is not suspended
+        assert tenants.authenticator.still_valid(two, NOW_MS)
+        if suspended:
+            with pytest.raises(Forbidden, match="tenant acme is suspended"):
+                tenants.enter(ONE)
+    assert tenants.enter(ONE) and tenants.enter(TWO)
 
 
 def test_other_keys_do_not_end_a_stream() -> None:
@@ -223,11 +249,17 @@ class ReadOnly:
             return None
         return f"the right to {operation.value} is missing"
 
+    def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
+        return None
+
 
 class Hidden:
     """Rules for the tests: nothing at all."""
 
     def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
+        return "hidden"
+
+    def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
         return "hidden"
 
 
@@ -249,3 +281,56 @@ def test_a_topic_that_may_not_be_described_does_not_exist() -> None:
             tenants.authenticator.topic_by_id(principal, operation, TopicId(b"\1" * 16))
         assert "orders" not in raised.value.message
     assert tenants.authenticator.topics(principal) == []
+
+
+# -- bindings -------------------------------------------------------------------------------------------
+
+BINDINGS = (
+    model.Binding(topic_prefix="orders", operations=("consume",)),
+    model.Binding(topic_prefix="ord", operations=("produce", "describe")),
+    model.Binding(topic_prefix="audit-", operations=("describe",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "granted"),
+    [
+        ("orders", {"describe", "produce", "consume"}),
+        ("orders-eu", {"describe", "produce", "consume"}),
+        ("ordinary", {"describe", "produce"}),
+        ("audit-1", {"describe"}),
+        ("audit", set()),
+        ("my-orders", set()),
+    ],
+)
+def test_a_bound_key_may_do_what_one_of_its_bindings_grants_and_all_else_is_hidden(
+    name: str, granted: set[str]
+) -> None:
+    tenants = Tenants()
+    topic = TopicRecord(
+        topic_id=TopicId(b"\7" * 16), tenant=ACME, name=name, partitions=1, settings=TopicSettings()
+    )
+    tenants.put(model.topic_key(topic.topic_id), topic.encode())
+    tenants.put(model.name_key(ACME, name), topic.topic_id.hex().encode())
+    principal = tenants.enter(ONE)
+    tenants.change_key(1, bindings=BINDINGS)
+    for operation in Operation:
+        if operation.value in granted:
+            assert tenants.authenticator.topic(principal, operation, name) == topic
+            tenants.authenticator.authorize_group(principal, operation, name)
+        else:
+            error = Forbidden if granted else NotFound
+            with pytest.raises(error, match=name):
+                tenants.authenticator.topic(principal, operation, name)
+            with pytest.raises(error, match=name):
+                tenants.authenticator.authorize_group(principal, operation, name)
+    assert (name in [found.name for found in tenants.authenticator.topics(principal)]) is bool(granted)
+
+
+def test_a_binding_without_operations_grants_all_of_them() -> None:
+    tenants = Tenants()
+    principal = tenants.enter(ONE)
+    tenants.change_key(1, bindings=(model.Binding(topic_prefix=""),))
+    for operation in Operation:
+        tenants.authenticator.topic(principal, operation, "orders")
+        tenants.authenticator.authorize_group(principal, operation, "any")

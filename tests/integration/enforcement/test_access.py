@@ -1,0 +1,188 @@
+"""Keys on open streams: idle ones end within a second of what ends their key, and a bound key sees its prefix only."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import pytest
+
+from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
+from data_plane.dev.provisioning import new_key
+from data_plane.metadata.model import Binding
+from penstock import Forbidden, NotFound
+from penstock.contract import methods
+from penstock.contract.errors import ErrorCode
+from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.credentials import SCRAM_SALT_BYTES, Credential, make_credential
+from tests.integration.brokers import Brokers, Tenant
+from tests.integration.raw_wire import ConsumeWire, ProduceWire, batch_of, with_key
+
+pytestmark = pytest.mark.processes
+
+ENDS_WITHIN_S = 1.0
+
+
+class Key:
+    """A key that a test changes as the control plane would."""
+
+    def __init__(self, cluster: Brokers, tenant: Tenant) -> None:
+        key = new_key()
+        self._cluster = cluster
+        self.holder = Tenant(name=tenant.name, api_key=key.reveal())
+        self.credential: Credential = make_credential(
+            key,
+            pepper_version=PEPPER_VERSION,
+            pepper=read_pepper(cluster.directory),
+            salts=secrets.token_bytes(2 * SCRAM_SALT_BYTES),
+        )
+
+    def put(self, **changes: Any) -> int:
+        """Put the key, wait until all brokers know; its principal number."""
+        principal, revision = self._cluster.admin.put_key(
+            self.credential, tenant=self.holder.name, name="bound", **changes
+        )
+        self._cluster.admin.wait_until_seen(revision)
+        return principal
+
+
+class Watch:
+    """A metadata watch that nobody feeds."""
+
+    def __init__(self, address: str, api_key: str) -> None:
+        self._channel = grpc.insecure_channel(address)
+        request = pb.WatchMetadataRequest(topics=["idle"]).SerializeToString()
+        opened: Any = self._channel.unary_stream(methods.WATCH_METADATA)
+        self._call = opened(request, timeout=20, metadata=with_key(api_key))
+        next(self._call)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call.cancel()
+        self._channel.close()
+
+    def end(self) -> tuple[ErrorCode, str]:
+        try:
+            for _ in self._call:
+                pass
+        except grpc.RpcError as error:
+            trailing = dict(error.trailing_metadata() or ())
+            return ErrorCode(int(trailing[methods.ERROR_CODE])), error.details() or ""
+        raise AssertionError("the watch ended without an error")
+
+
+def revoke(cluster: Brokers, key: Key) -> float:
+    began = time.monotonic()
+    cluster.admin.revoke_key(key.credential.key_id, generation=2)
+    return began
+
+
+def expire(cluster: Brokers, key: Key) -> float:
+    """The expiry comes half a second after it is set, so that only the clock tells of it."""
+    expires_at_ms = int(time.time() * 1000) + 500
+    key.put(expires_at_ms=expires_at_ms, generation=2)
+    return time.monotonic() + (expires_at_ms / 1000 - time.time())
+
+
+def suspend(cluster: Brokers, key: Key) -> float:
+    began = time.monotonic()
+    cluster.admin.put_tenant(key.holder.name, generation=2, suspended=True)
+    return began
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "text"),
+    [
+        (revoke, ErrorCode.UNAUTHENTICATED, "was revoked or has expired"),
+        (expire, ErrorCode.UNAUTHENTICATED, "was revoked or has expired"),
+        (suspend, ErrorCode.FORBIDDEN, "is suspended"),
+    ],
+)
+def test_idle_streams_end_within_a_second_on_every_broker(
+    cluster: Brokers,
+    tenant: Tenant,
+    end: Callable[[Brokers, Key], float],
+    code: ErrorCode,
+    text: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    key = Key(cluster, tenant)
+    key.put(generation=1)
+    topic_id = cluster.create_topic(tenant, "idle", 3, assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    ends: list[tuple[float, ErrorCode | None, str]] = []
+    with ExitStack() as streams:
+        opened: list[ProduceWire | ConsumeWire | Watch] = []
+        for number, broker in enumerate(cluster.spec.brokers):
+            address, api_key = broker.client_address, key.holder.api_key
+            producing = streams.enter_context(ProduceWire(address, api_key))
+            assert producing.produce(topic_id, number, batch_of(b"before")).error == ErrorCode.OK
+            consuming = streams.enter_context(ConsumeWire(address, api_key))
+            consuming.open(topic_id, number, credit=1 << 20)
+            consuming.pushes()
+            opened += [producing, consuming, streams.enter_context(Watch(address, api_key))]
+
+        def wait(stream: ProduceWire | ConsumeWire | Watch) -> None:
+            ended = stream.end()
+            code, message = ended if isinstance(ended, tuple) else (ended.code, ended.message)
+            ends.append((time.monotonic(), code, message))
+
+        waiting = [threading.Thread(target=wait, args=(stream,)) for stream in opened]
+        for thread in waiting:
+            thread.start()
+        ended_at = end(cluster, key)
+        for thread in waiting:
+            thread.join(15)
+    assert len(ends) == len(opened)
+    assert all(found is code and text in message for _, found, message in ends)
+    slowest_ms = max(at - ended_at for at, _, _ in ends) * 1000
+    record_property("slowest_ms", round(slowest_ms))
+    print(f"{end.__name__}: {len(ends)} idle streams ended, the last {slowest_ms:.0f} ms after it")
+    if end is expire:
+        assert min(at - ended_at for at, _, _ in ends) * 1000 >= -50, "not before it expired"
+    assert slowest_ms < ENDS_WITHIN_S * 1000
+
+
+def test_a_suspended_tenant_is_refused_until_it_is_resumed(cluster: Brokers, tenant: Tenant) -> None:
+    cluster.create_topic(tenant, "paused")
+    cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, generation=2, suspended=True))
+    with cluster.client(tenant) as client, pytest.raises(Forbidden, match="is suspended"):
+        client.topics()
+    cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, generation=3))
+    with cluster.client(tenant) as client:
+        client.producer().send("paused", b"again").result(10)
+
+
+def test_a_bound_key_sees_its_prefix_only_and_a_changed_binding_counts_at_once(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    key = Key(cluster, tenant)
+    principal = key.put(
+        generation=1,
+        bindings=[Binding(topic_prefix="in-"), Binding(topic_prefix="out-", operations=("consume",))],
+    )
+    for name in ("in-flights", "out-flights", "other"):
+        cluster.create_topic(tenant, name)
+    with cluster.client(tenant) as owner:
+        owner.producer().send("out-flights", b"there").result(10)
+    with cluster.client(key.holder) as client:
+        assert [topic.name for topic in client.topics()] == ["in-flights", "out-flights"]
+        producer = client.producer(linger_ms=0)
+        producer.send("in-flights", b"x").result(10)
+        with pytest.raises(Forbidden, match=r"'out-flights': no binding of the key .* grants produce"):
+            producer.send("out-flights", b"x").result(10)
+        with pytest.raises(NotFound, match="'other' does not exist"):
+            producer.send("other", b"x").result(10)
+        with client.consumer(["out-flights"]) as consumer:
+            assert [message.value for message in consumer.poll(timeout=10)] == [b"there"]
+            again = key.put(generation=2, bindings=[Binding(topic_prefix="in-", operations=("consume",))])
+            assert again == principal
+            with pytest.raises(NotFound):
+                consumer.poll(timeout=10)
+        with pytest.raises(Forbidden, match="grants produce"):
+            producer.send("in-flights", b"y").result(10)
+        assert [topic.name for topic in client.topics()] == ["in-flights"]
