@@ -1,6 +1,7 @@
 """Leader's side of one Replicate stream: takes a follower's positions, pushes batches, takes what it holds."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,11 +17,19 @@ from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
 from data_plane.replication.leader import Accepted, Diverging, LeaderState, Position, StartOver
+from penstock.contract import limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.records.stamp import STAMP_BYTES
 
+_UNHELD_FRAMES = 2
+"""With so many small frames on their way, what comes meanwhile waits for the follower's answer to one of them: each
+frame costs both brokers a turn of their event loops, so the busier they are the more goes into one."""
+_SMALL_BYTES = 256 * limits.KIB
+"""With more than this on its way nothing waits: the frames are large already."""
+_HOLD_OFF_MS = 5
+"""Nor does anything wait longer than this for an answer."""
 _STAMPS_PER_PUSH_MAX = 1_024
 """Batches of one partition in one frame: what a follower takes over in one turn of its event loop."""
 
@@ -66,6 +75,10 @@ class FollowerStream:
         """Handles with something to push, in the order they came."""
         self._answers: list[pb.ReplicaAnswer] = []
         self._window = 0
+        self._sent_bytes = 0
+        self._unheld: deque[int] = deque()
+        """Of each frame with batches that may not be held yet, `_sent_bytes` at its end."""
+        self._sent_ms = 0.0
         self._wake = asyncio.Event()
         self._beat = False
 
@@ -225,7 +238,9 @@ class FollowerStream:
     async def _send(self) -> None:
         while True:
             self._wake.clear()
-            frame = self._answer_frame() or await self._next_frame()
+            frame = self._answer_frame()
+            if frame is None and not self._holds_off():
+                frame = await self._next_frame()
             if frame is None:
                 await self._wake.wait()
             else:
@@ -238,6 +253,19 @@ class FollowerStream:
         head = pb.ReplicaAnswerHead(answers=self._answers)
         self._answers = []
         return pack_frame(FrameKind.REPLICA_ANSWER, head.SerializeToString())
+
+    def _holds_off(self) -> bool:
+        """Whether what is ready shall wait for what is on its way."""
+        held = self._sent_bytes - self._window
+        while self._unheld and self._unheld[0] <= held:
+            self._unheld.popleft()
+        if len(self._unheld) < _UNHELD_FRAMES or self._window >= _SMALL_BYTES:
+            return False
+        left_ms = self._sent_ms + _HOLD_OFF_MS - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            return False
+        asyncio.get_running_loop().call_later(left_ms / 1000, self._wake.set)
+        return True
 
     async def _next_frame(self) -> bytes | None:
         """One frame of what is ready, or None when nothing is or the window is closed."""
@@ -273,6 +301,10 @@ class FollowerStream:
                     self._account(head, pushed, None)
         if not head.pushes:
             return None
+        if size:
+            self._sent_bytes += size
+            self._unheld.append(self._sent_bytes)
+            self._sent_ms = self._clock.monotonic_ms()
         self._stats.replicated_bytes += size
         return pack_frame(FrameKind.REPLICA_PUSH, head.SerializeToString(), payload)
 
