@@ -1,0 +1,112 @@
+"""Bronze: `__usage` as read, kept as Parquet by a stream with a checkpoint; each record is in it exactly once.
+
+What the file sink wrote counts only once Spark's own log in the folder names it, so bronze is read through that log
+(`read`). A driver killed anywhere repeats its batch: files without an entry in the log are never read.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_usage.decode import Damaged, parse_record
+
+TOPIC = "__usage"
+NAME = "bronze"
+SCHEMA = pa.schema(
+    [
+        ("src_partition", pa.int32()),
+        ("src_offset", pa.int64()),
+        ("ingest_date", pa.date32()),
+        ("broker_id", pa.int32()),
+        ("boot_id", pa.string()),
+        ("sequence", pa.int64()),
+        ("made_ms", pa.int64()),
+        ("record", pa.binary()),
+    ]
+)
+_DAY_MS = 86_400_000
+_LOG = "_spark_metadata"
+
+
+class BronzeFolders:
+    """Where bronze and the checkpoint of its stream rest, below the folder of the data sets."""
+
+    def __init__(self, datasets: Path) -> None:
+        self.data = datasets / NAME
+        self.checkpoint = datasets / ".bronze-checkpoint"
+
+
+def ingest(spark: SparkSession, datasets: Path, options: dict[str, str], topic: str = TOPIC) -> int:
+    """Bring into bronze what the topic holds now; how many rows came. Raises what ends the stream."""
+    query = start(spark, datasets, options, topic)
+    query.awaitTermination()
+    error = query.exception()
+    if error is not None:
+        raise error
+    return sum(progress.numInputRows for progress in query.recentProgress)
+
+
+def start(spark: SparkSession, datasets: Path, options: dict[str, str], topic: str = TOPIC) -> StreamingQuery:
+    """The stream up to what the topic holds now."""
+    folders = BronzeFolders(datasets)
+    records = spark.readStream.format("penstock").options(**options, topic=topic).load()
+    return (
+        records.mapInArrow(_with_heads, from_arrow_schema(SCHEMA))
+        .coalesce(1)
+        .writeStream.format("parquet")
+        .option("path", str(folders.data))
+        .option("checkpointLocation", str(folders.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def read(spark: SparkSession, datasets: Path) -> DataFrame:
+    """All rows of bronze; none before the first batch."""
+    data = BronzeFolders(datasets).data
+    schema = from_arrow_schema(SCHEMA)
+    if not (data / _LOG).exists():
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(str(data))
+
+
+def committed_offsets(datasets: Path) -> dict[str, int]:
+    """Partition -> next offset of what the stream has committed, as its checkpoint says."""
+    checkpoint = BronzeFolders(datasets).checkpoint
+    commits, offsets = checkpoint / "commits", checkpoint / "offsets"
+    numbers = (
+        [int(file.name) for file in commits.glob("*") if file.name.isdigit()] if commits.exists() else []
+    )
+    if not numbers:
+        return {}
+    lines = (offsets / str(max(numbers))).read_text(encoding="utf-8").splitlines()
+    committed = json.loads(lines[2])
+    return {name: int(committed[name]) for name in sorted(committed, key=int)}
+
+
+def _with_heads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = []
+        for row in batch.to_pylist():
+            value = row["value"]
+            head = {"broker_id": -1, "boot_id": "", "sequence": 0, "made_ms": 0}
+            try:
+                record = parse_record(value)
+                head = {name: getattr(record, name) for name in head}
+            except Damaged:
+                pass  # kept as it is; decoding rejects it with the reason
+            rows.append(
+                head
+                | {
+                    "src_partition": row["src_partition"],
+                    "src_offset": row["src_offset"],
+                    "ingest_date": max(0, row["timestamp_ms"]) // _DAY_MS,
+                    "record": value,
+                }
+            )
+        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)

@@ -1,0 +1,168 @@
+"""Conservation checks: each compares what a run would publish with what it was made from."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_usage.configuration import Asset
+from spark_usage.datasets import QUANTITY
+from spark_usage.manifest import Check
+from spark_usage.readings import PARTITION, POINT
+
+
+def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
+    """Every row of bronze is there once, and is used or in `rejected`."""
+    row = (
+        facts.where("row = -1")
+        .agg(
+            F.count_if(F.col("kind") == "record").alias("read"),
+            F.count_if(F.col("kind") == "rejected").alias("rejected"),
+        )
+        .collect()[0]
+    )
+    numbers = {"bronze": records, "distinct": distinct, "read": row["read"], "rejected": row["rejected"]}
+    return Check(
+        name="every record is used or rejected, once",
+        numbers=numbers,
+        holds=records == distinct == row["read"] + row["rejected"],
+    )
+
+
+def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame) -> Check:
+    """Every reading tells a point that is used or void, or is in `rejected`."""
+    own = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below")).select(*POINT, "totals")
+    told = readings.join(own, [*POINT, "totals"], "left_semi").count()
+    refused = readings.join(rejected, ["src_partition", "src_offset", "row"], "left_semi").count()
+    numbers = {"readings": readings.count(), "used": told, "rejected": refused}
+    return Check(
+        name="every reading is used or rejected",
+        numbers=numbers,
+        holds=numbers["readings"] == told + refused,
+    )
+
+
+def hours_equal_totals(hours: DataFrame, seen: DataFrame) -> Check:
+    """By partition and generation, usage is the last reading's totals less those where the generation began."""
+    good = seen.where(F.col("current") & ~F.col("void") & ~F.col("below"))
+    older = (
+        Window.partitionBy(*PARTITION).orderBy("log_generation").rowsBetween(Window.unboundedPreceding, -1)
+    )
+    wanted = good.groupBy(*PARTITION, "log_generation").agg(
+        F.max(F.col("totals")[0]).alias("messages"), F.max(F.col("totals")[1]).alias("bytes")
+    )
+    for name in ("messages", "bytes"):
+        gained = F.col(name) - F.coalesce(F.max(name).over(older), F.lit(0))
+        wanted = wanted.withColumn(f"{name}_wanted", gained)
+    found = (
+        hours.where(F.col("meter").isin("messages_in", "bytes_in"))
+        .groupBy(*PARTITION, "log_generation")
+        .agg(
+            F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
+            F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
+        )
+    )
+    both = wanted.join(found, [*PARTITION, "log_generation"], "full").na.fill(0)
+    differs = (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
+    return _compared(
+        "sums by partition and generation equal the readings' totals",
+        both,
+        differs,
+        {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
+    )
+
+
+def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
+    """Delivered usage is the sum of what was counted once."""
+    told = delivered.agg(_total("messages"), _total("bytes")).collect()[0]
+    found = hours.agg(
+        _total_where("messages_out"),
+        _total_where("bytes_out"),
+    ).collect()[0]
+    numbers = {
+        "messages_told": int(told["messages"]),
+        "messages": int(found["messages_out"]),
+        "bytes_told": int(told["bytes"]),
+        "bytes": int(found["bytes_out"]),
+    }
+    return Check(
+        name="delivered usage equals the records counted once",
+        numbers=numbers,
+        holds=numbers["messages_told"] == numbers["messages"] and numbers["bytes_told"] == numbers["bytes"],
+    )
+
+
+def sums_equal(name: str, finer: DataFrame, coarser: DataFrame) -> Check:
+    """By tenant and meter two data sets have the same sums."""
+    by = ("tenant", "meter")
+    left = finer.groupBy(*by).agg(F.sum("quantity").alias("finer"))
+    right = coarser.groupBy(*by).agg(F.sum("quantity").alias("coarser"))
+    both = left.join(right, list(by), "full").na.fill(0)
+    return _compared(name, both, F.col("finer") != F.col("coarser"), {"finer": "finer", "coarser": "coarser"})
+
+
+def cuts_equal_differences(usage: DataFrame, marks: DataFrame) -> Check:
+    """By cut and partition, usage is the difference of the cut readings' totals."""
+    by = ("tenant", "cut_id", *PARTITION)
+    zero = F.lit(0)
+    wanted = marks.where("mark IS NOT NULL").select(
+        *by,
+        (F.col("mark.totals")[0] - F.coalesce(F.col("previous.totals")[0], zero)).alias("messages_wanted"),
+        (F.col("mark.totals")[1] - F.coalesce(F.col("previous.totals")[1], zero)).alias("bytes_wanted"),
+    )
+    found = usage.groupBy(*by).agg(
+        F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
+        F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
+    )
+    both = wanted.join(found, list(by), "full").na.fill(0)
+    differs = (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
+    return _compared(
+        "sums by cut and partition equal the differences of the cut readings",
+        both,
+        differs,
+        {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
+    )
+
+
+def costs_equal_prices(costs: DataFrame, assets: Sequence[Asset]) -> Check:
+    """In every hour the shares of an asset add up to its price, and none is negative."""
+    prices = {asset.name: asset.micro_per_hour for asset in assets}
+    rows = (
+        costs.groupBy("asset", "hour")
+        .agg(F.sum("cost_micro").alias("cost"), F.min("cost_micro").alias("least"))
+        .groupBy("asset")
+        .agg(F.sum("cost").alias("cost"), F.count("*").alias("hours"), F.min("least").alias("least"),
+             F.min("cost").alias("lowest"), F.max("cost").alias("highest"))
+        .collect()
+    )  # fmt: skip
+    holds = all(row["least"] >= 0 and row["lowest"] == row["highest"] == prices[row["asset"]] for row in rows)
+    numbers = {
+        "price_micro": sum(prices[row["asset"]] * row["hours"] for row in rows),
+        "cost_micro": sum(int(row["cost"]) for row in rows),
+    }
+    return Check(name="shares add up to the assets' prices", numbers=numbers, holds=holds)
+
+
+def _compared(name: str, both: DataFrame, differs: Column, totals: Mapping[str, str]) -> Check:
+    row = both.agg(
+        F.count("*").alias("compared"),
+        F.count_if(differs).alias("different"),
+        *(
+            F.coalesce(F.sum(F.col(column).cast(QUANTITY)), F.lit(0)).alias(label)
+            for label, column in totals.items()
+        ),
+    ).collect()[0]
+    return Check(
+        name=name,
+        numbers={label: int(row[label]) for label in ("compared", "different", *totals)},
+        holds=row["different"] == 0,
+    )
+
+
+def _total(name: str) -> Column:
+    return F.coalesce(F.sum(F.col(name).cast(QUANTITY)), F.lit(0)).alias(name)
+
+
+def _total_where(meter: str) -> Column:
+    chosen = F.when(F.col("meter") == meter, F.col("quantity"))
+    return F.coalesce(F.sum(chosen), F.lit(0)).alias(meter)

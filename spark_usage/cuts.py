@@ -1,0 +1,178 @@
+"""Cuts: which reading ends each partition's period, what is missing, and the usage between a tenant's cuts.
+
+The cuts of a tenant stand in the order of their period ends. A partition belongs to a cut when it has a reading with
+the cut's id, or when any reading shows usage from before the period's end. It is *covered* by the cut's reading, or,
+when the topic was deleted, once by its final reading; else it is a *gap*. Its period is from where the cut before it
+that covers it ended.
+
+When a loss was declared between two cuts, the earlier one may end above the start of the new generation: what was
+counted there never became part of the log. The later cut then takes it back: rows of the old generation with negative
+quantities. An issued cut itself never changes through it.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from data_plane.contract.usage_pb2 import CUT, FINAL
+from spark_usage.datasets import QUANTITY
+from spark_usage.readings import PARTITION, POINT
+
+_CUT = ("tenant", "cut_id")
+_NO_READING = "no cut reading"
+_BAD_READING = "its cut reading contradicts readings before it"
+
+
+def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
+    """Every partition of every cut: cut, partition, topic; `mark`, the point that covers it (null = gap); `previous`,
+    the point where its period begins (null = the log's start); `rejected`, it has a reading that cannot be used
+    when `mark` is null; `known`, the newest point.
+    """
+    good = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below"))
+    point = F.struct("log_generation", "end_offset", "totals").alias("point")
+    usable = good.select(*POINT, "totals", point)
+    made = readings.where(F.col("reading_kind") == CUT)
+    cuts = made.groupBy(*_CUT).agg(
+        F.max("cut_end_ms").alias("told_end_ms"), F.min("made_ms").alias("taken_ms")
+    )
+    cuts = cuts.withColumn(
+        "end_ms", F.when(F.col("told_end_ms") > 0, F.col("told_end_ms")).otherwise(F.col("taken_ms"))
+    )
+    answers = (
+        made.join(usable, [*POINT, "totals"], "left")
+        .groupBy(*_CUT, *PARTITION)
+        .agg(F.min_by("point", F.struct(-F.col("log_generation"), "end_offset")).alias("answer"))
+        .withColumn("answered", F.lit(True))
+    )
+    finals = (
+        readings.where(F.col("reading_kind") == FINAL)
+        .join(usable, [*POINT, "totals"])
+        .groupBy(*PARTITION)
+        .agg(
+            F.max(F.struct("point", "accepted_ms")).alias("last"),
+            F.min("made_ms").alias("final_made_ms"),
+        )
+    )
+    partitions = (
+        good.groupBy(*PARTITION)
+        .agg(
+            F.min("tenant").alias("tenant"),
+            F.max("topic").alias("topic"),
+            F.min(F.when(F.col("accepted_ms") >= 0, F.col("accepted_ms"))).alias("began_ms"),
+            F.max(F.struct("log_generation", "end_offset")).alias("known"),
+        )
+        .join(finals, list(PARTITION), "left")
+    )
+    both = partitions.join(cuts, "tenant").join(answers, [*_CUT, *PARTITION], "left")
+    final_counts = F.coalesce(
+        (F.col("last.accepted_ms") < F.col("end_ms")) | (F.col("final_made_ms") <= F.col("taken_ms")),
+        F.lit(False),
+    )
+    belongs = (
+        F.col("answered").isNotNull()
+        | F.coalesce(F.col("began_ms") < F.col("end_ms"), F.lit(False))
+        | final_counts
+    )
+    order = Window.partitionBy(*PARTITION).orderBy("end_ms", "taken_ms", "cut_id")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    ended = F.col("answer").isNull() & final_counts
+    return (
+        both.where(belongs)
+        .withColumn("ended", ended)
+        .withColumn("over", F.coalesce(F.max("ended").over(before), F.lit(False)))
+        .where(~F.col("over") | F.col("answer").isNotNull())
+        .withColumn("mark", F.when(F.col("ended"), F.col("last.point")).otherwise(F.col("answer")))
+        .withColumn("previous", F.last("mark", ignorenulls=True).over(before))
+        .withColumn("rejected", F.col("answered").isNotNull())
+        .select(*_CUT, *PARTITION, "topic", "mark", "previous", "rejected", "known")
+    )
+
+
+def cut_coverage(marks: DataFrame, missing: str) -> DataFrame:
+    """The data set `cut_coverage`. `missing` names what `__usage` lacks, for the partitions that have a gap."""
+    covered = F.col("mark").isNotNull()
+    return marks.select(
+        "cut_id",
+        "tenant",
+        "topic_id",
+        "topic",
+        "partition",
+        F.coalesce("mark.log_generation", "known.log_generation").alias("log_generation"),
+        F.coalesce("previous.end_offset", F.lit(0)).cast("long").alias("start_offset"),
+        F.coalesce("mark.end_offset", "known.end_offset").alias("end_offset"),
+        F.when(covered, "covered").otherwise("gap").alias("status"),
+        F.when(covered, "").when(F.col("rejected"), _BAD_READING).otherwise(_NO_READING).alias("reason"),
+        F.when(covered, "").otherwise(F.lit(missing)).alias("missing"),
+    )
+
+
+def cut_usage(marks: DataFrame, intervals: DataFrame, starts: DataFrame) -> DataFrame:
+    """The data set `cut_usage`. `starts` are points that begin a generation."""
+    parts = marks.where("mark IS NOT NULL").select(
+        *_CUT,
+        *PARTITION,
+        F.col("mark.log_generation").alias("to_view"),
+        F.col("mark.end_offset").alias("to_offset"),
+        F.coalesce("previous.log_generation", F.lit(-1)).alias("from_view"),
+        F.coalesce("previous.end_offset", F.lit(0)).alias("from_offset"),
+    )
+    begun = starts.select(
+        *PARTITION, F.col("log_generation").alias("begun"), F.col("end_offset").alias("begun_at")
+    )
+    lost = (
+        (F.col("begun") > F.col("from_view"))
+        & (F.col("begun") <= F.col("to_view"))
+        & (F.col("begun_at") < F.col("from_offset"))
+    )
+    names = parts.columns
+    parts = (
+        parts.join(begun, list(PARTITION), "left")
+        .groupBy(*names)
+        .agg(F.min(F.when(lost & (F.col("from_view") >= 0), F.col("begun_at"))).alias("lost_from"))
+    )
+    # What both cuts have in common reaches to here.
+    shared = F.least("from_offset", F.coalesce("lost_from", "from_offset"))
+    per_view = intervals.drop("tenant")
+    added = (
+        per_view.join(
+            parts.withColumn("view", F.col("to_view")).withColumn("shared", shared), [*PARTITION, "view"]
+        )
+        .where(F.col("end_offset") <= F.col("to_offset"))
+        .where(~((F.col("log_generation") <= F.col("from_view")) & (F.col("end_offset") <= F.col("shared"))))
+        .withColumn("sign", F.lit(1))
+    )
+    removed = (
+        per_view.join(
+            parts.where("lost_from IS NOT NULL").withColumn("view", F.col("from_view")), [*PARTITION, "view"]
+        )
+        .where((F.col("end_offset") <= F.col("from_offset")) & (F.col("end_offset") > F.col("lost_from")))
+        .withColumn("first_offset", F.greatest("first_offset", "lost_from"))
+        .withColumn("sign", F.lit(-1))
+        .drop("shared")
+    )
+    day = F.to_date(F.timestamp_seconds(F.expr("accepted_ms div 1000"))).alias("day")
+    columns: Sequence[str | Column] = (
+        *_CUT, *PARTITION, "topic", "log_generation", day, "first_offset", "end_offset",
+        _signed("messages_in", "messages", "bytes_in", "bytes"),
+    )  # fmt: skip
+    rows = added.select(*columns).unionByName(removed.select(*columns))
+    return (
+        rows.where("first_offset < end_offset")
+        .groupBy(
+            "cut_id", "tenant", "topic_id", "topic", "partition", "log_generation", "day", "metered.meter"
+        )
+        .agg(
+            F.sum("metered.quantity").cast(QUANTITY).alias("quantity"),
+            F.min("first_offset").alias("first_offset"),
+            F.max("end_offset").alias("end_offset"),
+        )
+    )
+
+
+def _signed(first: str, first_value: str, second: str, second_value: str) -> Column:
+    rows = [
+        F.struct(F.lit(meter).alias("meter"), (F.col(value) * F.col("sign")).cast(QUANTITY).alias("quantity"))
+        for meter, value in ((first, first_value), (second, second_value))
+    ]
+    return F.explode(F.array(*rows)).alias("metered")

@@ -1,0 +1,98 @@
+"""Evidence: seals of segments, the hash chain over `__usage`, and the offsets of it that are not there."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_usage.datasets import CHAIN
+
+SEAL_KEY = ("tenant", "topic_id", "partition", "log_generation", "base_offset")
+CHAIN_START = bytes(32)
+_CHAIN = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("sha256", pa.string())])
+
+
+def seals(facts: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """(the data set `seal`, rejections of seals that differ from the first of the same segment).
+
+    Every replica of a segment makes the same seal, so all but the first are repetitions.
+    """
+    order = Window.partitionBy(*SEAL_KEY).orderBy("src_partition", "src_offset", "row")
+    ranked = (
+        facts.where("kind = 'seal'")
+        .withColumn("rank", F.row_number().over(order))
+        .withColumn("first", F.first("seal").over(order))
+    )
+    conflicts = ranked.where(F.col("seal") != F.col("first")).select(
+        "src_partition", "src_offset", "row", F.lit("another seal of the same segment").alias("reason")
+    )
+    return ranked.where("rank = 1"), conflicts
+
+
+def chain(bronze: DataFrame) -> DataFrame:
+    """The data set `chain`. A partition's chain ends before the first offset that is not there."""
+    ordered = (
+        bronze.select("src_partition", "src_offset", "record")
+        .repartition("src_partition")
+        .sortWithinPartitions("src_partition", "src_offset")
+    )
+    return ordered.mapInArrow(_linked, from_arrow_schema(_CHAIN)).to(CHAIN.struct)
+
+
+def _linked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    partition, expected, last = -1, 0, CHAIN_START
+    for batch in batches:
+        rows = []
+        columns = [batch.column(name).to_pylist() for name in ("src_partition", "src_offset", "record")]
+        for number, offset, record in zip(*columns, strict=True):
+            if number != partition:
+                partition, expected, last = number, 0, CHAIN_START
+            if offset != expected:
+                continue  # behind a hole: `expected` stays where the chain ended
+            last = link(last, record)
+            expected += 1
+            rows.append({"src_partition": number, "src_offset": offset, "sha256": last.hex()})
+        yield pa.RecordBatch.from_pylist(rows, schema=_CHAIN)
+
+
+def link(previous: bytes, record: bytes | None) -> bytes:
+    """The chain's value after one more record."""
+    return hashlib.sha256(previous + (record or b"")).digest()
+
+
+def holes(bronze: DataFrame, ends: Mapping[str, int]) -> list[tuple[int, int, int]]:
+    """(partition, first missing offset, how many) below `ends` of each partition of `__usage`, in order."""
+    order = Window.partitionBy("src_partition").orderBy("src_offset")
+    before = F.coalesce(F.lag("src_offset").over(order), F.lit(-1))
+    within = (
+        bronze.select("src_partition", "src_offset")
+        .withColumn("first_missing", before + 1)
+        .withColumn("missing", F.col("src_offset") - F.col("first_missing"))
+    )
+    found = [
+        (row["src_partition"], row["first_missing"], row["missing"])
+        for row in within.where("missing > 0").select("src_partition", "first_missing", "missing").collect()
+    ]
+    last = {
+        row["src_partition"]: row["last"]
+        for row in bronze.groupBy("src_partition").agg(F.max("src_offset").alias("last")).collect()
+    }
+    for name, end in ends.items():
+        reached = last.get(int(name), -1) + 1
+        if reached < end:
+            found.append((int(name), reached, end - reached))
+    return sorted(found)
+
+
+def named(found: list[tuple[int, int, int]], most: int = 20) -> str:
+    """Holes as text: `__usage-1@17`, `__usage-1@17..19` for several; the first `most` of them."""
+    names = [
+        f"__usage-{partition}@{first}" + (f"..{first + count - 1}" if count > 1 else "")
+        for partition, first, count in found[:most]
+    ]
+    if len(found) > most:
+        names.append(f"and {len(found) - most} more")
+    return ", ".join(names)

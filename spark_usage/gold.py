@@ -1,0 +1,69 @@
+"""Gold: usage by day and by minute for people, and what each tenant's traffic cost."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from spark_usage.configuration import Asset
+from spark_usage.datasets import QUANTITY
+
+MINUTES_KEPT = 2 * 24 * 60
+METHOD = "bytes"
+_TOPIC = ("tenant", "topic_id", "topic")
+
+
+def usage_day(hours: DataFrame) -> DataFrame:
+    """The data set `usage_day`, from `usage_hour`."""
+    return hours.groupBy(*_TOPIC, F.to_date("hour").alias("day"), "meter").agg(
+        F.sum("quantity").cast(QUANTITY).alias("quantity"),
+        F.count_distinct("partition").cast("int").alias("partitions"),
+    )
+
+
+def usage_minute(by_minute: DataFrame) -> DataFrame:
+    """The data set `usage_minute`: the last two days before the newest minute."""
+    sums = by_minute.groupBy(*_TOPIC, "minute", "meter").agg(
+        F.sum("quantity").cast(QUANTITY).alias("quantity")
+    )
+    newest = by_minute.agg(F.max("minute").alias("newest"))
+    return (
+        sums.crossJoin(F.broadcast(newest))
+        .where(F.col("minute") > F.col("newest") - MINUTES_KEPT)
+        .drop("newest")
+    )
+
+
+def cost_hour(spark: SparkSession, hours: DataFrame, assets: Sequence[Asset]) -> DataFrame:
+    """The data set `cost_hour`: each asset's price of an hour with traffic, shared by bytes in and out.
+
+    Shares are cut down to whole micro-units; what is left goes, a unit each, to the largest remainders, equal ones
+    in the order of tenants. So they add up to the price.
+    """
+    prices = spark.createDataFrame(
+        [(asset.name, asset.micro_per_hour) for asset in assets], "asset string, price bigint"
+    )
+    weights = (
+        hours.where(F.col("meter").isin("bytes_in", "bytes_out"))
+        .groupBy("tenant", "hour")
+        .agg(F.sum("quantity").cast(QUANTITY).alias("bytes"))
+        .crossJoin(F.broadcast(prices))
+    )
+    all_tenants = Window.partitionBy("asset", "hour")
+    by_remainder = all_tenants.orderBy(F.desc("remainder"), "tenant")
+    return (
+        weights.withColumn("all_bytes", F.sum("bytes").over(all_tenants).cast(QUANTITY))
+        .withColumn("product", (F.col("bytes") * F.col("price").cast(QUANTITY)).cast(QUANTITY))
+        .withColumn("whole", F.expr("product div all_bytes"))
+        .withColumn("remainder", F.expr("product % all_bytes"))
+        .withColumn("left", F.col("price") - F.sum("whole").over(all_tenants))
+        .withColumn("more", (F.row_number().over(by_remainder) <= F.col("left")).cast("long"))
+        .select(
+            "tenant",
+            "asset",
+            "hour",
+            F.lit(METHOD).alias("method"),
+            "bytes",
+            (F.col("whole") + F.col("more")).cast(QUANTITY).alias("cost_micro"),
+        )
+    )

@@ -1,0 +1,86 @@
+"""A round from the brokers on: what is new in `__usage` into bronze, then bronze into the data sets."""
+
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock import Client, NotFound
+from spark_usage import bronze
+from spark_usage.configuration import Configuration, read_assets
+from spark_usage.rounds import Progress, Round, fold
+from spark_usage.session import start_session
+from spark_usage.source import Offsets, end_offsets
+
+_ASK_S = 15.0
+SPARK_FOLDER = ".spark"
+
+
+class NotYet(Exception):
+    """What the pipeline reads is not there yet; it will be once the service is set up."""
+
+
+class Pipeline:
+    """One Spark session and what it reads and writes. Close it at the end."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._spark: SparkSession | None = None
+        self._client: Client | None = None
+
+    @property
+    def datasets(self) -> Path:
+        return self._configuration.datasets
+
+    def start(self) -> SparkSession:
+        """The session; it takes seconds to start."""
+        if self._spark is None:
+            self.datasets.mkdir(parents=True, exist_ok=True)
+            self._spark = start_session(self._configuration.master, self.datasets / SPARK_FOLDER)
+        return self._spark
+
+    def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
+        """Read what is new and fold. Raises `NotYet`, `CheckFailed`, and what the SDK and Spark raise."""
+        wanted = self.told()
+        spark = self.start()
+        if wanted != bronze.committed_offsets(self.datasets):
+            began = time.monotonic()
+            rows = bronze.ingest(spark, self.datasets, self._source_options())
+            progress(f"{'bronze':15} {rows:8} new records{time.monotonic() - began:17.1f} s")
+        return fold(spark, self.datasets, read_assets(self.datasets), again=again, progress=progress)
+
+    def told(self) -> Offsets:
+        """The ends of `__usage`, by the brokers. Raises `NotYet`."""
+        key_file = self._configuration.api_key_file
+        if not key_file.exists():
+            raise NotYet(f"{key_file}: the service account's key is not there yet")
+        if self._client is None:
+            key = key_file.read_text(encoding="utf-8").strip()
+            self._client = Client(bootstrap=self._configuration.bootstrap, api_key=key)
+        try:
+            return end_offsets(self._client, bronze.TOPIC, _ASK_S)
+        except NotFound as error:
+            raise NotYet(str(error)) from error
+
+    def forget_connections(self) -> None:
+        """Connect anew with the key as it then is."""
+        if self._client is not None:
+            self._client.close(0)
+            self._client = None
+
+    def cancel(self) -> None:
+        """End what Spark is doing; the round under way fails."""
+        if self._spark is not None:
+            self._spark.sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        self.forget_connections()
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def _source_options(self) -> dict[str, str]:
+        return {
+            "bootstrap": ",".join(self._configuration.bootstrap),
+            "api_key_file": str(self._configuration.api_key_file),
+        }

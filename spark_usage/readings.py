@@ -1,0 +1,160 @@
+"""Readings of odometers become intervals: what each partition gained between two neighbouring readings.
+
+A *point* is a place in a partition's log, (log generation, end offset), with the totals that readings tell of it;
+however often it was read, it is one. A *view* of a partition is its log as a generation sees it: the points of that
+generation and older ones, but for those that a later generation's start made void. The view of the newest generation is
+current; older ones matter only for cuts made in them.
+
+Within a view points stand in the order of generation and offset. A point whose totals or offset are below those of any
+point before it contradicts them and is rejected; the next good one closes the gap, so totals stay right. The interval
+between two neighbours counts in the minute of its last batch, in full: when readings are lost only minutes get coarser.
+
+By principal: the rows of a reading tell who produced what in its minute so far. Less the rows of the point before, if
+that is of the same minute, they are the interval's. What they do not explain (rows of lost readings) has principal 0;
+rows that contradict the totals are not used at all.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from data_plane.contract.usage_pb2 import GENERATION_START, PERIODIC
+
+PARTITION = ("topic_id", "partition")
+POINT = (*PARTITION, "log_generation", "end_offset")
+_TOTALS = 6
+
+
+def points_of(readings: DataFrame) -> DataFrame:
+    """One row a point: `POINT`, tenant, topic, totals, accepted_ms, principal_rows, is_start.
+
+    Of readings that disagree the one with the smallest totals counts; `contradicting` finds the others. Where a
+    generation begins the one before it ends, with the same totals.
+    """
+    begins = (F.col("reading_kind") == GENERATION_START) & (F.col("log_generation") > 0)
+    ends_of_older = (
+        readings.where(begins)
+        .withColumn("log_generation", F.col("log_generation") - 1)
+        .withColumn("reading_kind", F.lit(PERIODIC))
+    )
+    best = F.min(
+        F.struct("totals", -F.size("principal_rows"), "accepted_ms", "tenant", "topic", "principal_rows")
+    ).alias("best")
+    is_start = F.max(F.col("reading_kind") == GENERATION_START).alias("is_start")
+    return (
+        readings.unionByName(ends_of_older)
+        .groupBy(*POINT)
+        .agg(best, is_start)
+        .select(
+            *POINT,
+            "is_start",
+            *(f"best.{name}" for name in ("tenant", "topic", "totals", "accepted_ms", "principal_rows")),
+        )
+    )
+
+
+def contradicting(readings: DataFrame, points: DataFrame) -> DataFrame:
+    """(src_partition, src_offset, row, reason) of readings that tell other totals of a point than the one used."""
+    used = points.select(*POINT, F.col("totals").alias("used"))
+    return (
+        readings.join(used, list(POINT))
+        .where(F.col("totals") != F.col("used"))
+        .select(
+            "src_partition", "src_offset", "row", F.lit("other totals at the same offset").alias("reason")
+        )
+    )
+
+
+def viewed(points: DataFrame) -> DataFrame:
+    """Points by view, with `void` (a later generation began below) and `below` (it contradicts points before it)."""
+    views = points.select(*PARTITION, F.col("log_generation").alias("view")).distinct()
+    seen = points.join(views, list(PARTITION)).where(F.col("log_generation") <= F.col("view"))
+    by_view = Window.partitionBy(*PARTITION, "view")
+    later = by_view.orderBy("log_generation").rangeBetween(1, Window.unboundedFollowing)
+    start = F.when(F.col("is_start"), F.col("end_offset"))
+    seen = seen.withColumn("void", F.coalesce(F.col("end_offset") > F.min(start).over(later), F.lit(False)))
+    before = by_view.orderBy("log_generation", "end_offset").rowsBetween(Window.unboundedPreceding, -1)
+    valid = ~F.col("void")
+    fallen = [
+        F.col("totals")[i] < F.max(F.when(valid, F.col("totals")[i])).over(before) for i in range(_TOTALS)
+    ]
+    fallen.append(F.col("end_offset") < F.max(F.when(valid, F.col("end_offset"))).over(before))
+    below = fallen[0]
+    for one in fallen[1:]:
+        below = F.coalesce(below, F.lit(False)) | F.coalesce(one, F.lit(False))
+    newest = F.col("view") == F.max("view").over(Window.partitionBy(*PARTITION))
+    return seen.withColumn("below", valid & below).withColumn("current", newest)
+
+
+def fallen(readings: DataFrame, seen: DataFrame) -> DataFrame:
+    """(src_partition, src_offset, row, reason) of readings below what was read before in their own generation."""
+    rejected = seen.where(F.col("below") & (F.col("view") == F.col("log_generation"))).select(
+        *POINT, "totals"
+    )
+    return readings.join(rejected, [*POINT, "totals"]).select(
+        "src_partition",
+        "src_offset",
+        "row",
+        F.lit("totals or offset below those of an earlier reading").alias("reason"),
+    )
+
+
+def intervals_of(seen: DataFrame) -> DataFrame:
+    """One row an interval and view: its end `POINT`, view, current, tenant, topic, totals at its end, first_offset,
+    accepted_ms, messages, bytes, and `shares`: an array of (principal, messages, bytes) that adds up to them.
+    """
+    chain = Window.partitionBy(*PARTITION, "view").orderBy("log_generation", "end_offset")
+    minute = F.expr("accepted_ms div 60000")
+    good = seen.where(~F.col("void") & ~F.col("below"))
+    pairs = (
+        good.withColumn("minute", minute)
+        .withColumn("before", F.lag(F.struct("end_offset", "totals", "minute", "principal_rows")).over(chain))
+        .withColumn("first_offset", F.coalesce(F.col("before.end_offset"), F.lit(0).cast("long")))
+        .withColumn("messages", _gained(0))
+        .withColumn("bytes", _gained(1))
+        .withColumn("known", _known())
+    )
+    told = "aggregate(known, CAST(0 AS BIGINT), (sum, row) -> sum + row.{0})"
+    fits = F.expr(
+        "forall(known, row -> row.messages >= 0 AND row.bytes >= 0) "
+        f"AND {told.format('messages')} <= messages AND {told.format('bytes')} <= bytes"
+    )
+    pairs = pairs.withColumn("known", F.when(fits, F.col("known")).otherwise(F.expr("slice(known, 1, 0)")))
+    rest = F.expr(
+        "array(named_struct('principal', CAST(0 AS BIGINT), "
+        f"'messages', messages - {told.format('messages')}, 'bytes', bytes - {told.format('bytes')}))"
+    )
+    return pairs.withColumn("shares", F.concat("known", rest)).select(
+        *POINT,
+        "view",
+        "current",
+        "tenant",
+        "topic",
+        "totals",
+        "first_offset",
+        "accepted_ms",
+        "messages",
+        "bytes",
+        "shares",
+    )
+
+
+def _gained(index: int) -> Column:
+    return F.col("totals")[index] - F.coalesce(F.col("before.totals")[index], F.lit(0).cast("long"))
+
+
+def _known() -> Column:
+    """The reading's rows less those that the point before told of the same minute."""
+    return F.expr(
+        """
+        CASE WHEN before.minute = minute THEN
+            transform(principal_rows, row -> named_struct(
+                'principal', row.principal,
+                'messages', row.messages - aggregate(
+                    filter(before.principal_rows, old -> old.principal = row.principal),
+                    CAST(0 AS BIGINT), (sum, old) -> sum + old.messages),
+                'bytes', row.bytes - aggregate(
+                    filter(before.principal_rows, old -> old.principal = row.principal),
+                    CAST(0 AS BIGINT), (sum, old) -> sum + old.bytes)))
+        ELSE principal_rows END
+        """
+    )

@@ -1,0 +1,236 @@
+"""One round of the pipeline: everything that bronze holds, folded anew into all data sets, checked and published."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, silver
+from spark_usage.configuration import Asset
+from spark_usage.datasets import DataSet
+from spark_usage.decode import decode
+from spark_usage.manifest import Catalog, Check, Run, run_id_of
+
+Progress = Callable[[str], None]
+_SOURCE_ROW = ("src_partition", "src_offset", "row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a round came to. `offsets` is what of `__usage` it holds: partition -> next offset."""
+
+    offsets: Mapping[str, int]
+    records: int
+    runs: Mapping[str, Run]
+    recomputed: bool
+    seconds: float
+    rejected: int
+    missing: str
+    """Offsets of `__usage` that are not there, named; empty when none."""
+
+
+def fold(
+    spark: SparkSession,
+    folder: Path,
+    assets: Sequence[Asset],
+    *,
+    again: bool = False,
+    progress: Progress = lambda line: None,
+    rows: DataFrame | None = None,
+    offsets: Mapping[str, int] | None = None,
+) -> Round:
+    """Fold bronze in `folder` into the data sets there.
+
+    Nothing is computed when all runs of these inputs are there, unless `again`. `rows` and `offsets` stand for bronze
+    and what its stream has committed. Raises `CheckFailed`; data sets published before it stay.
+    """
+    began = time.monotonic()
+    source = bronze.read(spark, folder) if rows is None else rows
+    ends = dict(bronze.committed_offsets(folder) if offsets is None else offsets)
+    work = _Fold(spark, Catalog(folder), assets, source, ends, progress)
+    runs = None if again else work.known()
+    recomputed = runs is None
+    if runs is None:
+        runs = work.compute()
+    for name in runs:
+        work.catalog.forget_old_runs(name)
+    return Round(
+        offsets=ends,
+        records=work.records,
+        runs=runs,
+        recomputed=recomputed,
+        seconds=time.monotonic() - began,
+        rejected=runs["rejected"].rows,
+        missing=evidence.named(work.holes),
+    )
+
+
+class _Fold:
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: Catalog,
+        assets: Sequence[Asset],
+        source: DataFrame,
+        ends: dict[str, int],
+        progress: Progress,
+    ) -> None:
+        self.spark, self.catalog, self.assets, self.source, self._progress = (
+            spark, catalog, tuple(assets), source, progress,
+        )  # fmt: skip
+        counted = source.agg(
+            F.count("*").alias("rows"), F.count_distinct("src_partition", "src_offset").alias("distinct")
+        ).collect()[0]
+        self.records, self._distinct = int(counted["rows"]), int(counted["distinct"])
+        self.holes = evidence.holes(source, ends)
+        read = {"offsets": ends, "records": self.records, "holes": [list(hole) for hole in self.holes]}
+        self._read: dict[str, Any] = read
+        hours = {"usage_hour": run_id_of("usage_hour", self._inputs())}
+        self._inputs_of = {
+            dataset.name: self._inputs(
+                runs=hours if dataset in (datasets.USAGE_DAY, datasets.COST_HOUR) else {},
+                assets=self.assets if dataset is datasets.COST_HOUR else (),
+            )
+            for dataset in datasets.ALL
+        }
+        self._runs: dict[str, Run] = {}
+        self._kept: list[DataFrame] = []
+
+    def _inputs(self, runs: Mapping[str, str] | None = None, assets: Sequence[Asset] = ()) -> dict[str, Any]:
+        inputs: dict[str, Any] = {**self._read, "runs": dict(runs or {})}
+        if assets:
+            inputs["assets"] = {asset.name: asset.micro_per_hour for asset in assets}
+        return inputs
+
+    def known(self) -> dict[str, Run] | None:
+        """The runs of these inputs when all of them are there."""
+        if any(
+            self.catalog.manifest(d.name, run_id_of(d.name, self._inputs_of[d.name])) is None
+            for d in datasets.ALL
+        ):
+            return None
+        return {d.name: run for d in datasets.ALL if (run := self.catalog.known(d, self._inputs_of[d.name]))}
+
+    def compute(self) -> dict[str, Run]:
+        try:
+            self._compute()
+        finally:
+            for frame in self._kept:
+                frame.unpersist()
+        return self._runs
+
+    def _compute(self) -> None:
+        facts = self._keep(decode(self.source))
+        records = self._keep(silver.with_copies(facts))
+        read = facts.where("kind = 'reading'")
+        points = readings.points_of(read)
+        seen = self._keep(readings.viewed(points))
+        intervals = self._keep(readings.intervals_of(seen))
+        delivered = silver.counted_once(facts, records, "delivered")
+        requests = silver.counted_once(facts, records, "requests")
+        seals, seal_conflicts = evidence.seals(facts)
+
+        rejections = self._rejections(facts, records, read, points, seen, seal_conflicts)
+        accounted = checks.records_accounted(facts, self.records, self._distinct)
+        self._write(
+            datasets.REJECTED,
+            rejections,
+            lambda written: [accounted, checks.readings_accounted(read, seen, written)],
+        )
+        waived = self._write(datasets.WAIVED, silver.waived(records))
+        self._write(
+            datasets.COVERAGE_ISSUE,
+            self.spark.createDataFrame(self.holes, datasets.COVERAGE_ISSUE.struct),
+        )
+        by_minute = silver.usage_by_minute(intervals, delivered)
+        hours = self._write(
+            datasets.USAGE_HOUR,
+            silver.usage_hour(by_minute),
+            lambda written: [
+                checks.hours_equal_totals(written, seen),
+                checks.increments_equal(written, delivered),
+            ],
+        )
+        self._write(
+            datasets.USAGE_DAY,
+            gold.usage_day(hours),
+            lambda written: [checks.sums_equal("sums equal those of usage_hour", hours, written)],
+        )
+        self._write(datasets.USAGE_MINUTE, gold.usage_minute(by_minute))
+        self._write(datasets.SLA_5M, silver.sla_5m(requests))
+        self._write(
+            datasets.COST_HOUR,
+            gold.cost_hour(self.spark, hours, self.assets),
+            lambda written: [checks.costs_equal_prices(written, self.assets)],
+        )
+        self._write(datasets.SEAL, seals)
+        self._write(datasets.CHAIN, evidence.chain(self.source))
+        marks = self._keep(cuts.cut_marks(read, seen))
+        starts = seen.where("is_start AND view = log_generation AND NOT below")
+        self._write(
+            datasets.CUT_USAGE,
+            cuts.cut_usage(marks, intervals, starts),
+            lambda written: [checks.cuts_equal_differences(written, marks)],
+        )
+        self._write(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, self._missing(waived)))
+
+    def _rejections(
+        self,
+        facts: DataFrame,
+        records: DataFrame,
+        read: DataFrame,
+        points: DataFrame,
+        seen: DataFrame,
+        seal_conflicts: DataFrame,
+    ) -> DataFrame:
+        """The data set `rejected`; what is found beside decoding gets its record from bronze."""
+        repeated = records.where("conflict").select(
+            *_SOURCE_ROW, F.lit("another record with the same boot and sequence").alias("reason")
+        )
+        found = (
+            readings.contradicting(read, points)
+            .unionByName(readings.fallen(read, seen))
+            .unionByName(repeated)
+            .unionByName(seal_conflicts)
+        )
+        recorded = found.join(
+            self.source.select("src_partition", "src_offset", "record"), ["src_partition", "src_offset"]
+        )
+        return (
+            facts.where("kind = 'rejected'")
+            .select(*_SOURCE_ROW, "reason", "record")
+            .unionByName(recorded.select(*_SOURCE_ROW, "reason", "record"))
+        )
+
+    def _missing(self, waived: DataFrame) -> str:
+        """What a gap can be due to: missing offsets, else missing sequences of a broker's boot."""
+        if self.holes:
+            return evidence.named(self.holes)
+        boots = waived.where("missing > 0").orderBy("broker_id", "boot_id").limit(20).collect()
+        return ", ".join(
+            f"broker {boot['broker_id']} boot {boot['boot_id']} sequence {boot['first_missing']}"
+            for boot in boots
+        )
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist())
+        return frame
+
+    def _write(
+        self,
+        dataset: DataSet,
+        rows: DataFrame,
+        checked: Callable[[DataFrame], list[Check]] = lambda written: [],
+    ) -> DataFrame:
+        began = time.monotonic()
+        pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name])
+        written = self.catalog.read_folder(self.spark, dataset, pending.folder)
+        run = pending.publish(checked(written))
+        self._runs[dataset.name] = run
+        seconds = time.monotonic() - began
+        self._progress(f"{dataset.name:15} {run.rows:8} rows  run {run.run_id[:8]}  {seconds:5.1f} s")
+        return self.catalog.read_folder(self.spark, dataset, run.folder)

@@ -1,0 +1,159 @@
+"""The long-lived driver: a round every interval and whenever the wake file is touched, until SIGTERM.
+
+    PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
+
+Logs are JSON lines on standard error. A round that fails is told there and in the heartbeat, and tried again.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_usage.configuration import Configuration, Misconfigured, from_environment
+from spark_usage.heartbeat import Heartbeat
+from spark_usage.pipeline import NotYet, Pipeline
+from spark_usage.rounds import Round
+
+log = logging.getLogger("spark_usage.runner")
+_LOOK_S = 0.2
+_WAITING_S = 1.0
+"""While the service is being set up it is looked for this often."""
+_PATIENCE_S = 15.0
+"""A round under way at SIGTERM may end by itself in this time; it is harmless to end it at any moment."""
+
+
+class Runner:
+    """Rounds until `stop` is called."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._stopping = threading.Event()
+        self._pipeline = Pipeline(configuration)
+        self._woken_ns = 0
+
+    def stop(self) -> None:
+        """End after the round under way, or in the middle of it when it takes long."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            threading.Thread(target=self._hurry, name="hurry", daemon=True).start()
+
+    def run(self) -> None:
+        """Returns once stopped."""
+        heartbeat = Heartbeat(self._configuration.state_directory)
+        try:
+            self._pipeline.start()
+            log.info("spark is up", extra={"data": {"master": self._configuration.master}})
+            while not self._stopping.is_set():
+                self._woken_ns = self._wake_ns()
+                pause = self._round(heartbeat)
+                self._rest(pause)
+            heartbeat.tell(state="stopping")
+        finally:
+            self._pipeline.close()
+            heartbeat.end()
+            log.info("stopped")
+
+    def _round(self, heartbeat: Heartbeat) -> float:
+        """One round; how long to rest after it."""
+        heartbeat.tell(busy=True)
+        try:
+            done = self._pipeline.round()
+        except NotYet as error:
+            heartbeat.tell(state="waiting", busy=False, error=str(error))
+            return min(_WAITING_S, self._configuration.interval_s)
+        except Exception as error:
+            if self._stopping.is_set():
+                return 0.0
+            log.exception("the round failed")
+            self._pipeline.forget_connections()
+            heartbeat.tell(state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}")
+            return self._configuration.interval_s
+        if done.recomputed:
+            log.info("round", extra={"data": _told(done)})
+        heartbeat.tell(state="ready", busy=False, error=None, round=_told(done))
+        return self._configuration.interval_s
+
+    def _rest(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._wake_ns() == self._woken_ns:
+            if self._stopping.wait(_LOOK_S):
+                return
+
+    def _wake_ns(self) -> int:
+        try:
+            return self._configuration.wake_file.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _hurry(self) -> None:
+        time.sleep(_PATIENCE_S)
+        self._pipeline.cancel()
+        time.sleep(_PATIENCE_S)
+        os._exit(1)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "data", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def log_as_json() -> None:
+    """Send all logs to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("spark_usage").setLevel(logging.INFO)
+
+
+def _told(done: Round) -> dict[str, Any]:
+    return {
+        "records": done.records,
+        "offsets": dict(done.offsets),
+        "rejected": done.rejected,
+        "missing": done.missing,
+        "seconds": round(done.seconds, 3),
+        "runs": {name: run.run_id for name, run in done.runs.items()},
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def main() -> int:
+    """Exit status 0 after SIGTERM or SIGINT, 2 when the configuration is wrong."""
+    log_as_json()
+    try:
+        configuration = from_environment()
+    except Misconfigured as error:
+        log.error("%s", error)
+        return 2
+    configuration.datasets.mkdir(parents=True, exist_ok=True)
+    runner = Runner(configuration)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: runner.stop())
+    runner.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

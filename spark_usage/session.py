@@ -1,0 +1,89 @@
+"""The Spark session of the pipeline: where Spark is, which Python its workers run, and settings for small data."""
+
+import logging
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from spark_usage.source import PenstockDataSource
+
+PROJECT = Path(__file__).resolve().parent.parent
+_SHIPPED = ("penstock", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
+"""What workers on other machines must be able to import."""
+SHUFFLE_PARTITIONS = 2
+_DRIVER_MEMORY = "1g"
+_QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c: %m%n%ex
+logger.context.name = org.apache.spark.SQLQueryContextLogger
+logger.context.level = off
+logger.loader.name = org.apache.hadoop.util.NativeCodeLoader
+logger.loader.level = off
+"""
+
+
+def start_session(master: str, work: Path, app_name: str = "penstock usage") -> SparkSession:
+    """The one session of this process. `work` is a folder for Spark's own files; it is made.
+
+    Further settings are Spark's own affair: `spark-defaults.conf` in SPARK_CONF_DIR.
+    """
+    work = work.absolute()
+    work.mkdir(parents=True, exist_ok=True)
+    # A script of an environment that is not activated finds neither Spark nor the right Python by itself.
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    os.environ["TZ"] = "UTC"
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if master.startswith("local") else "")
+    if not os.environ["SPARK_LOCAL_IP"]:
+        del os.environ["SPARK_LOCAL_IP"]
+    logs = work / "log4j2.properties"
+    logs.write_text(_QUIET)
+    options = f"-Dlog4j2.configurationFile={logs.as_uri()} -Duser.timezone=UTC -Dderby.system.home={work}"
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    settings = {
+        "spark.driver.extraJavaOptions": options,
+        "spark.driver.memory": os.environ.get("PENSTOCK_SPARK_MEMORY", _DRIVER_MEMORY),
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.executorEnv.TZ": "UTC",
+        "spark.local.dir": str(work / "scratch"),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    if not master.startswith("local"):
+        spark.sparkContext.addPyFile(str(_packed(work / "penstock-usage.zip")))
+    spark.dataSource.register(PenstockDataSource)
+    return spark
+
+
+def _packed(archive: Path) -> Path:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for entry in _SHIPPED:
+            top = PROJECT / entry
+            for file in [top] if top.is_file() else sorted(top.rglob("*.py")):
+                packed.write(file, file.relative_to(PROJECT))
+    return archive

@@ -1,0 +1,115 @@
+"""Silver: usage by hour and by minute from intervals and deliveries; what was rejected, waived and is not there."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_usage.datasets import QUANTITY
+
+SOURCE = ("src_partition", "src_offset")
+_RECORD_ID = ("broker_id", "boot_id", "sequence")
+_METERS_IN = ("messages_in", "bytes_in")
+_METERS_OUT = ("messages_out", "bytes_out")
+
+
+def with_copies(facts: DataFrame) -> DataFrame:
+    """`record` facts with `copy`, 0 for the one whose increments count, and `conflict`: same identity, other content."""
+    by_identity = Window.partitionBy(*_RECORD_ID).orderBy(*SOURCE)
+    return (
+        facts.where("kind = 'record'")
+        .withColumn("copy", F.row_number().over(by_identity) - 1)
+        .withColumn("conflict", F.col("digest") != F.first("digest").over(by_identity))
+    )
+
+
+def counted_once(facts: DataFrame, records: DataFrame, kind: str) -> DataFrame:
+    """Facts of increments (`delivered`, `requests`), each record's counted once by (broker, boot, sequence)."""
+    return facts.where(F.col("kind") == kind).join(
+        records.where("copy = 0").select(*SOURCE), list(SOURCE), "left_semi"
+    )
+
+
+def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
+    """The columns of `usage_hour` with `minute` in the place of `hour`, not summed up."""
+    where = ("tenant", "topic_id", "topic", "partition")
+    produced = (
+        intervals.where("current")
+        .withColumn("minute", F.expr("accepted_ms div 60000"))
+        .select(*where, "log_generation", "minute", F.explode("shares").alias("share"))
+        .select(
+            *where,
+            "log_generation",
+            "minute",
+            "share.principal",
+            F.lit("").alias("group"),
+            _stacked(_METERS_IN, "share.messages", "share.bytes"),
+        )
+    )
+    taken = delivered.select(
+        *where,
+        F.lit(0).cast("long").alias("log_generation"),
+        "minute",
+        "principal",
+        "group",
+        _stacked(_METERS_OUT, "messages", "bytes"),
+    )
+    return (
+        produced.unionByName(taken)
+        .withColumn("meter", F.col("metered.meter"))
+        .withColumn("quantity", F.col("metered.quantity").cast(QUANTITY))
+        .drop("metered")
+        .where("quantity != 0")
+    )
+
+
+def _stacked(meters: tuple[str, str], messages: str, size: str) -> Column:
+    rows = [
+        F.struct(F.lit(meter).alias("meter"), F.col(value).alias("quantity"))
+        for meter, value in zip(meters, (messages, size), strict=True)
+    ]
+    return F.explode(F.array(*rows)).alias("metered")
+
+
+def usage_hour(by_minute: DataFrame) -> DataFrame:
+    """The data set `usage_hour`."""
+    hour = F.timestamp_seconds(F.expr("minute div 60 * 3600")).alias("hour")
+    return by_minute.groupBy(
+        "tenant", "topic_id", "topic", "partition", "log_generation", hour, "principal", "group", "meter"
+    ).agg(F.sum("quantity").cast(QUANTITY).alias("quantity"))
+
+
+def waived(records: DataFrame) -> DataFrame:
+    """The data set `waived`: by boot, which sequences never came.
+
+    A boot is open until its last record says that it ends. Of one that is its broker's latest nothing is missing
+    yet: records may still be on their way.
+    """
+    boot = Window.partitionBy("broker_id", "boot_id").orderBy("sequence")
+    before = F.lag("sequence", 1, 0).over(boot)
+    boots = (
+        records.where("copy = 0")
+        .withColumn("hole", F.when(F.col("sequence") > before + 1, before + 1))
+        .groupBy("broker_id", "boot_id")
+        .agg(
+            F.coalesce(F.min("hole"), F.max("sequence") + 1).alias("first_missing"),
+            (F.max("sequence") - F.count("*")).alias("holes"),
+            (~F.max("boot_ends")).alias("open"),
+            F.min("made_ms").alias("began"),
+        )
+    )
+    latest = F.col("began") == F.max("began").over(Window.partitionBy("broker_id"))
+    waiting = F.col("open") & latest
+    return boots.select(
+        "broker_id",
+        "boot_id",
+        "first_missing",
+        F.when(waiting, F.lit(0)).otherwise(F.col("holes")).cast("long").alias("missing"),
+        "open",
+    )
+
+
+def sla_5m(requests: DataFrame) -> DataFrame:
+    """The data set `sla_5m`."""
+    window = F.timestamp_seconds(F.expr("minute div 5 * 300")).alias("window")
+    return requests.groupBy("tenant", "operation", window).agg(
+        F.sum("valid").alias("valid"), F.sum("bad").alias("bad")
+    )
