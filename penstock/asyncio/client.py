@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from penstock.asyncio.channels import GrpcTransport
-from penstock.asyncio.consumer import Consumer
+from penstock.asyncio.consumer import Consumer, Hook
 from penstock.asyncio.producer import Producer
 from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions
@@ -76,6 +76,8 @@ class Client:
     def _begin(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._producers: list[Producer] = []
+        self._members: list[Consumer] = []
+        """Consumers that leave their group when the client is closed."""
         self._admin: AwaitedAdmin | None = None
 
     def producer(
@@ -128,15 +130,25 @@ class Client:
         topics: str | Sequence[str] = (),
         group: str | None = None,
         auto_offset_reset: OffsetReset = "earliest",
-        auto_commit: bool = False,
+        auto_commit: bool | None = None,
         fetch_bytes: int = 32 * 1024 * 1024,
         partition_fetch_bytes: int = 8 * 1024 * 1024,
+        instance_id: str | None = None,
+        assignor: Literal["range", "sticky"] = "sticky",
+        auto_commit_interval_ms: float = 5_000,
+        session_timeout_ms: float = 10_000,
+        rebalance_timeout_ms: float = 60_000,
+        max_poll_interval_ms: float = 300_000,
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
     ) -> Consumer:
-        """A consumer of all partitions of `topics`, or of those it is later told to `assign`.
+        """A consumer of all partitions of `topics`, or of those it is later told to `assign`; with `group` one of
+        those that share them. The guide docs/guides/sdk.md explains each argument.
 
-        `auto_offset_reset` says where to begin, and where to go on when the position is no longer in the log.
+        `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is
+        no longer in the log. `auto_commit` is on in a group, unless it is False.
 
-        Raises `ConfigurationError`, also for `group` and `auto_commit`, which this version does not offer.
+        Raises `ConfigurationError`.
         """
         self._runtime.check()
         names, settings = consumer_settings(
@@ -146,8 +158,17 @@ class Client:
             auto_commit=auto_commit,
             fetch_bytes=fetch_bytes,
             partition_fetch_bytes=partition_fetch_bytes,
+            instance_id=instance_id,
+            assignor=assignor,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
         )
-        return Consumer(self._runtime, names, settings, self)
+        consumer = Consumer(self._runtime, names, settings, self, on_assigned, on_revoked)
+        if group is not None:
+            self._members = [*(other for other in self._members if not other.closed), consumer]
+        return consumer
 
     @property
     def admin(self) -> AwaitedAdmin:
@@ -185,6 +206,8 @@ class Client:
         if self._runtime.unusable is None:
             for producer in self._producers:
                 await producer.close(timeout)
+            for member in self._members:
+                await member.close()
             await self._runtime.close()
         if self._admin is not None:
             self._admin.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -10,6 +11,7 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client.consumer_core import ConsumerCore, Place
 from penstock.client.core import NEVER, unavailable
 from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
+from penstock.client.group_member import CLOSE_MS, EventKind, GroupMember
 from penstock.client.handing_out import HandingOut
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.seeking import SeekTo, no_group, seek_target
@@ -19,6 +21,8 @@ from penstock.contract.errors import Closed, TimedOut
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
 _T = TypeVar("_T")
+Hook = Callable[[list[tuple[str, int]]], object]
+"""Told of (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
 
 
 class Consumer:
@@ -27,11 +31,18 @@ class Consumer:
     """
 
     def __init__(
-        self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings, client: object
+        self,
+        runtime: Runtime,
+        topics: tuple[str, ...],
+        settings: ConsumerSettings,
+        client: object,
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable)
 
     # ---- reading ------------------------------------------------------------------------------------------
@@ -63,8 +74,23 @@ class Consumer:
         self._check()
         self._runtime.start()
         deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        member = self._core.member
+        if member is None:
+            return await self._gather(gather, timeout, deadline)
+        member.poll_begins(self._runtime.now_ms())
+        try:
+            return await self._gather(gather, timeout, deadline)
+        finally:
+            member.poll_ends(self._runtime.now_ms())
+            self._runtime.signal()
+
+    async def _gather(
+        self, gather: Callable[[], list[_T]], timeout: float | None, deadline: float
+    ) -> list[_T]:
         while True:
             unknown = self._prepare()
+            if self._core.member is not None:
+                await self._tell(self._core.member)
             found = gather()
             self._runtime.signal()
             if found:
@@ -75,6 +101,17 @@ class Consumer:
                 if unknown is not None and timeout:
                     raise unavailable(self._runtime.core.topic_waits(unknown))
                 return []
+
+    async def _tell(self, member: GroupMember) -> None:
+        """Tell the application what was assigned and what must be given up."""
+        while (event := member.next_event()) is not None:
+            hook = self._on_assigned if event.kind is EventKind.ASSIGNED else self._on_revoked
+            try:
+                if hook is not None:
+                    await _told(hook, list(event.places))
+            finally:
+                member.finish(event, self._runtime.now_ms())
+                self._runtime.signal()
 
     def _prepare(self) -> str | None:
         self._check()
@@ -163,9 +200,46 @@ class Consumer:
             self._core.resume(cursor)
         self._runtime.signal()
 
-    async def commit(self) -> None:
-        """Needs a group, and groups are not offered by this version: always raises `ConfigurationError`."""
-        raise no_group("commit")
+    # ---- groups -------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[tuple[str, int], int] | None = None, timeout: float | None = 30.0
+    ) -> None:
+        """Keep the positions behind all that was returned, or these (topic, partition) -> next offset, in the group.
+
+        Raises `FencedMemberEpoch`, `UnknownMember` (another member may own it by now), `TimedOut`, `InvalidRequest`,
+        and `ConfigurationError` without a group.
+        """
+        member = self._member("commit")
+        self._runtime.start()
+        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        request = member.commit(offsets, deadline)
+        while not request.done:
+            self._check()
+            self._runtime.signal()
+            await self._runtime.wait(deadline + 1_000)
+        if request.error is not None:
+            raise request.error
+
+    async def committed(self, timeout: float | None = 30.0) -> dict[tuple[str, int], int]:
+        """The committed offset of every partition that is assigned to this consumer; without those that have none."""
+        member = self._member("committed")
+        self._runtime.start()
+        deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
+        answer = member.ask_committed(deadline)
+        while not answer.done:
+            self._check()
+            self._runtime.signal()
+            await self._runtime.wait(deadline + 1_000)
+        if answer.error is not None:
+            raise answer.error
+        return answer.offsets
+
+    def _member(self, what: str) -> GroupMember:
+        self._check()
+        if self._core.member is None:
+            raise no_group(what)
+        return self._core.member
 
     async def _cursors(self, topic: str, partition: int | None, timeout: float | None) -> list[Cursor]:
         await self._known(timeout)
@@ -188,11 +262,31 @@ class Consumer:
     # ---- the end ------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End reading. Closing twice is harmless."""
+        """End reading; in a group commit what was returned (unless `auto_commit` is False), and leave. Closing twice
+        is harmless.
+        """
+        await self._close(finished=True)
+
+    async def _close(self, *, finished: bool) -> None:
         if self._core.closed or self._runtime.unusable is not None:
             return
+        member = self._core.member
+        if member is not None:
+            await self._leave(member, finished)
         self._runtime.core.remove(self._core, self._runtime.now_ms())
         self._runtime.signal()
+
+    async def _leave(self, member: GroupMember, finished: bool) -> None:
+        try:
+            places = member.owned()
+            if places and self._on_revoked is not None:
+                await _told(self._on_revoked, places)
+        finally:
+            deadline = self._runtime.now_ms() + CLOSE_MS
+            member.begin_close(self._runtime.now_ms(), finished=finished)
+            self._runtime.signal()
+            while not member.gone and self._runtime.unusable is None and await self._runtime.wait(deadline):
+                self._runtime.signal()
 
     @property
     def closed(self) -> bool:
@@ -210,4 +304,10 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close(finished=kind is None)
+
+
+async def _told(hook: Hook, places: list[tuple[str, int]]) -> None:
+    answer = hook(places)
+    if inspect.isawaitable(answer):
+        await answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -10,6 +10,7 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.consumer_core import ConsumerCore, Place
 from penstock.client.core import NEVER, unavailable
 from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
+from penstock.client.group_member import CLOSE_MS, EventKind, GroupMember
 from penstock.client.handing_out import HandingOut
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.seeking import SeekTo, no_group, seek_target
@@ -19,6 +20,8 @@ from penstock.contract.errors import Closed, PenstockError, TimedOut
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
 _T = TypeVar("_T")
+Hook = Callable[[list[tuple[str, int]]], object]
+"""Told of (topic, partition) pairs within `poll`."""
 
 
 class Consumer:
@@ -27,13 +30,20 @@ class Consumer:
     """
 
     def __init__(
-        self, runtime: Runtime, topics: tuple[str, ...], settings: ConsumerSettings, client: object
+        self,
+        runtime: Runtime,
+        topics: tuple[str, ...],
+        settings: ConsumerSettings,
+        client: object,
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         with runtime.lock:
             self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._handing_out = HandingOut(self._take, self._finished, self._unreadable)
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -63,9 +73,24 @@ class Consumer:
     def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._runtime.check()
         deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        member = self._core.member
+        if member is None:
+            return self._gather(gather, timeout, deadline)
+        with self._lock:
+            member.poll_begins(now_ms())
+        try:
+            return self._gather(gather, timeout, deadline)
+        finally:
+            with self._lock:
+                member.poll_ends(now_ms())
+                self._runtime.wake()
+
+    def _gather(self, gather: Callable[[], list[_T]], timeout: float | None, deadline: float) -> list[_T]:
         while True:
             with self._lock:
                 unknown = self._prepare()
+            if self._core.member is not None:
+                self._tell(self._core.member)
             found = gather()
             if found:
                 with self._lock:
@@ -80,6 +105,22 @@ class Consumer:
                     if unknown is not None and timeout:
                         raise unavailable(self._runtime.core.topic_waits(unknown))
                     return []
+
+    def _tell(self, member: GroupMember) -> None:
+        """Tell the application what was assigned and what must be given up."""
+        while True:
+            with self._lock:
+                event = member.next_event()
+            if event is None:
+                return
+            hook = self._on_assigned if event.kind is EventKind.ASSIGNED else self._on_revoked
+            try:
+                if hook is not None:
+                    hook(list(event.places))
+            finally:
+                with self._lock:
+                    member.finish(event, now_ms())
+                    self._runtime.wake()
 
     def _prepare(self) -> str | None:
         self._check()
@@ -192,9 +233,48 @@ class Consumer:
                 self._core.resume(cursor)
             self._runtime.wake()
 
-    def commit(self) -> None:
-        """Needs a group, and groups are not offered by this version: always raises `ConfigurationError`."""
-        raise no_group("commit")
+    # ---- groups -------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, offsets: Mapping[tuple[str, int], int] | None = None, timeout: float | None = 30.0
+    ) -> None:
+        """Keep the positions behind all that was returned, or these (topic, partition) -> next offset, in the group.
+
+        Raises `FencedMemberEpoch`, `UnknownMember` (another member may own it by now), `TimedOut`, `InvalidRequest`,
+        and `ConfigurationError` without a group.
+        """
+        member = self._member("commit")
+        deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        with self._lock:
+            self._check()
+            request = member.commit(offsets, deadline)
+            while not request.done:
+                self._check()
+                self._runtime.wake()
+                self._runtime.wait(deadline + 1_000)
+        if request.error is not None:
+            raise request.error
+
+    def committed(self, timeout: float | None = 30.0) -> dict[tuple[str, int], int]:
+        """The committed offset of every partition that is assigned to this consumer; without those that have none."""
+        member = self._member("committed")
+        deadline = NEVER if timeout is None else now_ms() + timeout * 1000
+        with self._lock:
+            self._check()
+            answer = member.ask_committed(deadline)
+            while not answer.done:
+                self._check()
+                self._runtime.wake()
+                self._runtime.wait(deadline + 1_000)
+        if answer.error is not None:
+            raise answer.error
+        return answer.offsets
+
+    def _member(self, what: str) -> GroupMember:
+        self._runtime.check()
+        if self._core.member is None:
+            raise no_group(what)
+        return self._core.member
 
     def _cursors(self, topic: str, partition: int | None, timeout: float | None) -> list[Cursor]:
         self._known(timeout)
@@ -215,12 +295,33 @@ class Consumer:
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End reading. Closing twice is harmless."""
+        """End reading; in a group commit what was returned (unless `auto_commit` is False), and leave. Closing twice
+        is harmless.
+        """
+        self._close(finished=True)
+
+    def _close(self, *, finished: bool) -> None:
         if self._core.closed or self._runtime.unusable is not None:
             return
+        member = self._core.member
+        if member is not None:
+            self._leave(member, finished)
         with self._lock:
             self._runtime.core.remove(self._core, now_ms())
             self._runtime.wake()
+
+    def _leave(self, member: GroupMember, finished: bool) -> None:
+        try:
+            places = member.owned()
+            if places and self._on_revoked is not None:
+                self._on_revoked(places)
+        finally:
+            with self._lock:
+                deadline = now_ms() + CLOSE_MS
+                member.begin_close(now_ms(), finished=finished)
+                self._runtime.wake()
+                while not member.gone and self._runtime.unusable is None and self._runtime.wait(deadline):
+                    self._runtime.wake()
 
     @property
     def closed(self) -> bool:
@@ -238,4 +339,4 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(finished=kind is None)

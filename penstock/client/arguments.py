@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.client.seeking import no_group
-from penstock.client.settings import ConsumerSettings, OffsetReset, ProducerSettings, acks_number
+from penstock.client.settings import (
+    ConsumerSettings,
+    GroupSettings,
+    OffsetReset,
+    ProducerSettings,
+    acks_number,
+)
 from penstock.contract.errors import ConfigurationError
 
 
@@ -18,20 +24,26 @@ def consumer_settings(
     topics: str | Sequence[Any],
     group: str | None,
     auto_offset_reset: OffsetReset,
-    auto_commit: bool,
+    auto_commit: bool | None,
     fetch_bytes: int,
     partition_fetch_bytes: int,
+    **member: Any,
 ) -> tuple[tuple[str, ...], ConsumerSettings]:
-    """(topic names, settings). Raises `ConfigurationError`."""
-    if group is not None:
-        raise no_group(f"group={group!r}")
-    if auto_commit:
+    """(topic names, settings). `member` are the further arguments of a group's member. Raises `ConfigurationError`."""
+    if group is None and auto_commit:
         raise no_group("auto_commit")
+    if group is None and member.get("instance_id") is not None:
+        raise no_group("instance_id")
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")
+    if group is not None and not names:
+        raise ConfigurationError("topics: a member of a group names at least one")
     return tuple(dict.fromkeys(names)), ConsumerSettings(
         auto_offset_reset=auto_offset_reset,
         fetch_bytes=fetch_bytes,
         partition_fetch_bytes=partition_fetch_bytes,
+        group=None
+        if group is None
+        else GroupSettings(group=group, auto_commit=auto_commit is not False, **member),
     )

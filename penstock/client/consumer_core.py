@@ -15,6 +15,7 @@ from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.cursor import BEGINNING, END, Chunk, Cursor, CursorState
 from penstock.client.fetch_lane import FetchLane, FetchLaneState
+from penstock.client.group_member import GroupMember
 from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
@@ -60,7 +61,8 @@ class ConsumerCore:
         self.settings = settings
         self._core = core
         self._topics = topics
-        self._assigned: dict[Place, None] | None = None
+        self._group = "" if settings.group is None else settings.group.group
+        self._assigned: dict[Place, None] | None = None if settings.group is None else {}
         self._backoff = Backoff(50, 1_000, random)
         self._questions = OffsetQuestions(core, random)
         self._handles = 0
@@ -69,6 +71,8 @@ class ConsumerCore:
         self._lanes: dict[int, FetchLane] = {}
         self._filled: deque[Cursor] = deque()
         self.closed = False
+        self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
+        """The part that belongs to a group, if this consumer does."""
 
     # ---- what is read -------------------------------------------------------------------------------------------
 
@@ -78,6 +82,8 @@ class ConsumerCore:
 
     def assign(self, places: Sequence[Place]) -> None:
         """Read exactly these partitions from now on. Positions of those read before are kept."""
+        if self.member is not None:
+            raise errors.ConfigurationError("assign: a member of a group reads what the group assigns to it")
         self._assigned = dict.fromkeys(places)
         self._topics = tuple(dict.fromkeys(topic for topic, _ in places))
         for place, cursor in list(self.cursors.items()):
@@ -175,6 +181,48 @@ class ConsumerCore:
                     self._close_cursor(cursor)
                 cursor.retry_at, cursor.failures = now, 0
         self._grow(view, BEGINNING)
+        self._core.attend()
+
+    # ---- what a group assigns -----------------------------------------------------------------------------------
+
+    def adopt(self, place: Place, offset: int, epoch: int) -> None:
+        """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `let_go`."""
+        view = self._core.view.topics[place[0]]
+        partition = view.partitions[place[1]]
+        self._handles += 1
+        cursor = Cursor(view.name, view.topic_id, place[1], self._handles)
+        cursor.leader, cursor.leader_epoch, cursor.held = partition.leader, partition.leader_epoch, True
+        self.cursors[place] = cursor
+        if self._assigned is not None:
+            self._assigned[place] = None
+        if offset >= 0:
+            cursor.place(offset, epoch)
+        else:
+            self._start(cursor, self._initial_target())
+        self._core.attend()
+
+    def let_go(self, place: Place) -> None:
+        """Hand it out."""
+        cursor = self.cursors.get(place)
+        if cursor is not None:
+            cursor.held = False
+            self._fill(cursor)
+
+    def hold(self, place: Place) -> None:
+        """Hand out nothing more of it, and fetch no more."""
+        cursor = self.cursors.get(place)
+        if cursor is not None:
+            cursor.held = True
+            self._close_cursor(cursor)
+            cursor.state = CursorState.HALTED
+
+    def release(self, place: Place) -> None:
+        """Read it no more."""
+        cursor = self.cursors.pop(place, None)
+        if cursor is not None:
+            self._leave(cursor)
+        if self._assigned is not None:
+            self._assigned.pop(place, None)
 
     def _close_cursor(self, cursor: Cursor) -> None:
         """It is open nowhere now; what was fetched stays."""
@@ -218,15 +266,13 @@ class ConsumerCore:
         """Ask for an offset of each place; the mapping fills and the list gets errors as answers come
         (`changed`).
         """
-        offsets: dict[Place, int] = {}
-        failures: list[PenstockError] = []
-        for place in places:
-            self._questions.ask(_listing(self._core, place, timestamp_ms, deadline, offsets, failures))
-        return offsets, failures
+        return self._questions.ask_all(places, timestamp_ms, deadline)
 
     # ---- driving ------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
+        if self.member is not None:
+            self.member.step(now)
         shares = Counter(cursor.leader for cursor in self.cursors.values())
         for cursor in self.cursors.values():
             if cursor.state is CursorState.UNPLACED and not cursor.asked:
@@ -243,6 +289,8 @@ class ConsumerCore:
 
     def next_step_at(self) -> float:
         at = self._questions.next_step_at()
+        if self.member is not None:
+            at = min(at, self.member.next_step_at())
         for cursor in self.cursors.values():
             if cursor.state is CursorState.PLACED and cursor.leader != NO_LEADER:
                 lane = self._lanes.get(cursor.leader)
@@ -294,7 +342,7 @@ class ConsumerCore:
             return
         lane = self._lanes.get(cursor.leader)
         if lane is None:
-            lane = self._lanes[cursor.leader] = FetchLane(cursor.leader)
+            lane = self._lanes[cursor.leader] = FetchLane(cursor.leader, self._group)
         if lane.state is FetchLaneState.CLOSED and not self._open_lane(lane, now):
             return
         share = self.settings.fetch_bytes // max(1, sharers)
@@ -482,7 +530,7 @@ class ConsumerCore:
         """Raise the error of a partition that stands still and has nothing left to hand out."""
         for cursor in self.cursors.values():
             error = cursor.error
-            if error is None or cursor.paused or cursor.buffer or cursor.part is not None:
+            if error is None or cursor.paused or cursor.held or cursor.buffer or cursor.part is not None:
                 continue
             lost_place = isinstance(error, errors.OffsetOutOfRange) and cursor.positioned
             if lost_place and self.settings.auto_offset_reset != "error":
@@ -503,6 +551,8 @@ class ConsumerCore:
     def close(self, now: float) -> None:
         """End every stream; the bytes consumed last are still told where the stream allows it."""
         self.closed = True
+        if self.member is not None:
+            self.member.abandon()
         for lane in self._lanes.values():
             if lane.state is FetchLaneState.OPEN:
                 self._core.close_stream(lane.token, gently=True, last=lane.last_frames())
@@ -511,22 +561,3 @@ class ConsumerCore:
             self._core.forget_topic(name, self)
         self.cursors.clear()
         self._filled.clear()
-
-
-def _listing(
-    core: ClientCore,
-    place: Place,
-    timestamp_ms: int,
-    deadline: float,
-    offsets: dict[Place, int],
-    failures: list[PenstockError],
-) -> OffsetQuestion:
-    def told(offset: int, now: float) -> None:
-        offsets[place] = offset
-        core.changed = True
-
-    def failed(error: PenstockError, now: float) -> None:
-        failures.append(error)
-        core.changed = True
-
-    return OffsetQuestion(place[0], place[1], timestamp_ms, deadline, told, failed)

@@ -249,11 +249,12 @@ class ClientCore:
         on_answer: OnAnswer,
         on_failure: OnFailure,
         broker: int | None = None,
+        once: bool = False,
     ) -> Enquiry:
-        """Ask `broker` (None = any) until answered or `deadline`; exactly one of the callbacks comes,
+        """Ask `broker` (None = any) until answered or `deadline`, or `once`; exactly one of the callbacks comes,
         later.
         """
-        enquiry = Enquiry(method, request, deadline, on_answer, on_failure, broker)
+        enquiry = Enquiry(method, request, deadline, on_answer, on_failure, broker, once)
         self._enquiries.add(enquiry)
         self.attend()
         return enquiry

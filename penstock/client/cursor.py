@@ -67,6 +67,7 @@ class Cursor:
         "filled",
         "generation",
         "handle",
+        "held",
         "high_watermark",
         "label",
         "lane",
@@ -115,6 +116,8 @@ class Cursor:
         self.credit_owed = 0
         self.credit_due_at = float("inf")
         self.paused = False
+        self.held = False
+        """In a group: not handed out, because the application was not told yet, or it must be given up (RL91)."""
         self.error: PenstockError | None = None
         self.high_watermark = self.log_start_offset = -1
 
@@ -157,4 +160,4 @@ class Cursor:
     @property
     def readable(self) -> bool:
         """Something waits here that may be handed out."""
-        return not self.paused and (bool(self.buffer) or self.part is not None)
+        return not self.paused and not self.held and (bool(self.buffer) or self.part is not None)

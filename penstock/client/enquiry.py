@@ -35,6 +35,8 @@ class Enquiry:
     on_answer: OnAnswer
     on_failure: OnFailure
     broker: int | None
+    once: bool = False
+    """The first failure is the answer; whoever asks decides what next."""
     retry_at: float = 0.0
     attempts: int = 0
     token: int = -1
@@ -78,6 +80,11 @@ class Enquiries:
         address = self._core.address_for(enquiry.broker)
         if address is None:
             enquiry.errors["metadata"] = f"broker {enquiry.broker} is not registered"
+            if enquiry.once:
+                self._waiting.remove(enquiry)
+                enquiry.on_failure(self._too_late(enquiry), now)
+                self._core.refresh(now)
+                return
             self._again(enquiry, now)
             self._core.refresh(now)
             return
@@ -85,6 +92,8 @@ class Enquiries:
         enquiry.attempts += 1
         enquiry.address = address
         longest = min(_TRY_MS_FIRST * 2 ** min(enquiry.attempts - 1, 8), _TRY_MS_LONGEST)
+        if enquiry.once:
+            longest = _TRY_MS_LONGEST
         timeout_ms = max(1, int(min(longest, enquiry.deadline - now)))
         enquiry.token = self._core.new_token()
         self._asked[enquiry.token] = enquiry
@@ -114,6 +123,9 @@ class Enquiries:
             return
         if code is None:
             self._core.address_failed(enquiry.address, now)
+        if enquiry.once:
+            enquiry.on_failure(error, now)
+            return
         enquiry.errors[enquiry.address] = error.message
         self._waiting.append(enquiry)
         self._again(enquiry, now)

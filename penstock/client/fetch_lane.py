@@ -27,9 +27,11 @@ class FetchLane:
         "_closes",
         "_credits",
         "_opens",
+        "_owed",
         "broker",
         "cursors",
         "failures",
+        "group",
         "last_heard",
         "probed",
         "retry_at",
@@ -37,8 +39,8 @@ class FetchLane:
         "token",
     )
 
-    def __init__(self, broker: int) -> None:
-        self.broker = broker
+    def __init__(self, broker: int, group: str = "") -> None:
+        self.broker, self.group = broker, group
         self.state = FetchLaneState.CLOSED
         self.token = -1
         self.failures = 0
@@ -52,6 +54,10 @@ class FetchLane:
         self._opens: dict[int, Cursor] = {}
         self._credits: dict[int, Cursor] = {}
         self._closes: dict[int, None] = {}
+        self._owed: list[tuple[int, int, int]] = []
+        """(handle, generation, bytes) consumed of openings that end: told before the end, because what was
+        delivered is counted by it.
+        """
 
     def opened(self, token: int, now: float) -> None:
         self.state, self.token, self.last_heard, self.probed = FetchLaneState.OPEN, token, now, False
@@ -60,11 +66,19 @@ class FetchLane:
         self._opens.clear()
         self._credits.clear()
         self._closes.clear()
+        self._owed.clear()
+
+    def _note_owed(self, cursor: Cursor) -> None:
+        """What is open ends: what was consumed of it is not forgotten."""
+        handle = cursor.handle
+        if cursor.credit_owed and handle in self.cursors and handle in self._announced:
+            self._owed.append((handle, cursor.generation, cursor.credit_owed))
+        cursor.credit_owed, cursor.credit_due_at = 0, float("inf")
 
     def want_open(self, cursor: Cursor) -> None:
         """Open it, or move what is open, at its `fetch_offset`; pushes of before are stale from now on."""
+        self._note_owed(cursor)
         cursor.generation += 1
-        cursor.credit_owed, cursor.credit_due_at = 0, float("inf")
         self.cursors[cursor.handle] = cursor
         self._opens[cursor.handle] = cursor
         self._credits.pop(cursor.handle, None)
@@ -75,6 +89,7 @@ class FetchLane:
             self._credits[cursor.handle] = cursor
 
     def want_close(self, cursor: Cursor) -> None:
+        self._note_owed(cursor)
         if self.cursors.pop(cursor.handle, None) is not None:
             self._credits.pop(cursor.handle, None)
             self._opens.pop(cursor.handle, None)
@@ -89,9 +104,11 @@ class FetchLane:
         self._announced.pop(cursor.handle, None)
 
     def next_frame(self) -> bytes | None:
-        """Closes first, then openings, then credit."""
+        """Credit of what ends first, then closes, then openings, then credit."""
         if self.state is not FetchLaneState.OPEN:
             return None
+        if self._owed:
+            return _packed(FrameKind.CONSUME_CREDIT, self._owed_head())
         if self._closes:
             closing = _some(self._closes)
             return _packed(FrameKind.CONSUME_CLOSE, log_pb2.ConsumeCloseHead(handles=closing))
@@ -108,12 +125,14 @@ class FetchLane:
             if cursor.credit_owed:
                 self.want_credit(cursor)
         frames: list[bytes] = []
+        while self._owed:
+            frames.append(_packed(FrameKind.CONSUME_CREDIT, self._owed_head()))
         while self._credits:
             frames.append(_packed(FrameKind.CONSUME_CREDIT, self._credit_head()))
         return tuple(frames)
 
     def _open_head(self) -> log_pb2.ConsumeOpenHead:
-        head = log_pb2.ConsumeOpenHead()
+        head = log_pb2.ConsumeOpenHead(group=self.group)
         for handle in list(self._opens)[:ENTRIES_PER_FRAME_MAX]:
             cursor = self._opens.pop(handle)
             self._announced[handle] = None
@@ -127,6 +146,13 @@ class FetchLane:
                 leader_epoch=cursor.leader_epoch,
                 credit_bytes=cursor.window,
             )
+        return head
+
+    def _owed_head(self) -> log_pb2.ConsumeCreditHead:
+        head = log_pb2.ConsumeCreditHead()
+        for handle, generation, owed in self._owed[:ENTRIES_PER_FRAME_MAX]:
+            head.credits.add(handle=handle, generation=generation, credit_bytes=owed)
+        del self._owed[:ENTRIES_PER_FRAME_MAX]
         return head
 
     def _credit_head(self) -> log_pb2.ConsumeCreditHead:

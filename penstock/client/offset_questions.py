@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -49,6 +49,26 @@ class OffsetQuestions:
     def ask(self, question: OffsetQuestion) -> None:
         self._open.append(question)
         self._core.attend()
+
+    def ask_all(
+        self, places: Iterable[tuple[str, int]], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[tuple[str, int], int], list[PenstockError]]:
+        """Ask for one time of many (topic, partition); the mapping fills and the list gets errors as answers come."""
+        offsets: dict[tuple[str, int], int] = {}
+        failures: list[PenstockError] = []
+
+        def failed(error: PenstockError, now: float) -> None:
+            failures.append(error)
+            self._core.changed = True
+
+        for place in places:
+
+            def told(offset: int, now: float, place: tuple[str, int] = place) -> None:
+                offsets[place] = offset
+                self._core.changed = True
+
+            self.ask(OffsetQuestion(place[0], place[1], timestamp_ms, deadline, told, failed))
+        return offsets, failures
 
     def drop(self, question: OffsetQuestion) -> None:
         question.dropped = True

@@ -32,6 +32,5 @@ def seek_target(offset: int | None, timestamp_ms: int | None, to: SeekTo | None)
 def no_group(what: str) -> ConfigurationError:
     """What everything raises that needs a consumer group."""
     return ConfigurationError(
-        f"{what}: needs a consumer group, and groups are not offered by this version;"
-        " read all partitions or those you assign, and keep positions with position() and seek()"
+        f"{what}: needs a consumer group; pass group=, or keep positions with position() and seek()"
     )

@@ -12,6 +12,7 @@ OffsetReset = Literal["earliest", "latest", "error"]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, partition count) to a partition number."""
 
+ASSIGNORS = ("range", "sticky")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS: dict[object, int] = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1}
 
@@ -103,6 +104,37 @@ def acks_number(acks: int | str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """How a member of a consumer group lives. Times in milliseconds.
+
+    Raises `ConfigurationError` naming the argument when a value is out of its bounds.
+    """
+
+    group: str
+    instance_id: str | None = None
+    """Given: a static member, whose partitions wait for it while it restarts."""
+    assignor: str = "sticky"
+    auto_commit: bool = True
+    auto_commit_interval_ms: float = 5_000
+    session_timeout_ms: float = 10_000
+    rebalance_timeout_ms: float = 60_000
+    max_poll_interval_ms: float = 300_000
+    client_id: str = ""
+
+    def __post_init__(self) -> None:
+        _named("group", self.group, limits.GROUP_NAME_LENGTH_MAX)
+        if self.instance_id is not None:
+            _named("instance_id", self.instance_id, limits.MEMBER_ID_LENGTH_MAX)
+        if self.assignor not in ASSIGNORS:
+            raise ConfigurationError(f"assignor: {self.assignor!r} is not one of {', '.join(ASSIGNORS)}")
+        _bounded("auto_commit_interval_ms", self.auto_commit_interval_ms, 10, 3600 * 1000)
+        low, high = limits.SESSION_TIMEOUT_MS_MIN, limits.SESSION_TIMEOUT_MS_MAX
+        _bounded("session_timeout_ms", self.session_timeout_ms, low, high)
+        _bounded("rebalance_timeout_ms", self.rebalance_timeout_ms, low, limits.REBALANCE_TIMEOUT_MS_MAX)
+        _bounded("max_poll_interval_ms", self.max_poll_interval_ms, 100, 24 * 3600 * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
     """What is read and how much of it may wait here. Sizes in bytes.
 
@@ -114,6 +146,7 @@ class ConsumerSettings:
     """Pushed bytes that may wait here, over all partitions of one broker."""
     partition_fetch_bytes: int
     """The same for one partition; one batch may exceed it."""
+    group: GroupSettings | None = None
 
     def __post_init__(self) -> None:
         if self.auto_offset_reset not in ("earliest", "latest", "error"):
@@ -122,6 +155,11 @@ class ConsumerSettings:
             )
         _bounded("fetch_bytes", self.fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
         _bounded("partition_fetch_bytes", self.partition_fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
+
+
+def _named(name: str, value: object, most: int) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
+        raise ConfigurationError(f"{name}: {value!r} is no text of 1 to {most} printable characters")
 
 
 def _bounded(name: str, value: object, low: float, high: float) -> None:

@@ -43,7 +43,11 @@ def test_acks_are_named_as_people_name_them() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"group": "readers"}, "group='readers': needs a consumer group, and groups are not offered"),
+        ({"group": ""}, "group: '' is no text"),
+        ({"group": "readers", "topics": ()}, "topics: a member of a group names at least one"),
+        ({"group": "readers", "assignor": "fair"}, "assignor: 'fair' is not one of range, sticky"),
+        ({"group": "readers", "session_timeout_ms": 10}, "session_timeout_ms: 10 is not within"),
+        ({"instance_id": "one"}, "instance_id: needs a consumer group"),
         ({"auto_commit": True}, "auto_commit: needs a consumer group"),
         ({"auto_offset_reset": "newest"}, "auto_offset_reset: 'newest' is not one of"),
         ({"fetch_bytes": 0}, "fetch_bytes: 0 is not within"),

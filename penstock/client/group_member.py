@@ -1,0 +1,614 @@
+"""What one member of a consumer group decides: whom it asks, what it owns, when it commits, gives up and leaves.
+
+    AWAY --poll--> JOINING --answer--> MEMBER --refused: fenced--> JOINING
+    MEMBER --no poll for max_poll_interval_ms--> AWAY        any --close--> LEAVING --> GONE
+    any --refused for good--> FAILED, told at each poll
+
+A place goes through: assigned by the coordinator -> its committed offset fetched -> *owned*, held back -> the
+application is told (`Assigned`) -> handed out -> held back again when it must be given up -> the application, done
+with what its last poll returned, is told (`Revoked`) -> committed -> no longer owned (RL91). When the member is fenced
+all places are dropped at once (`Lost`) and it joins anew with epoch 0 (RL85).
+
+Offsets that are committed by themselves are those the last `poll` began with: what the application asked to move past
+(RL92). All methods are called under the client's lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING
+
+from penstock.client.backoff import Backoff
+from penstock.client.group_calls import GroupCalls
+from penstock.client.refusals import final, refusal
+from penstock.client.settings import GroupSettings
+from penstock.contract import errors
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.v1 import groups_pb2 as pb
+
+if TYPE_CHECKING:
+    from penstock.client.consumer_core import ConsumerCore, Place
+    from penstock.client.core import ClientCore
+
+NEVER = float("inf")
+JOIN, LEAVE = 0, -1
+CLOSE_MS = 5_000
+"""A member that closes waits so long for its last commit and its leave."""
+COMMIT_MS = 30_000
+"""A commit of its own is tried so long."""
+_FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class EventKind(Enum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupEvent:
+    """Something that the application is told within `poll`; given back with `finish`."""
+
+    kind: EventKind
+    places: tuple[Place, ...]
+
+
+@dataclass(slots=True, eq=False)
+class CommitRequest:
+    """Offsets under way. `done` with `error` None: committed."""
+
+    offsets: dict[Place, tuple[bytes, int, int]]
+    """(topic id, offset, leader epoch) by place."""
+    deadline: float
+    done: bool = False
+    error: PenstockError | None = None
+    then: GroupEvent | None = None
+    """A revocation that waits for this commit."""
+    failures: int = 0
+    retry_at: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class CommittedAnswer:
+    """What is committed, asked of the coordinator. `done` with `error` None: `offsets` is it."""
+
+    offsets: dict[Place, int]
+    done: bool = False
+    error: PenstockError | None = None
+
+
+class GroupMember:
+    """See the module."""
+
+    def __init__(
+        self, core: ClientCore, consumer: ConsumerCore, settings: GroupSettings, random: Random
+    ) -> None:
+        self.settings = settings
+        self.member_id = random.randbytes(16).hex()
+        self.epoch = JOIN
+        self.error: PenstockError | None = None
+        """Why it cannot be a member."""
+        self.gone = False
+        """It has left, or can do no more about it."""
+        self._core, self._consumer = core, consumer
+        self._calls = GroupCalls(core, settings.group, random)
+        self._backoff = Backoff(50, 1_000, random)
+        self._started = self._leaving = False
+        self._beating = False
+        self._line = 0
+        """Rises when everything under way is to be forgotten."""
+        self._beat_at = NEVER
+        self._failures = 0
+        self._owned: dict[Place, bytes] = {}
+        """Topic id by place: what is told to be owned."""
+        self._adding: dict[Place, bytes] = {}
+        self._fetching = False
+        self._fetch_at = 0.0
+        self._revoking: dict[Place, None] = {}
+        self._events: deque[GroupEvent] = deque()
+        self._passed: dict[Place, tuple[int, int]] = {}
+        """(offset, leader epoch) that the application has asked to move past."""
+        self._committed: dict[Place, int] = {}
+        self._commits: deque[CommitRequest] = deque()
+        self._committing = False
+        self._auto_commit_at = NEVER
+        self._auto_commit: CommitRequest | None = None
+        self._in_poll = False
+        self._polled_at = 0.0
+        self._close_at = NEVER
+
+    # ---- what the application does ------------------------------------------------------------------------------
+
+    def poll_begins(self, now: float) -> None:
+        """It is done with what the last poll returned. The first poll joins, and so does one after a long silence."""
+        self._in_poll = True
+        self._take_passed()
+        if not self._started and self.error is None and not self._leaving:
+            self._started, self._beat_at = True, now
+            self._auto_commit_at = now + self.settings.auto_commit_interval_ms
+            self._core.attend()
+
+    def poll_ends(self, now: float) -> None:
+        self._in_poll, self._polled_at = False, now
+
+    def _take_passed(self) -> None:
+        for place in self._owned:
+            cursor = self._consumer.cursors.get(place)
+            if cursor is not None and cursor.positioned:
+                self._passed[place] = (cursor.offset, cursor.epoch)
+
+    def next_event(self) -> GroupEvent | None:
+        """What the application is to be told now. Raises what keeps it out of the group."""
+        if self._events:
+            return self._events.popleft()
+        if self.error is not None:
+            raise type(self.error)(self.error.message)
+        return None
+
+    def finish(self, event: GroupEvent, now: float) -> None:
+        """The application has been told."""
+        if event.kind is EventKind.ASSIGNED:
+            for place in event.places:
+                if place in self._owned and place not in self._revoking:
+                    self._consumer.let_go(place)
+        elif event.kind is EventKind.LOST:
+            for place in event.places:
+                if place not in self._owned:
+                    self._consumer.release(place)
+        else:
+            commit = self._commit_of(event.places, now + COMMIT_MS) if self.settings.auto_commit else None
+            if commit is None:
+                self._release(event.places, now)
+            else:
+                commit.then = event
+                self._commits.append(commit)
+        self._core.changed = True
+        self._core.attend()
+
+    def owned(self) -> list[Place]:
+        """By topic and partition; what must be given up is no longer among them."""
+        return sorted(place for place in self._owned if place not in self._revoking)
+
+    # ---- offsets ------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[Place, int] | None, deadline: float) -> CommitRequest:
+        """Keep the positions of all that is owned, or these offsets. Raises `InvalidRequest` for a place that is not
+        owned and for an offset that nothing was read up to.
+        """
+        wanted: dict[Place, tuple[bytes, int, int]] = {}
+        if offsets is None:
+            self._take_passed()
+            wanted = {
+                place: (topic_id, *self._passed[place])
+                for place, topic_id in self._owned.items()
+                if place in self._passed
+            }
+        else:
+            for place, offset in offsets.items():
+                wanted[place] = (*self._checked(place, offset), -1)
+        request = CommitRequest(wanted, deadline)
+        if wanted:
+            self._commits.append(request)
+            self._core.attend()
+        else:
+            request.done = True
+        return request
+
+    def ask_committed(self, deadline: float) -> CommittedAnswer:
+        """Ask what is committed for all that is owned; tried again until `deadline`."""
+        answer = CommittedAnswer({})
+        owned = dict(self._owned)
+        request = pb.FetchCommittedRequest(group=self.settings.group)
+        for (_, partition), topic_id in owned.items():
+            request.partitions.add(topic_id=topic_id, partition=partition)
+
+        def answered(response: bytes, now: float) -> None:
+            told = pb.FetchCommittedResponse.FromString(response)
+            if told.error:
+                failed(refusal(told.error, told.message), now)
+                return
+            found = {(offset.topic_id, offset.partition): offset.offset for offset in told.offsets}
+            for place, topic_id in owned.items():
+                if found.get((topic_id, place[1]), -1) >= 0:
+                    answer.offsets[place] = found[topic_id, place[1]]
+            answer.done = self._core.changed = True
+
+        def failed(error: PenstockError, now: float) -> None:
+            self._calls.forget_coordinator()
+            if final(error) or now >= deadline:
+                answer.error, answer.done = error, True
+                self._core.changed = True
+            else:
+                self._calls.ask("fetch", request, now, answered, failed)
+
+        if owned:
+            self._calls.ask("fetch", request, 0.0, answered, failed)
+        else:
+            answer.done = True
+        return answer
+
+    def _checked(self, place: Place, offset: int) -> tuple[bytes, int]:
+        label, cursor = f"{place[0]}-{place[1]}", self._consumer.cursors.get(place)
+        if cursor is None or place not in self._owned:
+            raise errors.InvalidRequest(f"commit: {label} is not assigned to this consumer")
+        if not 0 <= offset <= max(cursor.offset, cursor.high_watermark):
+            raise errors.InvalidRequest(
+                f"commit: {label} offset {offset}; 0 to {max(cursor.offset, cursor.high_watermark)} can be committed"
+            )
+        return self._owned[place], offset
+
+    def _commit_of(self, places: Iterable[Place], deadline: float) -> CommitRequest | None:
+        """A commit of what was moved past and is not committed; None = nothing is."""
+        offsets = {
+            place: (self._owned[place], *self._passed[place])
+            for place in places
+            if place in self._owned
+            and place in self._passed
+            and self._passed[place][0] != self._committed.get(place)
+        }
+        return CommitRequest(offsets, deadline) if offsets else None
+
+    # ---- driving ------------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> None:
+        if self.gone or not self._started:
+            return
+        if self._leaving and now >= self._close_at:
+            self._is_gone()
+            return
+        self._look_at_silence(now)
+        if self._beat_at <= now and not self._beating:
+            self._beat(now)
+        if self._adding and not self._fetching and self._fetch_at <= now:
+            self._fetch(now)
+        if self.settings.auto_commit and self._auto_commit_at <= now:
+            self._auto_commit_at = now + self.settings.auto_commit_interval_ms
+            if self._auto_commit is None or self._auto_commit.done:
+                self._auto_commit = self._commit_of(self._owned, now + COMMIT_MS)
+                if self._auto_commit is not None:
+                    self._commits.append(self._auto_commit)
+        self._send_commits(now)
+        self._calls.step(now)
+
+    def next_step_at(self) -> float:
+        if self.gone or not self._started:
+            return NEVER
+        at = min(self._close_at, self._calls.next_step_at())
+        if not self._beating:
+            at = min(at, self._beat_at)
+        if self._adding and not self._fetching:
+            at = min(at, self._fetch_at)
+        if self.settings.auto_commit:
+            at = min(at, self._auto_commit_at)
+        if self._commits and not self._committing:
+            at = min(at, self._commits[0].retry_at)
+        if self.epoch > 0 and not self._in_poll and not self._leaving:
+            at = min(at, self._polled_at + self.settings.max_poll_interval_ms)
+        return at
+
+    def _look_at_silence(self, now: float) -> None:
+        """A member that does not poll processes nothing, whatever its heartbeats say (RL93)."""
+        silent = now - self._polled_at >= self.settings.max_poll_interval_ms
+        if silent and self.epoch > 0 and not self._in_poll and not self._leaving:
+            epoch, self._beat_at = self.epoch, NEVER
+            self._lose_all(now)
+            self._started = False
+            self._calls.ask("beat", self._request(LEAVE if epoch else JOIN), now, _ignored, _ignored)
+            self._calls.step(now)
+
+    # ---- heartbeats ---------------------------------------------------------------------------------------------
+
+    def _request(self, epoch: int) -> pb.GroupHeartbeatRequest:
+        settings = self.settings
+        request = pb.GroupHeartbeatRequest(
+            group=settings.group,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=settings.instance_id or "",
+            client_id=settings.client_id,
+        )
+        if epoch == JOIN:
+            request.topics.extend(self._consumer.topics)
+            request.assignor = settings.assignor
+            request.session_timeout_ms = int(settings.session_timeout_ms)
+            request.rebalance_timeout_ms = int(settings.rebalance_timeout_ms)
+        if epoch != LEAVE:
+            for (_, partition), topic_id in self._owned.items():
+                request.owned.add(topic_id=topic_id, partition=partition)
+        return request
+
+    def _beat(self, now: float) -> None:
+        self._beating, line = True, self._line
+
+        def answered(response: bytes, now: float) -> None:
+            if line == self._line:
+                self._beating = False
+                self._heard(pb.GroupHeartbeatResponse.FromString(response), now)
+
+        def failed(error: PenstockError, now: float) -> None:
+            if line == self._line:
+                self._beating = False
+                self._refused(error, now)
+
+        self._calls.ask("beat", self._request(self.epoch), now, answered, failed)
+
+    def _heard(self, answer: pb.GroupHeartbeatResponse, now: float) -> None:
+        if answer.error:
+            self._refused(refusal(answer.error, answer.message), now)
+            return
+        self.epoch, self._failures = answer.member_epoch, 0
+        self._beat_at = now + answer.heartbeat_ms
+        names = {topic.topic_id: topic.name for topic in answer.topics}
+        assigned = {
+            (names[place.topic_id], place.partition): place.topic_id
+            for place in answer.assigned
+            if place.topic_id in names
+        }
+        gone = [
+            place
+            for place, topic_id in self._owned.items()
+            if assigned.get(place) != topic_id and place not in self._revoking
+        ]
+        if gone:
+            self._revoke(gone)
+        self._adding = {place: topic_id for place, topic_id in assigned.items() if place not in self._owned}
+        self._core.attend()
+
+    def _refused(self, error: PenstockError, now: float) -> None:
+        self._failures += 1
+        self._core.attend()
+        if error.code in _FENCED:
+            self._lose_all(now)
+            self._beat_at = now if self._failures < 2 else now + self._backoff.delay_ms(self._failures)
+        elif error.code is ErrorCode.NOT_FOUND:
+            # The coordinator's broker may not have heard of a topic that others told us of.
+            self._core.refresh(now)
+            self._beat_at = now + self._backoff.delay_ms(self._failures)
+        elif final(error):
+            self._lose_all(now)
+            self.error, self._beat_at = error, NEVER
+            self._core.changed = True
+        else:
+            self._calls.forget_coordinator()
+            self._beat_at = now + self._backoff.delay_ms(self._failures)
+
+    # ---- places -------------------------------------------------------------------------------------------------
+
+    def _revoke(self, places: list[Place]) -> None:
+        for place in places:
+            self._revoking[place] = None
+            self._consumer.hold(place)
+        self._events.append(GroupEvent(EventKind.REVOKED, tuple(sorted(places))))
+        self._core.changed = True
+
+    def _release(self, places: Iterable[Place], now: float) -> None:
+        """Given up: the next heartbeat no longer lists them, and comes at once (RL84)."""
+        for place in places:
+            if place in self._revoking:
+                del self._revoking[place]
+                del self._owned[place]
+                self._forget(place)
+                self._consumer.release(place)
+                self._beat_at = min(self._beat_at, now)
+        self._core.changed = True
+        self._core.attend()
+
+    def _forget(self, place: Place) -> None:
+        self._passed.pop(place, None)
+        self._committed.pop(place, None)
+
+    def _lose_all(self, now: float) -> None:
+        """Nothing is ours any more: stop handing out at once, and tell so (RL85)."""
+        self._line += 1
+        self._beating = self._fetching = self._committing = False
+        self.epoch = JOIN
+        lost = tuple(sorted(self._owned))
+        for place in lost:
+            self._consumer.hold(place)
+            self._forget(place)
+        self._owned.clear()
+        self._adding.clear()
+        self._revoking.clear()
+        self._events = deque(event for event in self._events if event.kind is EventKind.LOST)
+        if lost:
+            self._events.append(GroupEvent(EventKind.LOST, lost))
+        commits, self._commits = self._commits, deque()
+        for commit in commits:
+            self._end_commit(
+                commit, errors.UnknownMember(f"group {self.settings.group}: fenced before the commit"), now
+            )
+        self._core.changed = True
+        self._core.attend()
+
+    def _fetch(self, now: float) -> None:
+        """Ask where to go on in what was assigned, as far as the metadata knows it and nothing old is in the way."""
+        asked: dict[Place, bytes] = {}
+        for place, topic_id in self._adding.items():
+            view = self._core.view.topics.get(place[0])
+            known = view is not None and view.topic_id == topic_id and place[1] < len(view.partitions)
+            if known and place not in self._consumer.cursors:
+                asked[place] = topic_id
+        if len(asked) < len(self._adding):
+            self._fetch_at = now + 50
+            if any(place not in self._consumer.cursors for place in self._adding if place not in asked):
+                self._core.refresh(now)
+        if not asked:
+            return
+        self._fetching, line = True, self._line
+        request = pb.FetchCommittedRequest(
+            group=self.settings.group, member_id=self.member_id, member_epoch=self.epoch
+        )
+        for (_, partition), topic_id in asked.items():
+            request.partitions.add(topic_id=topic_id, partition=partition)
+
+        def answered(response: bytes, now: float) -> None:
+            if line != self._line:
+                return
+            self._fetching = False
+            answer = pb.FetchCommittedResponse.FromString(response)
+            if answer.error:
+                failed(refusal(answer.error, answer.message), now)
+            else:
+                self._failures = 0
+                self._adopt(asked, answer, now)
+
+        def failed(error: PenstockError, now: float) -> None:
+            if line != self._line:
+                return
+            self._fetching = False
+            self._failures += 1
+            self._fetch_at = now + self._backoff.delay_ms(self._failures)
+            if error.code in _FENCED:
+                self._beat_at = now
+            elif final(error):
+                self._refused(error, now)
+            else:
+                self._calls.forget_coordinator()
+            self._core.attend()
+
+        self._calls.ask("fetch", request, now, answered, failed)
+
+    def _adopt(self, asked: dict[Place, bytes], answer: pb.FetchCommittedResponse, now: float) -> None:
+        """Begin to read, held back until the application is told."""
+        offsets = {(offset.topic_id, offset.partition): offset for offset in answer.offsets}
+        adopted: list[Place] = []
+        for place, topic_id in asked.items():
+            found = offsets.get((topic_id, place[1]))
+            if self._adding.get(place) != topic_id or found is None or place in self._consumer.cursors:
+                continue
+            del self._adding[place]
+            if found.offset >= 0:
+                self._committed[place] = found.offset
+            self._consumer.adopt(place, found.offset, found.leader_epoch)
+            self._owned[place] = topic_id
+            adopted.append(place)
+        if adopted:
+            self._events.append(GroupEvent(EventKind.ASSIGNED, tuple(sorted(adopted))))
+            self._core.changed = True
+        self._core.attend()
+
+    # ---- commits ------------------------------------------------------------------------------------------------
+
+    def _send_commits(self, now: float) -> None:
+        """One at a time, in order: no commit overtakes an earlier one."""
+        if self._committing or not self._commits or self._commits[0].retry_at > now:
+            return
+        commit = self._commits[0]
+        if self.epoch <= 0 or now >= commit.deadline:
+            self._commits.popleft()
+            self._end_commit(commit, self._why_not(commit), now)
+            self._core.attend()
+            return
+        self._committing, line = True, self._line
+        request = pb.CommitOffsetsRequest(
+            group=self.settings.group, member_id=self.member_id, member_epoch=self.epoch
+        )
+        for (_, partition), (topic_id, offset, leader_epoch) in commit.offsets.items():
+            request.offsets.add(
+                topic_id=topic_id, partition=partition, offset=offset, leader_epoch=leader_epoch
+            )
+
+        def answered(response: bytes, now: float) -> None:
+            if line == self._line:
+                answer = pb.CommitOffsetsResponse.FromString(response)
+                if answer.error:
+                    failed(refusal(answer.error, answer.message), now)
+                else:
+                    self._committing = False
+                    self._commits.popleft()
+                    self._commit_answered(commit, answer, now)
+
+        def failed(error: PenstockError, now: float) -> None:
+            if line != self._line:
+                return
+            self._committing = False
+            if final(error):
+                self._commits.popleft()
+                if error.code in _FENCED:
+                    self._beat_at = now
+                self._end_commit(commit, error, now)
+            else:
+                commit.error = error
+                commit.failures += 1
+                commit.retry_at = min(now + self._backoff.delay_ms(commit.failures), commit.deadline)
+                self._calls.forget_coordinator()
+            self._core.attend()
+
+        self._calls.ask("commit", request, now, answered, failed)
+
+    def _why_not(self, commit: CommitRequest) -> PenstockError:
+        group = self.settings.group
+        if self.epoch <= 0:
+            return errors.UnknownMember(f"group {group}: this consumer is no member now")
+        return commit.error or errors.TimedOut(f"group {group}: the commit was not answered in time")
+
+    def _commit_answered(self, commit: CommitRequest, answer: pb.CommitOffsetsResponse, now: float) -> None:
+        error: PenstockError | None = None
+        for (place, (_, offset, _)), result in zip(commit.offsets.items(), answer.results, strict=True):
+            if result.error:
+                error = error or refusal(result.error, result.message)
+            elif place in self._owned:
+                self._committed[place] = offset
+        self._end_commit(commit, error, now)
+
+    def _end_commit(self, commit: CommitRequest, error: PenstockError | None, now: float) -> None:
+        commit.done, commit.error = True, error
+        if commit.then is not None:
+            self._release(commit.then.places, now)
+        self._core.changed = True
+        self._core.attend()
+        if self._leaving:
+            self._leave_if_committed(now)
+
+    # ---- the end ------------------------------------------------------------------------------------------------
+
+    def begin_close(self, now: float, *, finished: bool) -> None:
+        """Commit and leave; `gone` tells when. `finished`: the application is done with its last poll."""
+        if self._leaving or self.gone:
+            return
+        if finished:
+            self._take_passed()
+        self._leaving, self._close_at, self._beat_at = True, now + CLOSE_MS, NEVER
+        self._adding.clear()
+        if not self._started or self.epoch <= 0:
+            self._is_gone()
+            return
+        if self.settings.auto_commit:
+            commit = self._commit_of(self._owned, self._close_at)
+            if commit is not None:
+                self._commits.append(commit)
+        self._leave_if_committed(now)
+        self._core.attend()
+
+    def _leave_if_committed(self, now: float) -> None:
+        if self._commits or self.gone:
+            return
+        if self.settings.instance_id:
+            self._is_gone()  # it comes back, and keeps its places for as long as its session lasts
+            return
+
+        def over(what: object, now: float) -> None:
+            self._is_gone()
+
+        self._line += 1
+        self._calls.ask("beat", self._request(LEAVE), now, over, over)
+        self._core.attend()
+
+    def _is_gone(self) -> None:
+        self.gone = self._core.changed = True
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more."""
+        self._line += 1
+        self._calls.close()
+        for commit in self._commits:
+            commit.done, commit.error = True, errors.Closed("consumer: closed")
+        self._is_gone()
+
+
+def _ignored(what: object, now: float) -> None:
+    """Nothing depends on it."""
