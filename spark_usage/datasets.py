@@ -25,7 +25,9 @@ class DataSet:
 
     @property
     def struct(self) -> StructType:
-        return StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in self.columns))
+        parsed = StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in self.columns))
+        assert isinstance(parsed, StructType)
+        return parsed
 
 
 def _of(name: str, key: str, values: str) -> DataSet:

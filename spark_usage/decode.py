@@ -124,7 +124,12 @@ def facts_of(src_partition: int, src_offset: int, value: bytes | None) -> list[d
     }
     digest = hashlib.sha256(value or b"").hexdigest()
     facts = [where | {"kind": "record", "row": _RECORD_ROW, "boot_ends": record.boot_ends, "digest": digest}]
-    parts = [*record.readings, *record.delivered, *record.requests, *record.seals]
+    parts: list[Reading | Delivered | Requests | SealedSegment] = [
+        *record.readings,
+        *record.delivered,
+        *record.requests,
+        *record.seals,
+    ]
     for row, part in enumerate(parts):
         try:
             facts.append(where | {"row": row} | _part(part))

@@ -12,7 +12,7 @@ _METERS_OUT = ("messages_out", "bytes_out")
 
 
 def with_copies(facts: DataFrame) -> DataFrame:
-    """`record` facts with `copy`, 0 for the one whose increments count, and `conflict`: same identity, other content."""
+    """`record` facts with `copy` (0: its increments count) and `conflict` (same identity, other content)."""
     by_identity = Window.partitionBy(*_RECORD_ID).orderBy(*SOURCE)
     return (
         facts.where("kind = 'record'")
