@@ -1,0 +1,21 @@
+"""Commands of the control plane: `python -m control_plane migrate | bootstrap | createoperator | reconcile | …`."""
+
+import os
+import sys
+
+from control_plane import config, logs
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+    logs.set_up()
+    from django.core.management import execute_from_command_line
+
+    try:
+        execute_from_command_line(["penstock-control-plane", *sys.argv[1:]])
+    except config.Misconfigured as error:
+        sys.exit(f"penstock: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Makes keys, bound to a part of their tenant's topics or to all."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from control_plane.access.models import KeyBinding
+from control_plane.audit.actor import Actor
+from penstock.contract.api_keys import ApiKey as KeyText
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
+from tenants import actions as tenants
+from tenants.models import ApiKey, Tenant
+
+OPERATIONS = ("describe", "produce", "consume")
+
+_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
+
+
+def create_key(
+    actor: Actor,
+    tenant: Tenant,
+    *,
+    name: str,
+    expires_at: datetime | None = None,
+    topic_prefix: str | None = None,
+    operations: Sequence[str] = (),
+) -> tuple[ApiKey, KeyText]:
+    """A key of the tenant and its text. Bound if a prefix or operations are given.
+
+    Raises `InvalidRequest`.
+    """
+    bound = topic_prefix is not None or bool(operations)
+    prefix = topic_prefix or ""
+    if len(prefix) > TOPIC_NAME_LENGTH_MAX or not _PREFIX.fullmatch(prefix):
+        raise InvalidRequest(
+            f"topic_prefix: {prefix[:64]!r}: at most {TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
+        )
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise InvalidRequest(f"operations: {operation[:32]!r} is not one of {', '.join(OPERATIONS)}")
+    chosen = [operation for operation in OPERATIONS if operation in operations]
+    with transaction.atomic():
+        told: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
+        key, text = tenants.create_key(actor, tenant, name=name, expires_at=expires_at, bound_to=told)
+        if bound:
+            KeyBinding.objects.create(key=key, topic_prefix=prefix, operations=chosen)
+    return key, text

@@ -1,0 +1,54 @@
+"""Health of the control plane: /healthz (this process answers) and /readyz (each thing it stands on, by name)."""
+
+import time
+
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, JsonResponse
+
+from control_plane import heartbeat
+from control_plane.cluster import brokers
+from penstock.contract.errors import PenstockError
+
+_BROKERS_S = 2.0
+
+
+def healthz(request: HttpRequest) -> JsonResponse:
+    """GET /healthz."""
+    return JsonResponse({"status": "ok"})
+
+
+def readyz(request: HttpRequest) -> JsonResponse:
+    """GET /readyz: 200 if all is there, else 503; `checks` names each with what is wrong."""
+    checks = {"database": _database(), "worker": _worker(), "brokers": _brokers()}
+    ready = all(check == "ok" for check in checks.values())
+    return JsonResponse(
+        {"status": "ready" if ready else "not ready", "checks": checks}, status=200 if ready else 503
+    )
+
+
+def _database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM tenants_tenant LIMIT 1")
+    except DatabaseError as error:
+        return f"failed: {type(error).__name__}"
+    return "ok"
+
+
+def _worker() -> str:
+    last = heartbeat.read()
+    if last is None:
+        return "no heartbeat yet"
+    age_s = time.time() - last.at
+    if last.state != "ready" or age_s > heartbeat.FRESH_S:
+        return f"{last.state}, last heartbeat {age_s:.0f} s ago"
+    return "ok"
+
+
+def _brokers() -> str:
+    try:
+        seen = brokers.client().describe(timeout_s=_BROKERS_S)
+    except PenstockError as error:
+        return f"failed: {error.message[:200]}"
+    active = sum(broker.state == "active" for broker in seen.brokers)
+    return "ok" if active else "none is active"

@@ -1,0 +1,33 @@
+"""Metrics of the web process in OpenMetrics' text: requests, and what waits in the outbox."""
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from control_plane.outbox import queries as outbox
+
+_registry = CollectorRegistry()
+_requests = Counter(
+    "penstock_http_requests", "Requests answered", ["method", "route", "status"], registry=_registry
+)
+_seconds = Histogram(
+    "penstock_http_request_seconds", "Time to the answer", ["method", "route"], registry=_registry
+)
+_waiting = Gauge("penstock_outbox_waiting", "Outbox rows not delivered", registry=_registry)
+_oldest = Gauge("penstock_outbox_oldest_seconds", "Age of the oldest row not delivered", registry=_registry)
+
+
+def count(method: str, route: str, status: int, took_s: float) -> None:
+    """A request was answered. `route` is the address's pattern, so that their number is bounded."""
+    known = method if method in ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
+    _requests.labels(known, route, str(status)).inc()
+    _seconds.labels(known, route).observe(took_s)
+
+
+def metrics(request: HttpRequest) -> HttpResponse:
+    """GET /metrics."""
+    number, oldest = outbox.waiting()
+    _waiting.set(number)
+    _oldest.set(0 if oldest is None else (timezone.now() - oldest).total_seconds())
+    return HttpResponse(generate_latest(_registry), content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,49 @@
+"""Every request gets an id, one line in the log, and a place in the metrics."""
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+from control_plane import logs
+from control_plane.api import metrics
+
+HEADER = "X-Request-Id"
+_GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_log = logging.getLogger("control_plane.requests")
+
+
+class RequestLog:
+    """An id that the caller gave is kept if it is a plain one, else a new one is made."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get(HEADER, "")
+        request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
+        request.request_id = request_id  # type: ignore[attr-defined]
+        began = time.monotonic()
+        mark = logs.request_id.set(request_id)
+        try:
+            response = self._get_response(request)
+            took_s = time.monotonic() - began
+            match = request.resolver_match
+            route = match.route if match is not None else "unknown"
+            metrics.count(request.method or "", route, response.status_code, took_s)
+            _log.info(
+                "request",
+                extra={
+                    "method": request.method,
+                    "path": request.path,
+                    "status": response.status_code,
+                    "ms": round(took_s * 1000, 1),
+                },
+            )
+        finally:
+            logs.request_id.reset(mark)
+        response.headers[HEADER] = request_id
+        return response

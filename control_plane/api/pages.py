@@ -1,0 +1,51 @@
+"""Cursor paging: rows by primary key, a page at a time; a cursor names the last row of the page before."""
+
+import base64
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+from rest_framework.request import Request
+
+from penstock.contract.errors import InvalidRequest
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1_000
+
+RowT = TypeVar("RowT", bound=Model)
+
+
+def page(request: Request, rows: QuerySet[RowT], show: Callable[[RowT], Any]) -> dict[str, Any]:
+    """`{"items": […], "next": cursor or null}` for the query's `cursor` and `limit`. Raises `InvalidRequest`."""
+    limit = _limit(request.query_params.get("limit"))
+    found = rows.order_by("pk")
+    cursor = request.query_params.get("cursor")
+    if cursor is not None:
+        found = found.filter(pk__gt=_decoded(cursor))
+    taken = list(found[: limit + 1])
+    more = len(taken) > limit
+    taken = taken[:limit]
+    following = _encoded(taken[-1].pk) if more else None
+    return {"items": [show(row) for row in taken], "next": following}
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return LIMIT_DEFAULT
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LIMIT_MAX:
+        raise InvalidRequest(f"limit: {text[:20]!r} is not within 1 to {LIMIT_MAX}")
+    return int(text)
+
+
+def _encoded(pk: int) -> str:
+    return base64.urlsafe_b64encode(b"1 %d" % pk).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> int:
+    try:
+        version, _, pk = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).partition(b" ")
+        if version == b"1" and len(pk) < 20:
+            return int(pk)
+    except ValueError:
+        pass
+    raise InvalidRequest("cursor: not one that a list gave out")

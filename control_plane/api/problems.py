@@ -1,0 +1,133 @@
+"""Errors as problem documents (RFC 9457): every refusal of ours and of the framework in one form."""
+
+import logging
+import re
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from penstock.contract.errors import ErrorCode, PenstockError
+
+CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_S = 1
+
+STATUS = {
+    ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.UNAUTHENTICATED: 401,
+    ErrorCode.FORBIDDEN: 403,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.ALREADY_EXISTS: 409,
+    ErrorCode.LIMIT_EXCEEDED: 422,
+    ErrorCode.THROTTLED: 429,
+    ErrorCode.BROKER_UNAVAILABLE: 503,
+    ErrorCode.TIMEOUT: 503,
+}
+TITLES = {
+    ErrorCode.INVALID_REQUEST: "The request is wrong",
+    ErrorCode.UNAUTHENTICATED: "No valid credential",
+    ErrorCode.FORBIDDEN: "Not allowed",
+    ErrorCode.NOT_FOUND: "Not found",
+    ErrorCode.ALREADY_EXISTS: "It exists already",
+    ErrorCode.LIMIT_EXCEEDED: "A limit would be passed",
+    ErrorCode.THROTTLED: "Too much at once",
+    ErrorCode.BROKER_UNAVAILABLE: "The brokers cannot be reached",
+    ErrorCode.INTERNAL: "A fault of the service",
+}
+
+_FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
+_log = logging.getLogger(__name__)
+
+
+def problem(
+    status: int, code: ErrorCode, detail: str, fields: dict[str, list[str]] | None = None, title: str = ""
+) -> dict[str, Any]:
+    """The document's members. `code` is a name of the error table in lower case."""
+    name = code.name.lower()
+    return {
+        "type": f"urn:penstock:error:{name}",
+        "title": title or TITLES.get(code, name.replace("_", " ").capitalize()),
+        "status": status,
+        "detail": detail,
+        "code": name,
+        "fields": fields or {},
+    }
+
+
+def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None:
+    """For the framework: the answer to what a view raised. None: a fault, which the framework re-raises."""
+    headers: dict[str, str] = {}
+    match error:
+        case PenstockError():
+            status = STATUS.get(error.code, 500)
+            body = problem(status, error.code, error.message, _fields_of(error.message))
+            if error.retriable:
+                headers["Retry-After"] = str(RETRY_AFTER_S)
+        case exceptions.ValidationError():
+            fields = _flat("", error.detail)
+            detail = "; ".join(f"{name}: {' '.join(texts)}" for name, texts in fields.items())
+            status, body = 400, problem(400, ErrorCode.INVALID_REQUEST, detail, fields)
+        case exceptions.Throttled():
+            status = 429
+            wait = max(1, int(error.wait or RETRY_AFTER_S))
+            headers["Retry-After"] = str(wait)
+            body = problem(429, ErrorCode.THROTTLED, f"too many requests; wait {wait} s")
+        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
+            status, body = 401, problem(401, ErrorCode.UNAUTHENTICATED, str(error.detail))
+        case exceptions.PermissionDenied() | PermissionDenied():
+            status, body = 403, problem(403, ErrorCode.FORBIDDEN, "not allowed")
+        case Http404():
+            status, body = 404, problem(404, ErrorCode.NOT_FOUND, "no such address")
+        case exceptions.APIException():
+            status = error.status_code
+            body = problem(status, ErrorCode.INVALID_REQUEST, str(error.detail))
+        case _:
+            return None
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(body, status=status, headers=headers, content_type=CONTENT_TYPE)
+
+
+def plain(status: int, code: ErrorCode, detail: str) -> JsonResponse:
+    """The same outside the framework's views."""
+    return JsonResponse(problem(status, code, detail), status=status, content_type=CONTENT_TYPE)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> JsonResponse:
+    """Django's handler of addresses that do not exist."""
+    return plain(404, ErrorCode.NOT_FOUND, f"no such address: {request.path[:200]}")
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
+    """Django's handler of requests that it refuses itself."""
+    return plain(400, ErrorCode.INVALID_REQUEST, "the request is malformed")
+
+
+def server_error(request: HttpRequest) -> JsonResponse:
+    """Django's handler of faults."""
+    request_id = getattr(request, "request_id", "")
+    return plain(500, ErrorCode.INTERNAL, f"report it with the request id {request_id}")
+
+
+def _fields_of(message: str) -> dict[str, list[str]]:
+    """Messages of the house begin with the field they are about: `name: …`."""
+    match = _FIELD.fullmatch(message)
+    return {match[1]: [match[2]]} if match else {}
+
+
+def _flat(name: str, detail: Any) -> dict[str, list[str]]:
+    """The framework's nested details by dotted name."""
+    if isinstance(detail, dict):
+        found: dict[str, list[str]] = {}
+        for key, value in detail.items():
+            found.update(_flat(f"{name}.{key}" if name else str(key), value))
+        return found
+    if isinstance(detail, list) and any(isinstance(item, dict) for item in detail):
+        found = {}
+        for index, item in enumerate(detail):
+            found.update(_flat(f"{name}[{index}]", item))
+        return found
+    texts = [str(item) for item in detail] if isinstance(detail, list) else [str(detail)]
+    return {name or "body": texts}

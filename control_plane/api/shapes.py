@@ -1,0 +1,82 @@
+"""Shapes that all answers share, for the OpenAPI document and for input."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from rest_framework import serializers
+
+from control_plane.api import idempotency
+from control_plane.api.callers import TENANT_HEADER
+from control_plane.api.pages import LIMIT_DEFAULT, LIMIT_MAX
+
+TENANT = OpenApiParameter(
+    TENANT_HEADER,
+    str,
+    OpenApiParameter.HEADER,
+    description="Public id of the tenant; not needed with an API key, or with one tenant only.",
+)
+IDEMPOTENCY = OpenApiParameter(
+    idempotency.HEADER,
+    str,
+    OpenApiParameter.HEADER,
+    description="A request sent again with the same key gets the first answer and does nothing (24 hours).",
+)
+CURSOR = OpenApiParameter("cursor", str, description="`next` of the page before.")
+LIMIT = OpenApiParameter(
+    "limit", int, description=f"Items a page, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT} if not given."
+)
+PAGING = [CURSOR, LIMIT]
+
+
+class Problem(serializers.Serializer[Any]):
+    """RFC 9457."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    code = serializers.CharField(help_text="Name in the error table, in lower case.")
+    fields = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))  # type: ignore[assignment]
+
+
+class Token(serializers.Serializer[Any]):
+    """What a change made of the object: brokers that have this generation have the change."""
+
+    object = serializers.CharField()
+    generation = serializers.IntegerField()
+
+
+class Condition(serializers.Serializer[Any]):
+    """Something that is not as it should be."""
+
+    type = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    since = serializers.DateTimeField()
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Input whose unknown fields are refused, so that a mistyped one is not passed over."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            unknown = sorted(set(data) - set(self.fields))
+            if unknown:
+                known = ", ".join(sorted(self.fields))
+                raise serializers.ValidationError(
+                    {name: [f"no such field; known: {known}"] for name in unknown}
+                )
+        return super().to_internal_value(data)
+
+
+def listed(name: str, item: serializers.BaseSerializer[Any]) -> Any:
+    """A page of `item`; `item` is made with many=True."""
+    return inline_serializer(
+        name=f"{name}Page",
+        fields={"items": item, "next": serializers.CharField(allow_null=True)},
+    )
+
+
+def problems(*statuses: int) -> dict[Any, Any]:
+    """The refusals that an operation documents beside its answers."""
+    return {(status, "application/problem+json"): Problem for status in (400, 401, *statuses, 429)}

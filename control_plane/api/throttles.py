@@ -1,0 +1,36 @@
+"""Rate limits of REST calls: per caller, and per address where nobody has signed in yet."""
+
+from typing import TYPE_CHECKING
+
+from rest_framework.request import Request
+from rest_framework.throttling import SimpleRateThrottle
+
+from control_plane.api.callers import Caller
+
+if TYPE_CHECKING:
+    # The framework"s views import the throttles that its settings name.
+    from rest_framework.views import APIView
+
+
+class CallerThrottle(SimpleRateThrottle):
+    """Requests of one caller, or of one address without a credential."""
+
+    scope = "caller"
+
+    def get_cache_key(self, request: Request, view: "APIView") -> str:
+        who = request.user.pk if isinstance(request.user, Caller) else self.get_ident(request)
+        return f"throttle {self.scope} {who}"
+
+
+class SignUpThrottle(CallerThrottle):
+    scope = "sign-up"
+
+
+class SignInThrottle(CallerThrottle):
+    """Attempts to sign in from one address as one person: neither can be guessed at speed."""
+
+    scope = "sign-in"
+
+    def get_cache_key(self, request: Request, view: "APIView") -> str:
+        email = request.data.get("email", "") if isinstance(request.data, dict) else ""
+        return f"throttle {self.scope} {self.get_ident(request)} {str(email).lower()[:100]!r}"

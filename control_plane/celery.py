@@ -1,0 +1,93 @@
+"""The Celery application: wake-ups of the outbox, and what is done again and again."""
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from celery import Celery, signals
+
+from control_plane import config, heartbeat, logs
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+
+SWEEP_S = 2.0
+RECONCILE_S = 10.0
+POLL_S = 0.1
+"""How often the embedded transport looks for messages."""
+
+
+def transport(url: str) -> dict[str, Any]:
+    """Celery's settings of the transport at `url`. The embedded one keeps its messages as files."""
+    parts = urlsplit(url)
+    if parts.scheme == "filesystem":
+        folder = parts.path
+        os.makedirs(f"{folder}/messages", exist_ok=True)
+        return {
+            "broker_url": "filesystem://",
+            "broker_transport_options": {
+                "data_folder_in": f"{folder}/messages",
+                "data_folder_out": f"{folder}/messages",
+                "control_folder": f"{folder}/control",
+                "polling_interval": POLL_S,
+            },
+        }
+    if parts.scheme == "redis":
+        return {
+            "broker_url": url,
+            # A request must not wait for a Redis that is away: the sweep delivers without its wake-up.
+            "broker_transport_options": {"socket_timeout": 5, "socket_connect_timeout": 1},
+        }
+    raise config.Misconfigured(
+        f"celery_broker_url: scheme {parts.scheme!r}; filesystem:///absolute/folder or "
+        "redis://host:port/number required"
+    )
+
+
+app = Celery("penstock")
+app.conf.update(
+    **transport(config.current().celery_broker_url),
+    task_serializer="json",
+    accept_content=["json"],
+    task_ignore_result=True,
+    task_default_queue="penstock",
+    task_create_missing_queues=True,
+    worker_concurrency=2,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    broker_connection_retry_on_startup=True,
+    timezone="UTC",
+    enable_utc=True,
+    beat_schedule_filename=str(config.current().state_directory / "beat"),
+    # A wake-up that waited longer than its interval is void: the next one does its work.
+    beat_schedule={
+        "sweep": {"task": "outbox.sweep", "schedule": SWEEP_S, "options": {"expires": SWEEP_S * 2}},
+        "reconcile": {
+            "task": "cluster.reconcile",
+            "schedule": RECONCILE_S,
+            "options": {"expires": RECONCILE_S},
+        },
+    },
+)
+app.autodiscover_tasks()
+
+
+@signals.setup_logging.connect
+def _set_up_logging(**_: Any) -> None:
+    logs.set_up()
+
+
+@signals.worker_ready.connect
+def _ready(**_: Any) -> None:
+    heartbeat.beat("ready")
+
+
+@signals.worker_init.connect
+def _begin(**_: Any) -> None:
+    heartbeat.began()
+    heartbeat.beat("starting")
+
+
+@signals.worker_shutting_down.connect
+def _stopping(**_: Any) -> None:
+    heartbeat.beat("stopping")

@@ -1,0 +1,1 @@
+"""Django app: the way to the brokers: deliveries, bootstrap, what the cluster looks like, reconciliation."""

@@ -1,0 +1,13 @@
+"""The cluster app's configuration: it delivers tenants, keys and topics."""
+
+from django.apps import AppConfig
+
+
+class ClusterConfig(AppConfig):
+    name = "control_plane.cluster"
+    label = "cluster"
+
+    def ready(self) -> None:
+        from control_plane.cluster import deliverers
+
+        deliverers.register_all()

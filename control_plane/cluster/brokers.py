@@ -1,0 +1,388 @@
+"""The control plane's client of the brokers' Admin service: blocking gRPC with the cluster secret.
+
+Any broker takes Admin calls. Everything that is told here may be repeated: changes carry a generation, and topics
+their id. So a call whose answer is lost goes to the next broker, within the time of the whole.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from control_plane import config
+from control_plane.cluster import view
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, error_class
+from penstock.contract.methods import ERROR_CODE
+from penstock.contract.topic_settings import TopicSettings
+
+CALL_S = 4.0
+"""Deadline of one call: several times what a metadata write takes."""
+BUDGET_S = 10.0
+"""Of one change with all its attempts; below the lease of a delivery."""
+_RETRY_S = 0.1
+_SEEN_S = 1.0
+_MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+"""A description of every object of a large cluster."""
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+class NotSupported(InvalidRequest):
+    """The brokers do not know this call."""
+
+    remedy = "Bring the brokers to the control plane's version."
+
+
+class Outrun(BrokerUnavailable):
+    """The brokers hold a higher generation than the one that was told."""
+
+    remedy = "Reconciliation counts the generation up and tells them anew."
+
+
+class _AnswerLost(BrokerUnavailable):
+    """The call ended without an answer of the service."""
+
+
+class Brokers:
+    """One process's channels to the brokers. Raises `PenstockError` subclasses. Safe between threads."""
+
+    def __init__(self, addresses: Sequence[str], cluster_secret: str) -> None:
+        """`addresses` are host:port of internal listeners."""
+        self._addresses = list(addresses)
+        self._metadata = ((methods.CLUSTER_SECRET, cluster_secret),)
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def close(self) -> None:
+        for address in sorted(self._channels):
+            self._channels[address].close()
+        self._channels.clear()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def describe(
+        self, *, partitions: bool = False, objects: bool = False, timeout_s: float = BUDGET_S
+    ) -> view.ClusterView:
+        """The cluster as the first broker sees it that answers. Raises `BrokerUnavailable`."""
+        request = pb.DescribeClusterRequest(partitions=partitions, objects=objects)
+        answer = self._tell(methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s)
+        return _view(answer)
+
+    def wait_until_seen(self, revision: int, timeout_s: float = _SEEN_S) -> None:
+        """Wait until every active broker has seen `revision`, so that no client meets one that has not.
+
+        One that does not answer in time is passed over.
+        """
+        deadline = time.monotonic() + timeout_s
+        waiting = [b.internal_address for b in self.describe().brokers if b.state == "active"]
+        while waiting and time.monotonic() < deadline:
+            waiting = [address for address in waiting if not self._has_seen(address, revision, deadline)]
+            if waiting:
+                time.sleep(0.01)
+
+    def _has_seen(self, address: str, revision: int, deadline: float) -> bool:
+        left = max(0.05, deadline - time.monotonic())
+        request = pb.DescribeClusterRequest()
+        try:
+            answer = self._call(
+                address, methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, min(left, 0.5)
+            )
+        except PenstockError:
+            return False
+        return answer.revision >= revision
+
+    # -- changing --------------------------------------------------------------------------------------------
+
+    def put_tenant(
+        self,
+        tenant: str,
+        generation: int,
+        *,
+        produce_bytes_per_s: int,
+        partitions_max: int,
+        suspended: bool,
+    ) -> int:
+        """Returns the metadata revision that holds it, as every change does."""
+        quotas = pb.TenantQuotas(produce_bytes_per_s=produce_bytes_per_s, partitions_max=partitions_max)
+        request = pb.PutTenantRequest(
+            tenant=tenant, generation=generation, quotas=quotas, suspended=suspended
+        )
+        return _applied(self._tell(methods.PUT_TENANT, request, pb.Outcome), tenant, generation)
+
+    def put_key(
+        self,
+        *,
+        key_id: str,
+        tenant: str,
+        name: str,
+        pepper_version: int,
+        secret_hmac: str,
+        scram: dict[str, Any],
+        expires_at_ms: int,
+        bindings: Sequence[view.BindingSeen],
+        generation: int,
+    ) -> int:
+        request = pb.PutKeyRequest(
+            key_id=key_id,
+            tenant=tenant,
+            name=name,
+            pepper_version=pepper_version,
+            secret_hmac=bytes.fromhex(secret_hmac),
+            scram_json=json.dumps(scram),
+            expires_at_ms=expires_at_ms,
+            generation=generation,
+            bindings=[pb.Binding(topic_prefix=b.topic_prefix, operations=b.operations) for b in bindings],
+        )
+        answer = self._tell(methods.PUT_KEY, request, pb.PutKeyResponse)
+        return _applied(answer.outcome, f"key {key_id}", generation)
+
+    def revoke_key(self, key_id: str, generation: int) -> int:
+        request = pb.RevokeKeyRequest(key_id=key_id, generation=generation)
+        return _applied(self._tell(methods.REVOKE_KEY, request, pb.Outcome), f"key {key_id}", generation)
+
+    def create_topic(
+        self,
+        *,
+        tenant: str,
+        name: str,
+        topic_id: str,
+        settings: TopicSettings,
+        assignments: Sequence[Sequence[int]],
+        generation: int,
+    ) -> tuple[str, int]:
+        """Returns (topic id, revision)."""
+        request = pb.CreateTopicRequest(
+            tenant=tenant,
+            name=name,
+            topic_id=bytes.fromhex(topic_id),
+            settings_json=json.dumps(settings.to_dict()),
+            assignments=[pb.Assignment(brokers=brokers) for brokers in assignments],
+            generation=generation,
+        )
+        answer = self._tell(methods.CREATE_TOPIC, request, pb.CreateTopicResponse)
+        revision = _applied(answer.outcome, f"topic {name}", generation)
+        return answer.topic_id.hex() or topic_id, revision
+
+    def update_topic(
+        self,
+        *,
+        tenant: str,
+        topic_id: str,
+        settings: TopicSettings,
+        added: Sequence[Sequence[int]],
+        generation: int,
+    ) -> int:
+        request = pb.UpdateTopicRequest(
+            tenant=tenant,
+            topic_id=bytes.fromhex(topic_id),
+            settings_json=json.dumps(settings.to_dict()),
+            added=[pb.Assignment(brokers=brokers) for brokers in added],
+            generation=generation,
+        )
+        answer = self._tell(methods.UPDATE_TOPIC, request, pb.Outcome)
+        return _applied(answer, f"topic {topic_id}", generation)
+
+    def delete_topic(self, *, tenant: str, name: str, topic_id: str, generation: int) -> int:
+        request = pb.DeleteTopicRequest(
+            tenant=tenant, name=name, topic_id=bytes.fromhex(topic_id), generation=generation
+        )
+        return _applied(self._tell(methods.DELETE_TOPIC, request, pb.Outcome), f"topic {name}", generation)
+
+    def cut(self, cut_id: str, tenant: str, end_ms: int, timeout_s: float = 30.0) -> list[view.CutReading]:
+        """One more reading of each partition of the tenant, at the last batch before `end_ms`."""
+        request = pb.CutRequest(cut_id=cut_id, tenant=tenant, end_ms=end_ms)
+        answer = self._tell(methods.CUT, request, pb.CutResponse, timeout_s, call_s=timeout_s)
+        _applied(answer.outcome, f"cut {cut_id}", 0)
+        return [
+            view.CutReading(
+                topic_id=r.topic_id.hex(),
+                partition=r.partition,
+                log_generation=r.log_generation,
+                end_offset=r.end_offset,
+                error=r.error,
+                message=r.message,
+            )
+            for r in answer.readings
+        ]
+
+    # -- calling ---------------------------------------------------------------------------------------------
+
+    def _tell(
+        self,
+        method: str,
+        request: Message,
+        answer_type: type[AnswerT],
+        budget_s: float = BUDGET_S,
+        call_s: float = CALL_S,
+    ) -> AnswerT:
+        """Ask the brokers in turn until one answers with anything but a passing refusal, or the time is up."""
+        deadline = time.monotonic() + budget_s
+        failure: PenstockError = BrokerUnavailable("no broker addresses are configured")
+        while True:
+            for address in self._addresses:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise failure
+                try:
+                    answer = self._call(address, method, request, answer_type, min(call_s, left))
+                except _AnswerLost as error:
+                    failure = BrokerUnavailable(f"no answer from {', '.join(self._addresses)}: {error}")
+                    continue
+                refusal = _refusal(answer)
+                if refusal is None or not refusal.retriable:
+                    return answer
+                failure = refusal
+            if time.monotonic() + _RETRY_S > deadline:
+                raise failure
+            time.sleep(_RETRY_S)
+
+    def _call(
+        self, address: str, method: str, request: Message, answer_type: type[AnswerT], timeout_s: float
+    ) -> AnswerT:
+        call = self._channel(address).unary_unary(
+            method, request_serializer=_to_bytes, response_deserializer=answer_type.FromString
+        )
+        try:
+            answer: AnswerT = call(request, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise _failure(error, address) from error
+        return answer
+
+    def _channel(self, address: str) -> grpc.Channel:
+        if address not in self._channels:
+            self._channels[address] = grpc.insecure_channel(
+                address,
+                options=[
+                    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+                    # A broker that comes back is found at once.
+                    ("grpc.max_reconnect_backoff_ms", 1_000),
+                    ("grpc.use_local_subchannel_pool", 1),
+                ],
+            )
+        return self._channels[address]
+
+
+_clients: dict[int, Brokers] = {}
+
+
+def client() -> Brokers:
+    """This process's client. A forked process makes its own: channels do not survive a fork."""
+    pid = os.getpid()
+    if pid not in _clients:
+        brokers = config.current().brokers
+        secret = brokers.cluster_secret_file.read_text(encoding="ascii").strip()
+        _clients.clear()
+        _clients[pid] = Brokers(brokers.internal, secret)
+    return _clients[pid]
+
+
+# -- reading answers ------------------------------------------------------------------------------------
+
+
+def _outcome(answer: Message) -> pb.Outcome | None:
+    if isinstance(answer, pb.Outcome):
+        return answer
+    return cast("pb.Outcome | None", getattr(answer, "outcome", None))
+
+
+def _refusal(answer: Message) -> PenstockError | None:
+    outcome = _outcome(answer)
+    return None if outcome is None or not outcome.error else error_class(outcome.error)(outcome.message)
+
+
+def _applied(outcome: pb.Outcome, what: str, generation: int) -> int:
+    if outcome.error:
+        raise error_class(outcome.error)(outcome.message)
+    if outcome.ignored:
+        raise Outrun(f"{what}: generation {generation} was told, the brokers hold a higher one")
+    return outcome.revision
+
+
+def _to_bytes(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _failure(error: grpc.RpcError, address: str) -> PenstockError:
+    trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
+    for key, value in trailing:
+        if key == ERROR_CODE:
+            return error_class(int(value))(error.details() or "")
+    status = error.code()
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return NotSupported(f"{address}: {error.details()}")
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return InvalidRequest(f"{address}: {error.details()}")
+    return _AnswerLost(f"{address}: {status.name}: {error.details()}")
+
+
+def _view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
+    return view.ClusterView(
+        cluster_id=answer.cluster_id,
+        controller=answer.controller,
+        revision=answer.revision,
+        brokers=tuple(
+            view.BrokerSeen(
+                id=b.id,
+                state=b.state,
+                client_address=b.client_address,
+                internal_address=b.internal_address,
+                zone=b.zone,
+                leaders=b.leaders,
+                replicas=b.replicas,
+            )
+            for b in answer.brokers
+        ),
+        partitions=tuple(
+            view.PartitionSeen(
+                tenant=p.tenant,
+                topic=p.topic,
+                topic_id=p.topic_id.hex(),
+                partition=p.partition,
+                leader=p.leader,
+                leader_epoch=p.leader_epoch,
+                replicas=tuple(p.replicas),
+                in_sync=tuple(p.in_sync),
+            )
+            for p in answer.partitions
+        ),
+        tenants=tuple(
+            view.TenantSeen(
+                tenant=t.tenant,
+                generation=t.generation,
+                produce_bytes_per_s=t.quotas.produce_bytes_per_s,
+                partitions_max=t.quotas.partitions_max,
+                suspended=t.suspended,
+            )
+            for t in answer.tenants
+        ),
+        topics=tuple(
+            view.TopicSeen(
+                tenant=t.tenant,
+                name=t.name,
+                topic_id=t.topic_id.hex(),
+                partitions=t.partitions,
+                settings_json=t.settings_json,
+                generation=t.generation,
+            )
+            for t in answer.topics
+        ),
+        keys=tuple(
+            view.KeySeen(
+                key_id=k.key_id,
+                tenant=k.tenant,
+                revoked=k.revoked,
+                expires_at_ms=k.expires_at_ms,
+                generation=k.generation,
+                bindings=tuple(
+                    view.BindingSeen(topic_prefix=b.topic_prefix, operations=tuple(b.operations))
+                    for b in k.bindings
+                ),
+            )
+            for k in answer.keys
+        ),
+    )

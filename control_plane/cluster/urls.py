@@ -1,0 +1,7 @@
+"""Addresses of the cluster view."""
+
+from django.urls import path
+
+from control_plane.cluster import views
+
+urlpatterns = [path("cluster", views.ClusterDetailView.as_view())]

@@ -1,0 +1,92 @@
+"""What the brokers say of the cluster, as plain values."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSeen:
+    """One broker; `leaders` and `replicas` count partitions of all tenants."""
+
+    id: int
+    state: str
+    """active, draining or fenced."""
+    client_address: str
+    internal_address: str
+    zone: str
+    leaders: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSeen:
+    """One partition. `leader` -1 = none now."""
+
+    tenant: str
+    topic: str
+    topic_id: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSeen:
+    tenant: str
+    generation: int
+    produce_bytes_per_s: int
+    partitions_max: int
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeen:
+    tenant: str
+    name: str
+    topic_id: str
+    partitions: int
+    settings_json: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingSeen:
+    topic_prefix: str
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySeen:
+    key_id: str
+    tenant: str
+    revoked: bool
+    expires_at_ms: int
+    generation: int
+    bindings: tuple[BindingSeen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """The cluster at one metadata revision, as one broker sees it. What was not asked for is empty."""
+
+    cluster_id: str
+    controller: int
+    revision: int
+    brokers: tuple[BrokerSeen, ...]
+    partitions: tuple[PartitionSeen, ...] = ()
+    tenants: tuple[TenantSeen, ...] = ()
+    topics: tuple[TopicSeen, ...] = ()
+    keys: tuple[KeySeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutReading:
+    """The end of one partition at a cut; `error` not 0: none now, ask again with the same cut id."""
+
+    topic_id: str
+    partition: int
+    log_generation: int
+    end_offset: int
+    error: int
+    message: str

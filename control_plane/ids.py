@@ -1,0 +1,31 @@
+"""Public ids: a prefix that tells the kind, and 22 random letters and digits (131 bits), never given twice."""
+
+import secrets
+
+from penstock.contract.api_keys import ALPHABET
+
+RANDOM_LENGTH = 22
+LENGTH_MAX = 40
+"""Room for every prefix; the column's width."""
+
+
+def random_text(length: int) -> str:
+    """Letters and digits from the operating system's randomness."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))
+
+
+def new_id(prefix: str) -> str:
+    """A new public id, for instance `top_4fZ…`."""
+    return f"{prefix}_{random_text(RANDOM_LENGTH)}"
+
+
+def new_tenant_id() -> str:
+    return new_id("tn")
+
+
+def new_person_id() -> str:
+    return new_id("usr")
+
+
+def new_topic_id() -> str:
+    return new_id("top")

@@ -1,0 +1,119 @@
+"""Writes the outbox: rows with a change, leases while somebody delivers, and how it ended."""
+
+import logging
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from celery import current_app
+from django.db import connection, transaction
+from django.utils import timezone
+
+from control_plane.outbox.models import Delivery
+from control_plane.outbox.registry import Delivered, deliverer
+from penstock.contract.invariant import invariant
+
+LEASE_S = 20.0
+"""Longer than any delivery takes; a worker that died is replaced after it."""
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MAX_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to deliver one object until `until`."""
+
+    kind: str
+    object_id: str
+    generation: int
+    attempts: int
+    holder: str
+    until: datetime
+
+
+def enqueue(*, kind: str, object_id: str, tenant: str, generation: int) -> None:
+    """This generation must be delivered. In the change's transaction; after its commit somebody is woken."""
+    invariant(connection.in_atomic_block, "an outbox row is written in the transaction of its change")
+    now = timezone.now()
+    Delivery.objects.create(
+        kind=kind,
+        object_id=object_id,
+        tenant=tenant,
+        generation=generation,
+        created_at=now,
+        next_attempt_at=now,
+    )
+    transaction.on_commit(lambda: wake(kind, object_id))
+
+
+def wake(kind: str, object_id: str) -> None:
+    """Ask a worker to deliver the object now. A lost wake-up costs time only: the sweep finds the row."""
+    try:
+        current_app.send_task("outbox.deliver", args=[kind, object_id], retry=False, expires=60)
+    except Exception:
+        # Whatever the transport raises: the row is committed and will be found.
+        _log.warning("no wake-up could be sent", extra={"object": object_id}, exc_info=True)
+
+
+def claim(kind: str, object_id: str, now: datetime) -> Claim | None:
+    """Take the object's newest undelivered row, unless somebody delivers it now or it is not due yet."""
+    with transaction.atomic():
+        rows = list(
+            Delivery.objects.select_for_update()
+            .filter(kind=kind, object_id=object_id, delivered_at=None)
+            .order_by("generation")
+        )
+        if not rows or any(row.lease_until is not None and row.lease_until > now for row in rows):
+            return None
+        newest = rows[-1]
+        if newest.next_attempt_at > now:
+            return None
+        newest.lease_holder = secrets.token_hex(16)
+        newest.lease_until = now + timedelta(seconds=LEASE_S)
+        newest.attempts += 1
+        newest.save(update_fields=["lease_holder", "lease_until", "attempts"])
+        return Claim(
+            kind=kind,
+            object_id=object_id,
+            generation=newest.generation,
+            attempts=newest.attempts,
+            holder=newest.lease_holder,
+            until=newest.lease_until,
+        )
+
+
+def settle_delivered(claim: Claim, done: Delivered, now: datetime) -> bool:
+    """Note the delivery, of all generations up to the one delivered. True if newer ones wait."""
+    invariant(done.generation >= claim.generation, "a delivery tells the newest state or a newer one")
+    with transaction.atomic():
+        rows = Delivery.objects.select_for_update().filter(
+            kind=claim.kind, object_id=claim.object_id, delivered_at=None
+        )
+        # Even if the lease ran out meanwhile: the brokers do have it.
+        rows.filter(generation__lte=done.generation).update(
+            delivered_at=now, lease_until=None, lease_holder="", error=""
+        )
+        deliverer(claim.kind).delivered(claim.object_id, done)
+        return rows.filter(generation__gt=done.generation).exists()
+
+
+def settle_failed(claim: Claim, reason: str, message: str, now: datetime) -> None:
+    """Note why the delivery failed, and when it is tried again."""
+    wait_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(claim.attempts - 1, 10))
+    with transaction.atomic():
+        changed = Delivery.objects.filter(
+            kind=claim.kind,
+            object_id=claim.object_id,
+            generation=claim.generation,
+            lease_holder=claim.holder,
+            delivered_at=None,
+        ).update(
+            lease_until=None,
+            lease_holder="",
+            error=message,
+            next_attempt_at=now + timedelta(seconds=wait_s),
+        )
+        if changed:
+            deliverer(claim.kind).failed(claim.object_id, reason, message)

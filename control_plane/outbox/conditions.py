@@ -1,0 +1,39 @@
+"""Conditions of a desired object: a list of what is not as it should be, one entry a type. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+Condition = dict[str, Any]
+
+DELIVERY = "delivery"
+"""The brokers refused, or could not be told."""
+RECREATED = "recreated"
+"""It was gone on the brokers and was made again."""
+ADOPTED = "adopted"
+"""It was changed on the brokers, and is taken as it is."""
+DRIFT = "drift"
+"""The brokers hold something else than what was delivered; they have been told anew."""
+UNKNOWN_OBJECTS = "unknown_objects"
+"""The brokers hold something of this tenant that nobody asked for."""
+MESSAGE_LENGTH_MAX = 500
+
+
+def put(
+    conditions: Sequence[Condition], kind: str, reason: str, message: str, now: datetime
+) -> list[Condition]:
+    """With the condition of type `kind`; `since` stays while its reason stays."""
+    before = next((c for c in conditions if c["type"] == kind), None)
+    since = before["since"] if before and before["reason"] == reason else now.isoformat()
+    entry = {"type": kind, "reason": reason, "message": message[:MESSAGE_LENGTH_MAX], "since": since}
+    return sorted([*without(conditions, kind), entry], key=lambda c: str(c["type"]))
+
+
+def without(conditions: Sequence[Condition], kind: str) -> list[Condition]:
+    """Without the condition of type `kind`."""
+    return [c for c in conditions if c["type"] != kind]
+
+
+def has(conditions: Sequence[Condition], kind: str, message: str) -> bool:
+    """Is that very condition there?"""
+    return any(c["type"] == kind and c["message"] == message[:MESSAGE_LENGTH_MAX] for c in conditions)

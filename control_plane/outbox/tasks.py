@@ -1,0 +1,21 @@
+"""Celery tasks of the outbox: the wake-up of one object, and the sweep."""
+
+from celery import shared_task
+
+from control_plane import heartbeat
+from control_plane.outbox import delivery
+
+SWEEP_BUDGET_S = 5.0
+
+
+@shared_task(name="outbox.deliver")  # type: ignore[untyped-decorator]
+def deliver(kind: str, object_id: str) -> None:
+    """Somebody changed the object."""
+    delivery.deliver(kind, object_id)
+
+
+@shared_task(name="outbox.sweep")  # type: ignore[untyped-decorator]
+def sweep() -> None:
+    """Deliver what was not, and show that scheduler, worker and database work."""
+    delivery.sweep(SWEEP_BUDGET_S)
+    heartbeat.beat("ready")

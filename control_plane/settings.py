@@ -1,0 +1,87 @@
+"""Django's settings, derived from the one configuration file."""
+
+from urllib.parse import urlsplit
+
+from control_plane import config
+
+CONFIG = config.current()
+
+SECRET_KEY = CONFIG.secret_key
+DEBUG = False
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", urlsplit(CONFIG.public_url).hostname or "localhost"]
+ROOT_URLCONF = "control_plane.urls"
+WSGI_APPLICATION = "control_plane.wsgi.application"
+APPEND_SLASH = False
+
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "rest_framework",
+    "drf_spectacular",
+    "control_plane.audit",
+    "control_plane.outbox",
+    "tenants",
+    "quotas",
+    "control_plane.topics",
+    "control_plane.access",
+    "control_plane.cluster",
+    "control_plane.api",
+    "billing",
+]
+MIDDLEWARE = [
+    "control_plane.api.middleware.RequestLog",
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.common.CommonMiddleware",
+]
+SECURE_CONTENT_TYPE_NOSNIFF = True
+
+DATABASES = {"default": config.database(CONFIG.database_url)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "tenants.Person"
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+LANGUAGE_CODE = "en-us"
+
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+"""Holds the counts of rate limits only: a limit is per web process."""
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["control_plane.api.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_THROTTLE_CLASSES": ["control_plane.api.throttles.CallerThrottle"],
+    "DEFAULT_THROTTLE_RATES": {"caller": "100/second", "sign-up": "120/minute", "sign-in": "30/minute"},
+    "EXCEPTION_HANDLER": "control_plane.api.problems.answer_problem",
+    "UNAUTHENTICATED_USER": None,
+    "NUM_PROXIES": 0,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Penstock",
+    "DESCRIPTION": "Topics, keys, quotas, usage and invoices of a Penstock service.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVERS": [{"url": CONFIG.public_url}],
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "DISABLE_ERRORS_AND_WARNINGS": False,
+}
+
+LOGGING_CONFIG = None
+"""control_plane.logs sets logging up, the same for every process."""

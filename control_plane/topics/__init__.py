@@ -1,0 +1,1 @@
+"""Django app: the topics that tenants want."""

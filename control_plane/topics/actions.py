@@ -1,0 +1,294 @@
+"""Writes topics: created, changed and deleted as desired state; each change with audit entry and outbox row."""
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Sum
+from django.utils import timezone
+
+from control_plane import config
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor
+from control_plane.ids import new_topic_id
+from control_plane.outbox import actions as outbox
+from control_plane.outbox import conditions
+from control_plane.outbox.registry import Delivered
+from control_plane.topics.models import Topic
+from penstock.contract import limits
+from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.topic_settings import TopicSettings
+from quotas.queries import limits_of
+from tenants.models import Tenant
+
+KIND_TOPIC = "topic"
+INTERNAL_PREFIX = "__"
+REPLICATION_DEFAULT = 3
+MIN_INSYNC_DEFAULT = 2
+FIXED = ("replication",)
+"""Settings that a topic keeps from its creation on."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def create_topic(
+    actor: Actor, tenant: Tenant, *, name: str, partitions: int, settings: Mapping[str, Any]
+) -> Topic:
+    """A topic with the settings named and the service's defaults for the rest.
+
+    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions).
+    """
+    checked_name(tenant, name)
+    _checked_partitions(partitions)
+    whole = complete(settings)
+    with transaction.atomic():
+        _within_limit(tenant, name, partitions)
+        try:
+            with transaction.atomic():
+                topic = Topic.objects.create(
+                    public_id=new_topic_id(),
+                    tenant=tenant,
+                    name=name,
+                    topic_id=secrets.token_hex(16),
+                    partitions=partitions,
+                    settings=whole.to_dict(),
+                )
+        except IntegrityError:
+            raise AlreadyExists(f"topic {name!r} exists") from None
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="topic.create",
+            object_id=topic.public_id,
+            after={"name": name, "partitions": partitions, "settings": topic.settings},
+        )
+        _deliver(topic)
+    return topic
+
+
+def update_topic(
+    actor: Actor,
+    tenant: Tenant,
+    name: str,
+    *,
+    partitions: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Topic:
+    """Change the settings named and add partitions. Changing nothing is no change.
+
+    Raises `NotFound`, `InvalidRequest` (partitions are never removed), `LimitExceeded`.
+    """
+    with transaction.atomic():
+        topic = _locked(tenant, name)
+        before = {"partitions": topic.partitions, "settings": topic.settings}
+        merged = TopicSettings.from_dict({**topic.settings, **(settings or {})}).to_dict()
+        for fixed in FIXED:
+            if merged[fixed] != topic.settings[fixed]:
+                raise InvalidRequest(f"{fixed}: {name} has {topic.settings[fixed]}, and keeps it")
+        wanted = topic.partitions if partitions is None else partitions
+        _checked_partitions(wanted)
+        if wanted < topic.partitions:
+            raise InvalidRequest(
+                f"partitions: {name} has {topic.partitions}, {wanted} would remove some; only more are possible"
+            )
+        if wanted > topic.partitions:
+            _within_limit(tenant, name, wanted - topic.partitions)
+        if wanted == topic.partitions and merged == topic.settings:
+            return topic
+        topic.partitions, topic.settings = wanted, merged
+        topic.generation += 1
+        topic.save(update_fields=["partitions", "settings", "generation", "updated_at"])
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="topic.update",
+            object_id=topic.public_id,
+            before=before,
+            after={"partitions": wanted, "settings": merged},
+        )
+        _deliver(topic)
+    return topic
+
+
+def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
+    """Delete the topic with all of its messages. Raises `NotFound`, `InvalidRequest` (an internal topic)."""
+    with transaction.atomic():
+        topic = _locked(tenant, name)
+        if tenant.public_id == SYSTEM_TENANT:
+            raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
+        topic.deleted_at = timezone.now()
+        topic.generation += 1
+        topic.save(update_fields=["deleted_at", "generation", "updated_at"])
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="topic.delete",
+            object_id=topic.public_id,
+            before={"name": name, "partitions": topic.partitions, "topic_id": topic.topic_id},
+        )
+        _deliver(topic)
+    return topic
+
+
+# -- what reconciliation finds --------------------------------------------------------------------------
+
+
+def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> Topic:
+    """Tell the brokers anew what is wanted; the generation is above `at_least`, what they hold."""
+    with transaction.atomic():
+        locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+        locked.generation = max(locked.generation, at_least) + 1
+        locked.save(update_fields=["generation", "updated_at"])
+        _tell(actor, locked, action, {"generation": topic.generation}, {"why": why})
+        _deliver(locked)
+    return locked
+
+
+def recreate(actor: Actor, topic: Topic, *, why: str) -> Topic:
+    """The brokers have lost the topic: it is made again, empty, under a new topic id, and says so."""
+    with transaction.atomic():
+        locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+        lost = locked.topic_id
+        locked.topic_id = secrets.token_hex(16)
+        locked.on_brokers = False
+        locked.generation += 1
+        locked.conditions = conditions.put(
+            locked.conditions,
+            conditions.RECREATED,
+            "removed_on_brokers",
+            f"{why}; it was made again, empty; the topic id before was {lost}",
+            timezone.now(),
+        )
+        locked.save(update_fields=["topic_id", "on_brokers", "generation", "conditions", "updated_at"])
+        _tell(actor, locked, "topic.recreate", {"topic_id": lost}, {"topic_id": locked.topic_id, "why": why})
+        _deliver(locked)
+    return locked
+
+
+def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generation: int, why: str) -> Topic:
+    """The brokers have a topic of this name under another id, or with more partitions: it is taken as it is.
+
+    Nothing is deleted: what was written into it belongs to the tenant.
+    """
+    with transaction.atomic():
+        locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+        before = {"topic_id": locked.topic_id, "partitions": locked.partitions}
+        locked.topic_id, locked.on_brokers = topic_id, True
+        locked.partitions = max(locked.partitions, partitions)
+        locked.generation = max(locked.generation, generation) + 1
+        locked.conditions = conditions.put(
+            locked.conditions, conditions.ADOPTED, "changed_on_brokers", why, timezone.now()
+        )
+        locked.save(
+            update_fields=["topic_id", "on_brokers", "partitions", "generation", "conditions", "updated_at"]
+        )
+        after = {"topic_id": locked.topic_id, "partitions": locked.partitions, "why": why}
+        _tell(actor, locked, "topic.adopt", before, after)
+        _deliver(locked)
+    return locked
+
+
+# -- what became of a delivery --------------------------------------------------------------------------
+
+
+def note_made(public_id: str, topic_id: str) -> None:
+    """The brokers have made the topic under this id."""
+    Topic.objects.filter(public_id=public_id).update(on_brokers=True, topic_id=topic_id)
+
+
+def note_delivered(public_id: str, done: Delivered) -> None:
+    """The brokers have this generation."""
+    topic = Topic.objects.select_for_update().get(public_id=public_id)
+    topic.delivered_generation = max(topic.delivered_generation, done.generation)
+    topic.delivered_revision = max(topic.delivered_revision, done.revision)
+    topic.conditions = conditions.without(topic.conditions, conditions.DELIVERY)
+    topic.save(update_fields=["delivered_generation", "delivered_revision", "conditions", "updated_at"])
+
+
+def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
+    """Show a condition on the topic."""
+    with transaction.atomic():
+        topic = Topic.objects.select_for_update().get(public_id=public_id)
+        topic.conditions = conditions.put(topic.conditions, kind, reason, message, timezone.now())
+        topic.save(update_fields=["conditions", "updated_at"])
+
+
+def clear_condition(public_id: str, kind: str) -> None:
+    """Show it no more."""
+    with transaction.atomic():
+        topic = Topic.objects.select_for_update().get(public_id=public_id)
+        topic.conditions = conditions.without(topic.conditions, kind)
+        topic.save(update_fields=["conditions", "updated_at"])
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+
+
+def checked_name(tenant: Tenant, name: str) -> str:
+    """`name`, if a tenant may call a topic so: the brokers' rule. Raises `InvalidRequest`."""
+    if not 1 <= len(name) <= limits.TOPIC_NAME_LENGTH_MAX or not _NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidRequest(
+            f"name: {name[:64]!r}: 1 to {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
+            "and neither '.' nor '..'"
+        )
+    if name.startswith(INTERNAL_PREFIX) and tenant.public_id != SYSTEM_TENANT:
+        raise InvalidRequest(f"name: {name!r}: names that begin with {INTERNAL_PREFIX} are the service's own")
+    return name
+
+
+def complete(settings: Mapping[str, Any]) -> TopicSettings:
+    """All settings: three copies, or as many as there are brokers; the rest as the contract says."""
+    copies = min(REPLICATION_DEFAULT, len(config.current().brokers.internal))
+    values = {"replication": copies, **settings}
+    if isinstance(values["replication"], int):
+        values.setdefault("min_insync_replicas", max(1, min(MIN_INSYNC_DEFAULT, values["replication"])))
+    return TopicSettings.from_dict(values)
+
+
+def _checked_partitions(partitions: int) -> None:
+    if not 1 <= partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
+        raise InvalidRequest(f"partitions: {partitions} is not within 1 to {limits.PARTITIONS_PER_TOPIC_MAX}")
+
+
+def _within_limit(tenant: Tenant, name: str, more: int) -> None:
+    """Under the tenant's lock, so that two requests cannot pass the limit together."""
+    Tenant.objects.select_for_update().get(pk=tenant.pk)
+    allowed = limits_of(tenant).partitions_max
+    used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
+    if allowed and used + more > allowed:
+        raise LimitExceeded(f"partitions_max: {name} needs {more}, {used} of {allowed} are used")
+
+
+def _locked(tenant: Tenant, name: str) -> Topic:
+    topic = (
+        Topic.objects.select_for_update()
+        .select_related("tenant")
+        .filter(tenant=tenant, name=name, deleted_at=None)
+        .first()
+    )
+    if topic is None:
+        raise NotFound(f"topic {name[:64]!r} does not exist")
+    return topic
+
+
+def _tell(actor: Actor, topic: Topic, action: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    audit.record(
+        actor,
+        tenant=topic.tenant.public_id,
+        action=action,
+        object_id=topic.public_id,
+        before={"name": topic.name, **before},
+        after=after,
+    )
+
+
+def _deliver(topic: Topic) -> None:
+    outbox.enqueue(
+        kind=KIND_TOPIC,
+        object_id=topic.public_id,
+        tenant=topic.tenant.public_id,
+        generation=topic.generation,
+    )

@@ -1,0 +1,8 @@
+"""The topics app's configuration."""
+
+from django.apps import AppConfig
+
+
+class TopicsConfig(AppConfig):
+    name = "control_plane.topics"
+    label = "topics"

@@ -1,0 +1,31 @@
+"""A topic as its tenant wants it; a deleted one stays as a row, because usage and invoices name it."""
+
+from django.db import models
+
+from control_plane.outbox.models import DesiredObject
+from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
+from tenants.models import Tenant
+
+
+class Topic(DesiredObject):
+    """One topic. `topic_id` is what brokers and usage know it by."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="topics")
+    name = models.CharField(max_length=TOPIC_NAME_LENGTH_MAX)
+    topic_id = models.CharField(max_length=32, unique=True)
+    """32 hex digits, chosen with the row, so that telling the brokers twice makes one topic."""
+    partitions = models.PositiveIntegerField()
+    settings = models.JSONField()
+    """All settings, by name."""
+    on_brokers = models.BooleanField(default=False)
+    """The brokers have made it; from then on it is changed, not created."""
+    deleted_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                condition=models.Q(deleted_at__isnull=True),
+                name="topics_one_topic_a_name",
+            ),
+        )

@@ -1,0 +1,41 @@
+"""Reads topics, always of one tenant; the service itself reads by public id."""
+
+from django.db.models import Q, QuerySet
+
+from control_plane.topics.models import Topic
+from penstock.contract.errors import NotFound
+from tenants.models import Tenant
+
+
+def topics(tenant: Tenant, prefixes: tuple[str, ...] | None = None) -> QuerySet[Topic]:
+    """The tenant's topics; of `prefixes`, when given, those whose name begins with one of them."""
+    found = Topic.objects.filter(tenant=tenant, deleted_at=None).select_related("tenant")
+    if prefixes is not None:
+        within = Q(pk__in=[])
+        for prefix in prefixes:
+            within |= Q(name__startswith=prefix)
+        found = found.filter(within)
+    return found
+
+
+def topic(tenant: Tenant, name: str, prefixes: tuple[str, ...] | None = None) -> Topic:
+    """One topic of the tenant. Raises `NotFound`."""
+    row = topics(tenant, prefixes).filter(name=name).first()
+    if row is None:
+        raise NotFound(f"topic {name[:64]!r} does not exist")
+    return row
+
+
+def deleted_topics(tenant: Tenant) -> QuerySet[Topic]:
+    """Topics that the tenant had: usage and invoices name them."""
+    return Topic.objects.filter(tenant=tenant).exclude(deleted_at=None)
+
+
+def topic_for_delivery(public_id: str) -> Topic:
+    """A topic by its id, deleted or not: for the service itself."""
+    return Topic.objects.select_related("tenant").get(public_id=public_id)
+
+
+def topics_of_all() -> QuerySet[Topic]:
+    """Topics of every tenant, deleted ones included: for reconciliation."""
+    return Topic.objects.select_related("tenant")

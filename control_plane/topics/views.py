@@ -1,0 +1,123 @@
+"""REST: topics."""
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.api import pages, shapes
+from control_plane.api.views import TenantView, told
+from control_plane.topics import actions, queries
+from control_plane.topics.models import Topic
+from tenants.roles import Permission
+
+
+class TopicInput(shapes.StrictSerializer):
+    name = serializers.CharField(max_length=300, trim_whitespace=False)
+    partitions = serializers.IntegerField(default=1)
+    settings = serializers.DictField(default=dict, help_text="By name; the rest as the service's defaults.")
+
+
+class TopicChange(shapes.StrictSerializer):
+    partitions = serializers.IntegerField(required=False, help_text="Only more are possible.")
+    settings = serializers.DictField(required=False, help_text="Those named change.")
+
+
+class TopicShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    topic_id = serializers.CharField(help_text="What brokers and usage know it by: 32 hexadecimal digits.")
+    partitions = serializers.IntegerField()
+    settings = serializers.DictField()
+    created_at = serializers.DateTimeField()
+    conditions = shapes.Condition(many=True)
+    generation = serializers.IntegerField()
+    delivered_generation = serializers.IntegerField()
+
+
+class TopicTold(TopicShape):
+    delivered = serializers.BooleanField()
+    token = shapes.Token()
+
+
+def show_topic(topic: Topic) -> dict[str, Any]:
+    return {
+        "id": topic.public_id,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": topic.partitions,
+        "settings": topic.settings,
+        "created_at": topic.created_at.isoformat(),
+        "conditions": topic.conditions,
+        "generation": topic.generation,
+        "delivered_generation": topic.delivered_generation,
+    }
+
+
+class TopicsView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.TOPICS_READ, "POST": Permission.TOPICS_WRITE}
+
+    @extend_schema(
+        operation_id="topics_list",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={200: shapes.listed("Topic", TopicShape(many=True)), **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's topics; with a bound key, those that it is bound to."""
+        rows = queries.topics(self.tenant, self.place.topic_prefixes)
+        return Response(pages.page(request, rows, show_topic))
+
+    @extend_schema(
+        operation_id="topics_create",
+        request=TopicInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        responses={201: TopicTold, **shapes.problems(403, 404, 409, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Make a topic."""
+        given = TopicInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        topic = actions.create_topic(self.actor, self.tenant, **given.validated_data)
+        return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)), status=201)
+
+
+class TopicView(TenantView):
+    permissions: ClassVar[Any] = {
+        "GET": Permission.TOPICS_READ,
+        "PATCH": Permission.TOPICS_WRITE,
+        "DELETE": Permission.TOPICS_WRITE,
+    }
+
+    @extend_schema(
+        operation_id="topics_get",
+        parameters=[shapes.TENANT],
+        responses={200: TopicShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """One topic."""
+        return Response(show_topic(queries.topic(self.tenant, name, self.place.topic_prefixes)))
+
+    @extend_schema(
+        operation_id="topics_change",
+        request=TopicChange,
+        parameters=[shapes.TENANT],
+        responses={200: TopicTold, **shapes.problems(403, 404, 422)},
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Change settings or add partitions."""
+        given = TopicChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
+        return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)))
+
+    @extend_schema(
+        operation_id="topics_delete",
+        parameters=[shapes.TENANT],
+        responses={200: TopicTold, **shapes.problems(403, 404)},
+    )
+    def delete(self, request: Request, name: str) -> Response:
+        """Delete a topic with all of its messages."""
+        topic = actions.delete_topic(self.actor, self.tenant, name)
+        return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)))

@@ -1,0 +1,34 @@
+"""Every address of the control plane."""
+
+from django.urls import include, path
+from drf_spectacular.renderers import OpenApiJsonRenderer
+from drf_spectacular.views import SpectacularAPIView
+
+from control_plane.api import audit_views, health, metrics
+
+V1 = [
+    path("", include("tenants.urls")),
+    path("", include("control_plane.topics.urls")),
+    path("", include("control_plane.access.urls")),
+    path("", include("quotas.urls")),
+    path("audit", audit_views.AuditView.as_view()),
+    path("", include("control_plane.cluster.urls")),
+    path("", include("billing.urls")),
+    path(
+        "openapi.json",
+        SpectacularAPIView.as_view(
+            authentication_classes=[], throttle_classes=[], renderer_classes=[OpenApiJsonRenderer]
+        ),
+    ),
+]
+
+urlpatterns = [
+    path("v1/", include(V1)),
+    path("healthz", health.healthz),
+    path("readyz", health.readyz),
+    path("metrics", metrics.metrics),
+]
+
+handler400 = "control_plane.api.problems.bad_request"
+handler404 = "control_plane.api.problems.not_found"
+handler500 = "control_plane.api.problems.server_error"

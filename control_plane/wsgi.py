@@ -1,0 +1,11 @@
+"""The web application that gunicorn serves."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+from control_plane import logs
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+logs.set_up()
+application = get_wsgi_application()

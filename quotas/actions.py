@@ -1,0 +1,55 @@
+"""Sets a tenant's limits; brokers hear of them with the tenant."""
+
+from django.db import transaction
+
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor
+from penstock.contract.errors import InvalidRequest
+from quotas.models import Quota
+from quotas.queries import limits_of
+from tenants import actions as tenants
+from tenants.models import Tenant
+
+PRODUCE_BYTES_PER_S_MAX = 2**53
+PARTITIONS_MAX_MAX = 2**31 - 1
+
+
+def set_limits(
+    actor: Actor,
+    tenant: Tenant,
+    *,
+    produce_bytes_per_s: int | None = None,
+    partitions_max: int | None = None,
+) -> Tenant:
+    """Set those that are given; 0 = no limit. Raises `InvalidRequest`."""
+    _bounded("produce_bytes_per_s", produce_bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
+    _bounded("partitions_max", partitions_max, PARTITIONS_MAX_MAX)
+    with transaction.atomic():
+        Tenant.objects.select_for_update().get(pk=tenant.pk)
+        before = limits_of(tenant)
+        quota, _ = Quota.objects.get_or_create(tenant=tenant)
+        if produce_bytes_per_s is not None:
+            quota.produce_bytes_per_s = produce_bytes_per_s
+        if partitions_max is not None:
+            quota.partitions_max = partitions_max
+        quota.save()
+        after = limits_of(tenant)
+        if after == before:
+            return Tenant.objects.get(pk=tenant.pk)
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="quota.set",
+            object_id=tenant.public_id,
+            before={
+                "produce_bytes_per_s": before.produce_bytes_per_s,
+                "partitions_max": before.partitions_max,
+            },
+            after={"produce_bytes_per_s": after.produce_bytes_per_s, "partitions_max": after.partitions_max},
+        )
+        return tenants.touch_tenant(actor, tenant)
+
+
+def _bounded(name: str, value: int | None, high: int) -> None:
+    if value is not None and not 0 <= value <= high:
+        raise InvalidRequest(f"{name}: {value} is not within 0 to {high}")

@@ -1,0 +1,19 @@
+"""Plans: the limits that a tenant has when nobody set others. Pure."""
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What brokers enforce. 0 = no limit."""
+
+    produce_bytes_per_s: int
+    """Bytes of batches as sent, over all brokers."""
+    partitions_max: int
+    """Partitions of all the tenant's topics."""
+
+
+STANDARD = Limits(produce_bytes_per_s=64 * MIB, partitions_max=1_000)
+SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)

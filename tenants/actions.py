@@ -1,0 +1,351 @@
+"""Writes tenants, people, keys, sessions and operators' tokens; each change with its audit entry and outbox row."""
+
+import re
+from datetime import datetime, timedelta
+
+from django.contrib.auth.hashers import check_password, make_password
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.ids import new_id
+from control_plane.outbox import actions as outbox
+from control_plane.outbox import conditions
+from control_plane.outbox.registry import Delivered
+from penstock.contract.api_keys import ApiKey as KeyText
+from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
+from tenants import tokens
+from tenants.credentials import credential_of, new_key
+from tenants.models import (
+    KEY_NAME_LENGTH_MAX,
+    TENANT_NAME_LENGTH_MAX,
+    ApiKey,
+    Membership,
+    OperatorToken,
+    Person,
+    ServiceAccount,
+    Session,
+    Tenant,
+)
+from tenants.roles import Role
+
+KIND_TENANT = "tenant"
+KIND_KEY = "key"
+
+SESSION_LENGTH = timedelta(days=7)
+LAST_USED_STEP = timedelta(minutes=1)
+"""`last_used_at` is written at most this often: reading must not write each time."""
+
+_TENANT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+# -- people ---------------------------------------------------------------------------------------------
+
+
+def sign_up(
+    *, email: str, password: str, tenant_name: str, request_id: str, source: str
+) -> tuple[Person, Tenant, str]:
+    """A person, the tenant that he owns, and the token of his first session.
+
+    Raises `InvalidRequest`, `AlreadyExists` (the address or the tenant's name is taken).
+    """
+    address = checked_email(email)
+    hashed = make_password(_checked_password(password, address))
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                person = Person.objects.create(email=address, password=hashed)
+        except IntegrityError:
+            raise AlreadyExists(f"email: {address} has signed up before") from None
+        actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
+        tenant = create_tenant(actor, name=tenant_name, owner=person)
+        return person, tenant, _open_session(person)
+
+
+def sign_in(*, email: str, password: str) -> tuple[Person, str]:
+    """The person and the token of a new session. Raises `Unauthenticated`, the same for address and password."""
+    person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
+    if person is None:
+        make_password(password)  # the same work as for a known address
+        raise Unauthenticated("the e-mail address or the password is wrong")
+    if not check_password(password, person.password):
+        raise Unauthenticated("the e-mail address or the password is wrong")
+    with transaction.atomic():
+        Session.objects.filter(person=person, expires_at__lte=timezone.now()).delete()
+        return person, _open_session(person)
+
+
+def sign_out(token: str) -> None:
+    """End the session of this token, if there is one."""
+    Session.objects.filter(token_hash=tokens.token_hash(token)).delete()
+
+
+def _open_session(person: Person) -> str:
+    token = tokens.new_token(tokens.SESSION_PREFIX)
+    Session.objects.create(
+        person=person, token_hash=tokens.token_hash(token), expires_at=timezone.now() + SESSION_LENGTH
+    )
+    return token
+
+
+def checked_email(email: str) -> str:
+    """The address in lower case. Raises `InvalidRequest`."""
+    address = email.strip().lower()
+    try:
+        validate_email(address)
+    except ValidationError:
+        raise InvalidRequest(f"email: {address[:100]!r} is no e-mail address") from None
+    return address
+
+
+def _checked_password(password: str, email: str) -> str:
+    try:
+        validate_password(password)
+    except ValidationError as error:
+        raise InvalidRequest(f"password: {' '.join(error.messages)}") from None
+    if password.strip().lower() == email:
+        raise InvalidRequest("password: it is the e-mail address")
+    return password
+
+
+# -- tenants --------------------------------------------------------------------------------------------
+
+
+def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, public_id: str = "") -> Tenant:
+    """A tenant, owned by `owner`. Raises `InvalidRequest`, `AlreadyExists`."""
+    if not _TENANT_NAME.fullmatch(name) or len(name) > TENANT_NAME_LENGTH_MAX:
+        raise InvalidRequest(
+            f"tenant: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
+            "beginning with a letter or digit"
+        )
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                tenant = Tenant.objects.create(name=name, public_id=public_id)
+        except IntegrityError:
+            raise AlreadyExists(f"tenant: the name {name!r} is taken") from None
+        if owner is not None:
+            Membership.objects.create(tenant=tenant, person=owner, role=Role.OWNER)
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="tenant.create",
+            object_id=tenant.public_id,
+            after={"name": name},
+        )
+        _deliver_tenant(tenant)
+    return tenant
+
+
+def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
+    """Suspend or resume: a suspended tenant's keys are refused. Doing it again changes nothing."""
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update().get(pk=tenant.pk)
+        if locked.suspended == suspended:
+            return locked
+        locked.suspended = suspended
+        locked.generation += 1
+        locked.save(update_fields=["suspended", "generation", "updated_at"])
+        audit.record(
+            actor,
+            tenant=locked.public_id,
+            action="tenant.suspend" if suspended else "tenant.resume",
+            object_id=locked.public_id,
+            before={"suspended": not suspended},
+            after={"suspended": suspended},
+        )
+        _deliver_tenant(locked)
+    return locked
+
+
+def touch_tenant(actor: Actor, tenant: Tenant, *, at_least: int = 0) -> Tenant:
+    """Something that is delivered with the tenant changed (its limits), or brokers must be told anew.
+
+    The new generation is above `at_least`, what the brokers hold. The caller writes the audit entry.
+    """
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update().get(pk=tenant.pk)
+        locked.generation = max(locked.generation, at_least) + 1
+        locked.save(update_fields=["generation", "updated_at"])
+        _deliver_tenant(locked)
+    return locked
+
+
+def _deliver_tenant(tenant: Tenant) -> None:
+    outbox.enqueue(
+        kind=KIND_TENANT, object_id=tenant.public_id, tenant=tenant.public_id, generation=tenant.generation
+    )
+
+
+# -- keys -----------------------------------------------------------------------------------------------
+
+
+def create_service_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount:
+    """The service account of that name, made if it is not there."""
+    with transaction.atomic():
+        account, made = ServiceAccount.objects.get_or_create(
+            tenant=tenant, name=name, defaults={"public_id": new_id("sa")}
+        )
+        if made:
+            audit.record(
+                actor,
+                tenant=tenant.public_id,
+                action="service_account.create",
+                object_id=account.public_id,
+                after={"name": name},
+            )
+    return account
+
+
+def create_key(
+    actor: Actor,
+    tenant: Tenant,
+    *,
+    name: str,
+    expires_at: datetime | None = None,
+    account: ServiceAccount | None = None,
+    text: KeyText | None = None,
+    bound_to: dict[str, object] | None = None,
+) -> tuple[ApiKey, KeyText]:
+    """A key and its text, which is nowhere afterwards. `text`: a key that was written down before.
+
+    `bound_to` stands in the audit entry; `access` keeps it. Raises `InvalidRequest` (name, expiry in the past).
+    """
+    if not name or len(name) > KEY_NAME_LENGTH_MAX or not name.isprintable():
+        raise InvalidRequest(f"name: 1 to {KEY_NAME_LENGTH_MAX} printable characters required")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise InvalidRequest(f"expires_at: {expires_at.isoformat()} is past")
+    text = text or new_key()
+    credential = credential_of(text)
+    with transaction.atomic():
+        key = ApiKey.objects.create(
+            public_id=f"key_{text.key_id}",
+            tenant=tenant,
+            service_account=account,
+            key_id=text.key_id,
+            name=name,
+            pepper_version=credential.pepper_version,
+            secret_hmac=credential.secret_hmac,
+            scram=credential.scram,
+            expires_at=expires_at,
+        )
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="key.create",
+            object_id=key.public_id,
+            after={
+                "name": name,
+                "expires_at": expires_at.isoformat() if expires_at else None,
+                **(bound_to or {}),
+            },
+        )
+        _deliver_key(key)
+    return key, text
+
+
+def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
+    """Refuse the key from now on, on open streams too. Doing it again changes nothing."""
+    with transaction.atomic():
+        locked = ApiKey.objects.select_for_update().select_related("tenant").get(pk=key.pk)
+        if locked.revoked_at is not None:
+            return locked
+        locked.revoked_at = timezone.now()
+        locked.generation += 1
+        locked.save(update_fields=["revoked_at", "generation", "updated_at"])
+        audit.record(
+            actor,
+            tenant=locked.tenant.public_id,
+            action="key.revoke",
+            object_id=locked.public_id,
+            before={"name": locked.name},
+            after={"reason": reason} if reason else {},
+        )
+        _deliver_key(locked)
+    return locked
+
+
+def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
+    """Brokers must be told of the key anew; as `touch_tenant`."""
+    with transaction.atomic():
+        locked = ApiKey.objects.select_for_update().select_related("tenant").get(pk=key.pk)
+        locked.generation = max(locked.generation, at_least) + 1
+        locked.save(update_fields=["generation", "updated_at"])
+        _deliver_key(locked)
+    return locked
+
+
+def note_key_used(key: ApiKey) -> None:
+    """The key was shown and is right."""
+    now = timezone.now()
+    if key.last_used_at is None or now - key.last_used_at >= LAST_USED_STEP:
+        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+
+
+def _deliver_key(key: ApiKey) -> None:
+    outbox.enqueue(
+        kind=KIND_KEY, object_id=key.public_id, tenant=key.tenant.public_id, generation=key.generation
+    )
+
+
+# -- operators ------------------------------------------------------------------------------------------
+
+
+def create_operator(actor: Actor, *, name: str, tenant: str, token: str | None = None) -> str:
+    """An operator's token, which is nowhere afterwards. `tenant` is whose audit log tells of it: the system's."""
+    token = token or tokens.new_token(tokens.OPERATOR_PREFIX)
+    with transaction.atomic():
+        row, made = OperatorToken.objects.get_or_create(
+            token_hash=tokens.token_hash(token), defaults={"public_id": new_id("opr"), "name": name}
+        )
+        if made:
+            audit.record(
+                actor, tenant=tenant, action="operator.create", object_id=row.public_id, after={"name": name}
+            )
+    return token
+
+
+def revoke_operator(actor: Actor, *, public_id: str, tenant: str) -> None:
+    """Refuse an operator's token. Raises `NotFound`."""
+    with transaction.atomic():
+        row = OperatorToken.objects.select_for_update().filter(public_id=public_id).first()
+        if row is None:
+            raise NotFound(f"operator {public_id[:40]!r} does not exist")
+        if row.revoked_at is None:
+            row.revoked_at = timezone.now()
+            row.save(update_fields=["revoked_at"])
+            audit.record(actor, tenant=tenant, action="operator.revoke", object_id=row.public_id)
+
+
+# -- what became of a delivery --------------------------------------------------------------------------
+
+
+def note_delivered(model: type[Tenant] | type[ApiKey], public_id: str, done: Delivered) -> None:
+    """The brokers have this generation."""
+    row = model._default_manager.select_for_update().get(public_id=public_id)
+    row.delivered_generation = max(row.delivered_generation, done.generation)
+    row.delivered_revision = max(row.delivered_revision, done.revision)
+    row.conditions = conditions.without(row.conditions, conditions.DELIVERY)
+    row.save(update_fields=["delivered_generation", "delivered_revision", "conditions", "updated_at"])
+
+
+def put_condition(
+    model: type[Tenant] | type[ApiKey], public_id: str, kind: str, reason: str, message: str
+) -> None:
+    """Show a condition on the object."""
+    with transaction.atomic():
+        row = model._default_manager.select_for_update().get(public_id=public_id)
+        row.conditions = conditions.put(row.conditions, kind, reason, message, timezone.now())
+        row.save(update_fields=["conditions", "updated_at"])
+
+
+def clear_condition(model: type[Tenant] | type[ApiKey], public_id: str, kind: str) -> None:
+    """Show it no more."""
+    with transaction.atomic():
+        row = model._default_manager.select_for_update().get(public_id=public_id)
+        row.conditions = conditions.without(row.conditions, kind)
+        row.save(update_fields=["conditions", "updated_at"])

@@ -1,0 +1,8 @@
+"""The tenants app's configuration."""
+
+from django.apps import AppConfig
+
+
+class TenantsConfig(AppConfig):
+    name = "tenants"
+    label = "tenants"

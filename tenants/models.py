@@ -1,0 +1,106 @@
+"""Tenants, people and what they are in a tenant, service accounts, API keys, sessions and operators' tokens."""
+
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.db import models
+from django.db.models.functions import Lower
+
+from control_plane.ids import LENGTH_MAX, new_person_id, new_tenant_id
+from control_plane.outbox.models import DesiredObject
+from tenants.roles import Role
+
+TENANT_NAME_LENGTH_MAX = 63
+KEY_NAME_LENGTH_MAX = 100
+
+
+class Tenant(DesiredObject):
+    """A logical cluster: topics, keys and quotas of its own. `public_id` is its id on the brokers too."""
+
+    name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
+    suspended = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(Lower("name"), name="tenants_one_tenant_a_name"),)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self.public_id = self.public_id or new_tenant_id()
+        super().save(*args, **kwargs)
+
+
+class Person(AbstractBaseUser):
+    """Somebody who signs in, known by an e-mail address in lower case."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_person_id)
+    email = models.EmailField(unique=True)
+    is_active = models.BooleanField(default=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+
+    objects: ClassVar[BaseUserManager["Person"]] = BaseUserManager()
+
+
+class Membership(models.Model):
+    """What a person is in a tenant."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="memberships")
+    person = models.ForeignKey(Person, on_delete=models.PROTECT, related_name="memberships")
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "person"], name="tenants_one_role_a_person"),
+        )
+
+
+class ServiceAccount(models.Model):
+    """A program that works for a tenant; its keys may overlap while they are exchanged."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="service_accounts")
+    name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["tenant", "name"], name="tenants_one_account_a_name"),)
+
+
+class ApiKey(DesiredObject):
+    """A key of a tenant. Its secret is not here: a peppered HMAC and SCRAM verifiers are."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="keys")
+    service_account = models.ForeignKey(
+        ServiceAccount, on_delete=models.PROTECT, related_name="keys", null=True
+    )
+    key_id = models.CharField(max_length=12, unique=True)
+    """The public part of the key's text, and its id on the brokers."""
+    name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)
+    pepper_version = models.PositiveIntegerField()
+    secret_hmac = models.CharField(max_length=64)
+    scram = models.JSONField()
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    """When it was last shown to the control plane; to the minute."""
+
+
+class Session(models.Model):
+    """A person who has signed in. The token itself is not here."""
+
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="sessions")
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+
+class OperatorToken(models.Model):
+    """Somebody who runs the service. The token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    revoked_at = models.DateTimeField(null=True)

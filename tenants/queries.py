@@ -1,0 +1,129 @@
+"""Reads tenants, people and keys: for a caller always inside what is his, for the service by public id."""
+
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from penstock.contract.api_keys import ApiKey as KeyText
+from penstock.contract.errors import NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.credentials import secret_matches
+from tenants import tokens
+from tenants.credentials import pepper
+from tenants.models import ApiKey, Membership, OperatorToken, Person, Session, Tenant
+from tenants.roles import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """A tenant and what the person is in it."""
+
+    tenant: Tenant
+    role: Role
+
+
+# -- who is calling -------------------------------------------------------------------------------------
+
+
+def person_of_session(token: str) -> Person | None:
+    """Whose session it is; None if there is none or it has ended."""
+    session = (
+        Session.objects.select_related("person")
+        .filter(token_hash=tokens.token_hash(token), expires_at__gt=timezone.now(), person__is_active=True)
+        .first()
+    )
+    return None if session is None else session.person
+
+
+def operator_of(token: str) -> OperatorToken | None:
+    """Whose operator's token it is; None if it is none or revoked."""
+    return OperatorToken.objects.filter(token_hash=tokens.token_hash(token), revoked_at=None).first()
+
+
+def key_of(text: KeyText) -> ApiKey | None:
+    """The key of this text, whether or not it may still be used; None if there is none or the secret is wrong."""
+    row = ApiKey.objects.select_related("tenant").filter(key_id=text.key_id).first()
+    known = {row.pepper_version: pepper()} if row is not None else {}
+    matches = secret_matches(
+        known,
+        pepper_version=row.pepper_version if row is not None else 0,
+        stored_hmac=row.secret_hmac if row is not None else "",
+        secret=text.secret,
+    )
+    return row if matches else None
+
+
+def key_by_id(key_id: str) -> ApiKey | None:
+    """The key of that public part, of any tenant: for the service itself."""
+    return ApiKey.objects.select_related("tenant").filter(key_id=key_id).first()
+
+
+# -- tenants --------------------------------------------------------------------------------------------
+
+
+def belongings(person: Person) -> list[Belonging]:
+    """The tenants of a person."""
+    rows = Membership.objects.filter(person=person).select_related("tenant").order_by("pk")
+    return [Belonging(tenant=row.tenant, role=Role(row.role)) for row in rows]
+
+
+def belonging(person: Person, tenant: str) -> Belonging:
+    """One tenant of a person. Raises `NotFound`, for another's tenant too."""
+    row = Membership.objects.filter(person=person, tenant__public_id=tenant).select_related("tenant").first()
+    if row is None:
+        raise tenant_missing(tenant)
+    return Belonging(tenant=row.tenant, role=Role(row.role))
+
+
+def tenants_of(person: Person) -> QuerySet[Tenant]:
+    """The tenants of a person, for a list."""
+    return Tenant.objects.filter(memberships__person=person)
+
+
+def all_tenants() -> QuerySet[Tenant]:
+    """Every tenant, the system's included: for operators and the service itself."""
+    return Tenant.objects.all()
+
+
+def tenant_by_id(tenant: str) -> Tenant:
+    """Any tenant: for operators and the service itself. Raises `NotFound`."""
+    row = Tenant.objects.filter(public_id=tenant).first()
+    if row is None:
+        raise tenant_missing(tenant)
+    return row
+
+
+def system_tenant() -> Tenant | None:
+    """The tenant of the service itself, once it is made."""
+    return Tenant.objects.filter(public_id=SYSTEM_TENANT).first()
+
+
+def tenant_missing(tenant: str) -> NotFound:
+    return NotFound(f"tenant {tenant[:64]!r} does not exist")
+
+
+# -- keys -----------------------------------------------------------------------------------------------
+
+
+def keys(tenant: Tenant) -> QuerySet[ApiKey]:
+    """All keys of a tenant, revoked ones included."""
+    return ApiKey.objects.filter(tenant=tenant).select_related("tenant")
+
+
+def key(tenant: Tenant, public_id: str) -> ApiKey:
+    """One key of a tenant. Raises `NotFound`."""
+    row = keys(tenant).filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"key {public_id[:64]!r} does not exist")
+    return row
+
+
+def key_for_delivery(public_id: str) -> ApiKey:
+    """A key by its id: for the service itself."""
+    return ApiKey.objects.select_related("tenant").get(public_id=public_id)
+
+
+def keys_of_all() -> QuerySet[ApiKey]:
+    """Keys of every tenant: for reconciliation."""
+    return ApiKey.objects.select_related("tenant")

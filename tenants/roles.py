@@ -1,0 +1,75 @@
+"""Who may do what: one table of roles and permissions. Pure."""
+
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Role(StrEnum):
+    """What a person is in a tenant."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+    BILLING = "billing"
+    AUDITOR = "auditor"
+
+
+class Standing(StrEnum):
+    """What a caller is towards a tenant: a person by role, a key, or an operator of the service."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+    BILLING = "billing"
+    AUDITOR = "auditor"
+    KEY = "key"
+    """An API key that may do everything with the tenant's messages."""
+    BOUND_KEY = "bound key"
+    """An API key that is bound to a part of the topics."""
+    OPERATOR = "operator"
+
+
+class Permission(StrEnum):
+    TENANT_READ = "tenant.read"
+    TENANT_SUSPEND = "tenant.suspend"
+    TOPICS_READ = "topics.read"
+    TOPICS_WRITE = "topics.write"
+    KEYS_READ = "keys.read"
+    KEYS_WRITE = "keys.write"
+    QUOTAS_READ = "quotas.read"
+    QUOTAS_WRITE = "quotas.write"
+    AUDIT_READ = "audit.read"
+    USAGE_READ = "usage.read"
+    INVOICES_READ = "invoices.read"
+    CLUSTER_READ = "cluster.read"
+    BILLING_CUT = "billing.cut"
+
+
+_S = Standing
+_PEOPLE = (_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.BILLING, _S.AUDITOR)
+
+TABLE = MappingProxyType(
+    {
+        Permission.TENANT_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
+        Permission.TENANT_SUSPEND: frozenset({_S.OPERATOR}),
+        # A bound key sees the topics it is bound to.
+        Permission.TOPICS_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
+        Permission.TOPICS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
+        Permission.KEYS_READ: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.AUDITOR, _S.KEY, _S.OPERATOR}),
+        Permission.KEYS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
+        Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
+        Permission.QUOTAS_WRITE: frozenset({_S.OPERATOR}),
+        Permission.AUDIT_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
+        Permission.USAGE_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
+        Permission.INVOICES_READ: frozenset(
+            {_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR, _S.KEY, _S.OPERATOR}
+        ),
+        Permission.CLUSTER_READ: frozenset({_S.OPERATOR}),
+        Permission.BILLING_CUT: frozenset({_S.OPERATOR}),
+    }
+)
+
+
+def allowed(standing: Standing, permission: Permission) -> bool:
+    """May a caller of this standing do it?"""
+    return standing in TABLE[permission]

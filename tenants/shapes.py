@@ -1,0 +1,70 @@
+"""Shapes of people and tenants in REST answers, and of their input."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from control_plane.api.shapes import Condition, StrictSerializer, Token
+from tenants.models import Person, Tenant
+
+
+class SignUpInput(StrictSerializer):
+    email = serializers.CharField(max_length=254)
+    password = serializers.CharField(max_length=256, trim_whitespace=False)
+    tenant = serializers.CharField(max_length=100, help_text="Name of the tenant that is made.")
+
+
+class SignInInput(StrictSerializer):
+    email = serializers.CharField(max_length=254)
+    password = serializers.CharField(max_length=256, trim_whitespace=False)
+
+
+class TenantInput(StrictSerializer):
+    name = serializers.CharField(max_length=100)
+
+
+class PersonShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    email = serializers.CharField()
+
+
+class TenantShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    suspended = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    conditions = Condition(many=True)
+    generation = serializers.IntegerField()
+    delivered_generation = serializers.IntegerField()
+
+
+class TenantTold(TenantShape):
+    delivered = serializers.BooleanField()
+    token = Token()
+
+
+class SignedUp(serializers.Serializer[Any]):
+    person = PersonShape()
+    tenant = TenantTold()
+    token = serializers.CharField(help_text="Of the session; shown once.")
+
+
+class SignedIn(serializers.Serializer[Any]):
+    person = PersonShape()
+    token = serializers.CharField(help_text="Of the session; shown once.")
+
+
+def show_person(person: Person) -> dict[str, Any]:
+    return {"id": person.public_id, "email": person.email}
+
+
+def show_tenant(tenant: Tenant) -> dict[str, Any]:
+    return {
+        "id": tenant.public_id,
+        "name": tenant.name,
+        "suspended": tenant.suspended,
+        "created_at": tenant.created_at.isoformat(),
+        "conditions": tenant.conditions,
+        "generation": tenant.generation,
+        "delivered_generation": tenant.delivered_generation,
+    }

@@ -1,0 +1,19 @@
+"""Tokens of sessions and operators: their text, and what is kept of it. Pure but for randomness."""
+
+import hashlib
+
+from control_plane.ids import random_text
+
+SESSION_PREFIX = "pss_"
+OPERATOR_PREFIX = "pso_"
+_RANDOM_LENGTH = 43
+"""256 random bits, so that a plain hash of it can be kept."""
+
+
+def new_token(prefix: str) -> str:
+    return prefix + random_text(_RANDOM_LENGTH)
+
+
+def token_hash(token: str) -> str:
+    """What is kept: SHA-256, 64 hex digits."""
+    return hashlib.sha256(token.encode()).hexdigest()
