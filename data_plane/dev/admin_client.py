@@ -267,6 +267,14 @@ class AdminClient:
             methods.DELETE_TOPIC, request, pb.Outcome, timeout_s, repeatable=bool(topic_id)
         ).revision
 
+    def cut(self, cut_id: str, tenant: str, end_ms: int, timeout_s: float = 30.0) -> list[pb.CutReading]:
+        """End a tenant's period: one reading a partition. Those with an `error` may be asked for again with the
+        same id.
+        """
+        request = pb.CutRequest(cut_id=cut_id, tenant=tenant, end_ms=end_ms)
+        answer = self._change(methods.CUT, request, pb.CutResponse, timeout_s, repeatable=True)
+        return list(answer.readings)
+
     # -- calling ---------------------------------------------------------------------------------------------
 
     def _ask(

@@ -18,6 +18,7 @@ from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.config import NodeConfig
 from data_plane.node.consume import ConsumeStream
 from data_plane.node.control import Control
+from data_plane.node.cuts import Cuts
 from data_plane.node.directory import mark_clean, open_directory
 from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
@@ -29,9 +30,11 @@ from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng
 from data_plane.node.produce import ProduceStream
 from data_plane.node.push import FollowerStream
 from data_plane.node.registration import Registration
+from data_plane.node.replica import Replica
 from data_plane.node.retention import MayDelete, Retention
 from data_plane.node.stats import NodeStats
 from data_plane.node.usage_topic import UsageTopic
+from data_plane.throttling.pacing import Pacing
 from penstock.contract import methods
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.invariant import invariant
@@ -65,13 +68,15 @@ class BrokerNode:
         self.usage_topic = UsageTopic(
             config, self.view.image, self.host.find, transport, clock, rng, self.stats
         )
-        self.metering = Metering(config, self.host, self.usage_topic, clock, self.stats)
+        self.metering = Metering(config, self.usage_topic, clock, self.stats, self.host.all, self.host.find)
+        self.host.hold = self.metering.hold
         self._gate = Gate(
             Authenticator(self.view.image, config.peppers, rules),
             clock,
             self.stats,
             lambda: self.registration.silence_ms(),
         )
+        self._pacing = Pacing(self.view.image, config.broker_id)
         self._consumers: dict[ConsumeStream, None] = {}
         self._drained = asyncio.Event()
         self.booted = asyncio.Event()
@@ -118,7 +123,7 @@ class BrokerNode:
                     task.cancel()
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        for replica in self.host.all():
+        for replica in self._all_logs():
             replica.log.close(clean=True)
         if self._checkpointed:
             try:
@@ -131,7 +136,7 @@ class BrokerNode:
         self._background: list[asyncio.Task[None]] = []
         self._last_epoch = 0
         self.committer = Committer(
-            self._disk, journal, config, clock, self.stats, self.host.all, self.host.became_durable
+            self._disk, journal, config, clock, self.stats, self._all_logs, self.host.became_durable
         )
         self.registration = Registration(
             config,
@@ -161,7 +166,21 @@ class BrokerNode:
         self.groups = GroupCoordinators(view, self.host.find, self._disk, clock, self.registration.confident)
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)
+        self._cuts = Cuts(
+            config,
+            view,
+            store,
+            self._transport,
+            clock,
+            self.host.find,
+            self.registration.confident,
+            self.metering,
+        )
         view.listen(self._observe)
+
+    def _all_logs(self) -> list[Replica]:
+        """Those of deleted topics that wait for their last reading included."""
+        return [*self.host.all(), *self.metering.held()]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         invariant(self._tasks is not None, "links are made while the node runs")
@@ -200,7 +219,7 @@ class BrokerNode:
         await self.metering.finish()
         self._last_epoch = self.registration.epoch
         await self.registration.end()
-        await asyncio.gather(*(self.committer.flushed(replica) for replica in self.host.all()))
+        await asyncio.gather(*(self.committer.flushed(replica) for replica in self._all_logs()))
         try:
             await self.committer.checkpoint()
             self._checkpointed = True
@@ -303,6 +322,8 @@ class BrokerNode:
             },
             calls={
                 internal.APPEND_USAGE: self.usage_topic.append,
+                internal.CUT_PARTITIONS: lambda caller, request: self._cuts.cut_partitions(caller, request),
+                internal.CUT: lambda caller, request: self._cuts.cut(caller, request),
                 internal.PUT_TENANT: lambda caller, request: self._admin.put_tenant(caller, request),
                 internal.CREATE_TOPIC: lambda caller, request: self._admin.create_topic(caller, request),
                 internal.UPDATE_TOPIC: lambda caller, request: self._admin.update_topic(caller, request),
@@ -328,6 +349,7 @@ class BrokerNode:
             self.stats,
             lambda: self.retention.refuses_writes,
             self.registration.confident,
+            lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
         )
         await self._gate.during(principal, stream.serve())
 

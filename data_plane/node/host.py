@@ -24,10 +24,10 @@ from data_plane.node.fetch import LeaderLink
 from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.ports import Clock, Rng, Transport
 from data_plane.node.registration import Registration
-from data_plane.node.replica import Replica
+from data_plane.node.replica import Listener, Replica
 from data_plane.node.stats import NodeStats
-from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
-from penstock.contract.topic_settings import Durability
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
+from penstock.contract.topic_settings import Durability, TopicSettings
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 _MADE_PER_TURN = 10
@@ -61,6 +61,8 @@ class ReplicaHost:
         self._to_make: dict[TopicPartition, None] = {}
         self._to_trim: dict[TopicPartition, int] = {}
         self._to_remove: list[Replica] = []
+        self.hold: Callable[[Replica, Listener], bool] = lambda replica, release: False
+        """Asked of each replica of a deleted topic: whether it has to wait, and is released later."""
         self._to_give_up: dict[TopicPartition, None] = {}
         self._to_repair: dict[TopicPartition, None] = {}
         self._wake = asyncio.Event()
@@ -115,9 +117,15 @@ class ReplicaHost:
         self, where: TopicPartition, path: str, directory: Directory, checkpoint: Checkpoint, replay: Replay
     ) -> None:
         topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
-        if where.topic_id in self._image.tombstones:
-            self._disk.remove_directory(path)
-            return
+        buried = where.topic_id in self._image.tombstones
+        if buried:
+            topic = self._topic_deleted(where)
+            if topic is None:
+                self._disk.remove_directory(path)
+                return
+            record = PartitionRecord(
+                partition=where.partition, replicas=(self._config.broker_id,), replica_generations=(0,)
+            )
         if topic is None or record is None or self._config.broker_id not in record.replicas:
             self._set_aside(path)
             return
@@ -136,8 +144,17 @@ class ReplicaHost:
             self._disk.remove_directory(path)
             return
         except PartitionDamaged as damage:
+            if buried:
+                self._disk.remove_directory(path)
+                return
             self.damaged[where] = str(damage)
             self._set_aside(path)
+            return
+        if buried:
+            replica = self._made(where, topic, log)
+            replica.broken = "the topic was deleted"
+            if not self.hold(replica, self._remove_soon):
+                self._remove_soon(replica)
             return
         if log.replica_generation != self._generation(record):
             log.close(clean=False)
@@ -146,6 +163,19 @@ class ReplicaHost:
         if report.damage:
             self.damaged[where] = "; ".join(map(str, report.damage))
         self._add(where, topic, log).broken = self.damaged.get(where, "")
+
+    def _topic_deleted(self, where: TopicPartition) -> TopicRecord | None:
+        """What its tombstone tells of the topic, if its last reading may still be owed."""
+        buried = self._image.buried.get(where.topic_id)
+        if buried is None or not buried.tenant or not self._config.metering:
+            return None
+        return TopicRecord(
+            topic_id=where.topic_id,
+            tenant=TenantId(buried.tenant),
+            name=buried.name,
+            partitions=buried.partitions,
+            settings=TopicSettings(),
+        )
 
     def _set_aside(self, path: str) -> None:
         """Never delete at boot what the metadata does not know (RL53)."""
@@ -382,7 +412,11 @@ class ReplicaHost:
         asyncio.get_running_loop().call_later(self._config.timings.reconnect_ms_max / 1000, again)
 
     def _add(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
-        replica = self.replicas[where] = Replica(
+        replica = self.replicas[where] = self._made(where, topic, log)
+        return replica
+
+    def _made(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
+        replica = Replica(
             where,
             topic,
             log,
@@ -396,8 +430,7 @@ class ReplicaHost:
         )
         log.name = replica.name
         record = self._image.partition(where)
-        if record is not None:
-            log.log_generation = record.log_generation
+        log.log_generation = 1 if record is None else record.log_generation
         return replica
 
     def _wrote(self, replica: Replica, size: int) -> None:
@@ -425,6 +458,10 @@ class ReplicaHost:
         replica.stop("the topic was deleted")
         if following is not None:
             self._links[following.leader].leave(replica)
+        if not self.hold(replica, self._remove_soon):
+            self._remove_soon(replica)
+
+    def _remove_soon(self, replica: Replica) -> None:
         self._to_remove.append(replica)
         self._wake.set()
 

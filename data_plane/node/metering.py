@@ -5,72 +5,138 @@ tells of everything before it.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from data_plane.contract import usage_pb2
 from data_plane.metering.increments import Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.node.config import NodeConfig
-from data_plane.node.host import ReplicaHost
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.usage_messages import add_delivered, add_reading, add_requests, add_seal
 from data_plane.node.usage_topic import UsageTopic
-from penstock.contract.errors import Throttled
+from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicPartition
-from penstock.records.usage import minute_of
+from penstock.records.usage import OdometerMark, minute_of
 
 _ROWS_MAX = 500
 """Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
 _LAST_WORDS_S = 3.0
 """A broker that leaves waits so long for its last record."""
-_ROUNDS_MAX = 1_000
+_RECORDS_PER_ROUND_MAX = 200
+"""Of increments alone."""
+_DELETED_KEPT = 10_000
+"""Last readings of deleted partitions that are told in cuts; of older ones `__usage` tells."""
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Draft:
     """One record in the making, and what is true once it is committed."""
 
-    record: usage_pb2.UsageRecord
-    read: list[tuple[Replica, int, int]]
-    """Partition, log generation, end offset."""
-    sealed: list[tuple[Replica, int]]
+    record: usage_pb2.UsageRecord = field(default_factory=usage_pb2.UsageRecord)
+    read: list[tuple[Replica, int, DueReading]] = field(default_factory=list)
+    """With the log generation it was read in."""
+    sealed: list[tuple[Replica, int]] = field(default_factory=list)
     rows: int = 0
+
+    def read_one(self, replica: Replica, due: DueReading, cut_id: str = "", cut_end_ms: int = 0) -> None:
+        add_reading(self.record, replica, due, cut_id, cut_end_ms)
+        self.rows += 1 + len(due.mark.minute_rows)
+        self.read.append((replica, replica.log.log_generation, due))
+
+    def add_seals(self, replica: Replica) -> None:
+        """Those that are not known to be in `__usage`."""
+        if replica.log.sealed_end_offset > replica.sealed_offset:
+            seals = replica.log.seals_above(replica.sealed_offset)[:_ROWS_MAX]
+            for seal in seals:
+                add_seal(self.record, replica.topic, seal)
+            self.rows += len(seals)
+            self.sealed.append((replica, seals[-1].end_offset))
 
 
 class Metering:
     """Composes the metering core. `run` and `UsageTopic.run` are its tasks."""
 
     def __init__(
-        self, config: NodeConfig, host: ReplicaHost, topic: UsageTopic, clock: Clock, stats: NodeStats
+        self,
+        config: NodeConfig,
+        topic: UsageTopic,
+        clock: Clock,
+        stats: NodeStats,
+        replicas: Callable[[], list[Replica]],
+        find: Callable[[TopicPartition], Replica | None],
     ) -> None:
-        self._config, self._host, self._topic = config, host, topic
+        self._config, self._topic = config, topic
         self._clock, self._stats = clock, stats
+        self._replicas, self._find = replicas, find
         self._periods = MeterPeriods(
             changed_ms=config.timings.reading_ms, idle_ms=config.timings.reading_idle_ms
         )
         self._meters: dict[TopicPartition, PartitionMeter] = {}
         self._tallies: dict[RequestTally, None] = {}
         self.increments = Increments()
+        self._held: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
+        """Replicas of deleted topics that wait for their last reading, and whom to tell then."""
+        self._deleted: dict[TopicPartition, tuple[TenantId, int, int]] = {}
+        """Last readings made here: tenant, log generation, end offset."""
         self._reading = asyncio.Lock()
         self._ended = False
 
     @property
-    def on(self) -> bool:
-        """Whether anything is metered at all by this broker."""
-        return self._config.metering
+    def working(self) -> bool:
+        """Readings can be written."""
+        return self._config.metering and not self._ended and self._topic.topic_id is not None
 
     # -- what others ask ---------------------------------------------------------------------------------
 
     def may_delete(self, where: TopicPartition, end_offset: int) -> bool:
         """Nothing above the metered cursor is deleted; internal topics are not metered."""
-        replica = self._host.find(where)
-        if not self.on or replica is None or not is_metered(replica):
+        replica = self._find(where)
+        if not self._config.metering or replica is None or not _is_metered(replica):
             return True
-        return end_offset <= replica.metered_offset and (
-            replica.log.odometer is None or end_offset <= replica.sealed_offset
-        )
+        if replica.log.odometer is None:
+            return True  # nobody can tell what was counted
+        return end_offset <= replica.metered_offset and end_offset <= replica.sealed_offset
+
+    def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
+        """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then."""
+        if not self._config.metering or self._ended or not _is_metered(replica):
+            return False
+        if replica.log.odometer is None:
+            return False
+        self._held[replica.where] = (replica, release)
+        return True
+
+    def held(self) -> list[Replica]:
+        """Replicas of deleted topics that wait."""
+        return [replica for replica, _ in self._held.values()]
+
+    def deleted(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
+        """Last readings of the tenant's deleted topics made here, and those still to be made as errors."""
+        cuts = [
+            usage_pb2.PartitionCut(
+                topic_id=where.topic_id,
+                partition=where.partition,
+                log_generation=log_generation,
+                end_offset=end_offset,
+            )
+            for where, (owner, log_generation, end_offset) in self._deleted.items()
+            if owner == tenant
+        ]
+        cuts += [
+            usage_pb2.PartitionCut(
+                topic_id=where.topic_id,
+                partition=where.partition,
+                end_offset=-1,
+                error=ErrorCode.LEADER_NOT_READY,
+                message=f"{replica.name}: was deleted, its last reading is still to be made",
+            )
+            for where, (replica, _) in self._held.items()
+            if replica.topic.tenant == tenant
+        ]
+        return cuts
 
     def tally(self, tenant: TenantId, operation: str) -> RequestTally:
         """A counter for one stream; `drop` it at the stream's end."""
@@ -83,57 +149,87 @@ class Metering:
         self._gather(tally)
 
     def _gather(self, tally: RequestTally) -> None:
-        if self.on and not self._ended:
+        if self._counts(tally.tenant):
             self.increments.gather(tally, minute_of(self._clock.now_ms()))
+
+    def _counts(self, tenant: TenantId) -> bool:
+        return self.working and tenant != SYSTEM_TENANT
+
+    async def write_cut(
+        self, readings: list[tuple[Replica, DueReading]], cut_id: str, cut_end_ms: int
+    ) -> None:
+        """Cut readings, in as many records as it takes; returns when they are committed. Raises `Throttled`,
+        `BrokerUnavailable`."""
+        if not self.working:
+            raise BrokerUnavailable("this broker does not meter now")
+        self._topic.demand_room()
+        draft = _Draft()
+        for replica, due in readings:
+            draft.read_one(replica, due, cut_id, cut_end_ms)
+            if draft.rows >= _ROWS_MAX:
+                await self._write(draft)
+                draft = _Draft()
+        if draft.rows:
+            await self._write(draft)
 
     # -- the round ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
-            for tally in self._tallies:
-                self._gather(tally)
-            if self._topic.topic_id is not None:
-                async with self._reading:
-                    await self._round(at_once=False)
+            await self._tick()
+
+    async def _tick(self) -> None:
+        for tally in self._tallies:
+            self._gather(tally)
+        if not self.working:
+            return
+        async with self._reading:
+            await self._round(at_once=False)
 
     async def finish(self) -> None:
         """A clean stop: read everything once more and end the boot. Gives up after a while: what is missing then is
         read by the next leaders, and what was delivered meanwhile is the tenants'."""
-        if not self.on or self._topic.topic_id is None:
+        if not self.working:
             return
         for tally in self._tallies:
             self._gather(tally)
         try:
             async with asyncio.timeout(_LAST_WORDS_S), self._reading:
-                self._ended = True
                 await self._round(at_once=True)
+                self._ended = True
                 await self._topic.write(usage_pb2.UsageRecord(boot_ends=True))
-        except (TimeoutError, Throttled):
+        except TimeoutError:
             pass
+        self._ended = True
 
     async def _round(self, *, at_once: bool) -> None:
         """Write what is due, in as many records as it takes."""
-        taken = _new()
+        draft = _Draft()
         led: dict[TopicPartition, None] = {}
-        for replica in self._host.all():
-            if replica.leading is None or not is_metered(replica):
+        for replica in self._replicas():
+            if replica.leading is None or not _is_metered(replica):
                 continue
             led[replica.where] = None
-            self._read(replica, taken, at_once)
-            if taken.rows >= _ROWS_MAX:
-                await self._write(taken)
-                taken = _new()
+            self._read(replica, draft, at_once)
+            if draft.rows >= _ROWS_MAX:
+                await self._write(draft)
+                draft = _Draft()
         for where in [where for where in self._meters if where not in led]:
             del self._meters[where]
-        for _ in range(_ROUNDS_MAX):
-            self._add_increments(taken)
-            if not taken.rows:
+        for replica, release in list(self._held.values()):
+            await self._read_last(replica, release, draft)
+            if draft.rows >= _ROWS_MAX:
+                await self._write(draft)
+                draft = _Draft()
+        for _ in range(_RECORDS_PER_ROUND_MAX):
+            self._add_increments(draft)
+            if not draft.rows:
                 return
-            await self._write(taken)
-            taken = _new()
+            await self._write(draft)
+            draft = _Draft()
 
-    def _read(self, replica: Replica, taken: _Taken, at_once: bool) -> None:
+    def _read(self, replica: Replica, draft: _Draft, at_once: bool) -> None:
         leading, log = replica.leading, replica.log
         if leading is None:
             return
@@ -152,41 +248,61 @@ class Metering:
                 minute_marks=log.minute_marks,
                 at_once=at_once,
             ):
-                self.add(taken, replica, due)
-        if log.sealed_end_offset > replica.sealed_offset:
-            seals = log.seals_above(replica.sealed_offset)[:_ROWS_MAX]
-            for seal in seals:
-                add_seal(taken.record, replica.topic, seal)
-            taken.rows += len(seals)
-            taken.sealed.append((replica, seals[-1].end_offset))
+                draft.read_one(replica, due)
+        draft.add_seals(replica)
 
-    def add(self, taken: _Taken, replica: Replica, due: DueReading, cut_id: str = "") -> None:
-        add_reading(taken.record, replica, due, cut_id)
-        taken.rows += 1 + len(due.mark.minute_rows)
-        if due.kind is not ReadingKind.CUT:
-            taken.read.append((replica, replica.log.log_generation, due.mark.end_offset))
+    async def _read_last(self, replica: Replica, release: Callable[[Replica], None], draft: _Draft) -> None:
+        """The last reading of a deleted partition, at what this replica knows to be committed."""
+        log = replica.log
+        mark: OdometerMark | None = None
+        if log.high_watermark == log.log_end_offset:
+            mark = log.odometer_mark()
+        else:
+            try:
+                for folded in log.fold_to(log.high_watermark):
+                    mark = folded
+                    await asyncio.sleep(0)
+            except CorruptLog:
+                mark = None
+        if mark is None:
+            self._let_go(replica)  # it cannot be told any more
+        else:
+            for minute in log.minute_marks(replica.metered_offset):
+                draft.read_one(replica, DueReading(ReadingKind.MINUTE_END, minute))
+            draft.read_one(replica, DueReading(ReadingKind.FINAL, mark))
+            draft.add_seals(replica)
 
-    def _add_increments(self, taken: _Taken) -> None:
-        for delivered, messages, size in self.increments.take_delivered(max(0, _ROWS_MAX - taken.rows)):
-            add_delivered(taken.record, delivered, messages, size)
-            taken.rows += 1
-        for requests, valid, bad in self.increments.take_requests(max(0, _ROWS_MAX - taken.rows)):
-            add_requests(taken.record, requests, valid, bad)
-            taken.rows += 1
+    def _let_go(self, replica: Replica) -> None:
+        held = self._held.pop(replica.where, None)
+        if held is not None:
+            held[1](replica)
 
-    async def _write(self, taken: _Taken) -> None:
-        await self._topic.write(taken.record)
-        self._stats.usage_readings += len(taken.record.readings)
-        for replica, log_generation, end_offset in taken.read:
-            replica.note_metered(log_generation, end_offset)
-        for replica, end_offset in taken.sealed:
+    def _add_increments(self, draft: _Draft) -> None:
+        for delivered, messages, size in self.increments.take_delivered(max(0, _ROWS_MAX - draft.rows)):
+            add_delivered(draft.record, delivered, messages, size)
+            draft.rows += 1
+        for requests, valid, bad in self.increments.take_requests(max(0, _ROWS_MAX - draft.rows)):
+            add_requests(draft.record, requests, valid, bad)
+            draft.rows += 1
+
+    async def _write(self, draft: _Draft) -> None:
+        """Returns when the record is committed."""
+        await self._topic.write(draft.record)
+        self._stats.usage_readings += len(draft.read)
+        for replica, log_generation, due in draft.read:
+            replica.note_metered(log_generation, due.mark.end_offset)
+            if due.kind is ReadingKind.FINAL:
+                self._note_deleted(replica, due.mark.end_offset)
+                self._let_go(replica)
+        for replica, end_offset in draft.sealed:
             replica.sealed_offset = max(replica.sealed_offset, end_offset)
 
+    def _note_deleted(self, replica: Replica, end_offset: int) -> None:
+        self._deleted[replica.where] = (replica.topic.tenant, replica.log.log_generation, end_offset)
+        while len(self._deleted) > _DELETED_KEPT:
+            del self._deleted[next(iter(self._deleted))]
 
-def is_metered(replica: Replica) -> bool:
+
+def _is_metered(replica: Replica) -> bool:
     """Internal topics are not."""
     return replica.topic.tenant != SYSTEM_TENANT
-
-
-def _new() -> _Taken:
-    return _Taken(usage_pb2.UsageRecord(), [], [])

@@ -8,7 +8,9 @@ from data_plane.node.replica import Replica
 from penstock.records.seal import Seal, pack_seal
 
 
-def add_reading(record: pb.UsageRecord, replica: Replica, due: DueReading, cut_id: str = "") -> None:
+def add_reading(
+    record: pb.UsageRecord, replica: Replica, due: DueReading, cut_id: str = "", cut_end_ms: int = 0
+) -> None:
     """One reading of a partition, as its log stands now."""
     mark, log, topic = due.mark, replica.log, replica.topic
     reading = record.readings.add(
@@ -25,6 +27,7 @@ def add_reading(record: pb.UsageRecord, replica: Replica, due: DueReading, cut_i
         retained_bytes=log.size_bytes,
         kind=pb.ReadingKind.Name(due.kind),
         cut_id=cut_id,
+        cut_end_ms=cut_end_ms,
     )
     for row in mark.minute_rows:
         reading.minute_rows.add(

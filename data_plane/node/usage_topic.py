@@ -26,7 +26,7 @@ from penstock.records.build import BatchBuilder
 
 USAGE_TOPIC = "__usage"
 QUEUED_MAX = 256
-"""Records that wait: readings are taken only when there is room, and cuts are refused."""
+"""Records that wait; with so many, cuts are refused. Periodic readings wait one at a time."""
 _PRINCIPAL = 0
 """Internal."""
 _ALL = -1
@@ -64,13 +64,14 @@ class UsageTopic:
         """None until the topic exists."""
         return self._image.names.get((SYSTEM_TENANT, USAGE_TOPIC))
 
-    def write(self, record: usage_pb2.UsageRecord) -> asyncio.Future[None]:
-        """Queue it; the future ends when it is committed. Raises `Throttled` when too many wait.
-
-        Its sequence is given when its turn comes. Whoever waits shields the future: a record is never given up.
-        """
+    def demand_room(self) -> None:
+        """Raise `Throttled` when too many records wait."""
         if len(self._queue) >= QUEUED_MAX:
             raise errors.Throttled(f"{USAGE_TOPIC}: {len(self._queue)} records wait to be written")
+
+    def write(self, record: usage_pb2.UsageRecord) -> asyncio.Future[None]:
+        """Queue it; the future ends when it is committed. Its sequence is given when its turn comes, and it is never
+        given up, whoever waits."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(_Queued(record, written))
         self._wake.set()

@@ -9,6 +9,7 @@ from data_plane.contract import usage_pb2 as pb
 from data_plane.dev.provisioning import provision_internal_topics
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.records.batch import read_header
+from penstock.records.seal import Seal, unpack_seal
 from penstock.records.usage import Totals
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.chaos.replica_files import stored_batches
@@ -44,6 +45,16 @@ class Metered:
             if reading.topic_id == topic_id and reading.partition == partition
         ]
         return sorted(found, key=lambda reading: reading.end_offset)
+
+    def seals(self, topic_id: TopicId, partition: int = 0) -> list[Seal]:
+        """Of one partition, each once, by offset."""
+        found: dict[int, Seal] = {}
+        for record in self.records():
+            for sealed in record.seals:
+                seal, _ = unpack_seal(sealed.seal)
+                if seal.where == TopicPartition(topic_id, partition):
+                    assert found.setdefault(seal.base_offset, seal) == seal
+        return [found[base] for base in sorted(found)]
 
     def wait_until_read(self, topic_id: TopicId, end_offset: int, partition: int = 0) -> list[pb.Reading]:
         """The readings, once one of them reaches `end_offset`."""

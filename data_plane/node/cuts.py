@@ -1,0 +1,269 @@
+"""Cuts: the end of a billing period, as one more reading of each partition of a tenant.
+
+Any broker takes the call. It first raises the floor of acceptance times to the period's end in the metadata, so that
+no leader, present or to come, can stamp a batch before it; then it asks the leaders. A leader waits until everything
+stamped before the end is committed, reads there, and answers once the reading is in `__usage`. The same cut asked for
+again gives the same offsets.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from data_plane.contract import admin_pb2, methods, usage_pb2
+from data_plane.controller.cuts import raise_floor
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import MetaStore, OutcomeUnknown, StoreUnavailable
+from data_plane.metering.readings import DueReading, ReadingKind
+from data_plane.node.client_calls import parsed
+from data_plane.node.config import NodeConfig
+from data_plane.node.metadata_view import MetadataView
+from data_plane.node.metering import Metering
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
+from data_plane.node.replica import Replica
+from data_plane.node.usage_topic import USAGE_TOPIC
+from penstock.contract import errors
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
+from penstock.records.usage import OdometerMark
+
+CUT_ID_LENGTH_MAX = 100
+_PARTITIONS_PER_CALL = 200
+_TRIES = 20
+_LOOK_S = 0.01
+
+
+class Cuts:
+    """Both ends of a cut on one broker."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        view: MetadataView,
+        store: MetaStore,
+        transport: Transport,
+        clock: Clock,
+        find: Callable[[TopicPartition], Replica | None],
+        confident: Callable[[], bool],
+        metering: Metering,
+    ) -> None:
+        self._config, self._view, self._store = config, view, store
+        self._transport, self._clock, self._find = transport, clock, find
+        self._confident, self._metering = confident, metering
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._view.image
+
+    # -- whoever is asked ----------------------------------------------------------------------------------
+
+    async def cut(self, caller: Caller, request: bytes) -> bytes:
+        """Admin call; see the module."""
+        wanted = parsed(admin_pb2.CutRequest, request)
+        response = admin_pb2.CutResponse()
+        try:
+            self._check(wanted)
+            revision = await self._raise_floors(TenantId(wanted.tenant), wanted.end_ms)
+        except PenstockError as refusal:
+            response.outcome.error, response.outcome.message = refusal.code, refusal.message
+            return response.SerializeToString()
+        for cut in await self._ask_all(wanted, revision):
+            response.readings.add(
+                topic_id=cut.topic_id,
+                partition=cut.partition,
+                log_generation=cut.log_generation,
+                end_offset=cut.end_offset,
+                error=cut.error,
+                message=cut.message,
+            )
+        response.outcome.revision = self._image.revision
+        return response.SerializeToString()
+
+    def _check(self, wanted: admin_pb2.CutRequest) -> None:
+        if not 0 < len(wanted.cut_id) <= CUT_ID_LENGTH_MAX:
+            raise errors.InvalidRequest(
+                f"cut_id: {len(wanted.cut_id)} characters, 1 to {CUT_ID_LENGTH_MAX} required"
+            )
+        if TenantId(wanted.tenant) not in self._image.tenants:
+            raise errors.NotFound(f"tenant {wanted.tenant!r} does not exist")
+        now_ms = self._clock.now_ms()
+        if not 0 < wanted.end_ms <= now_ms:
+            raise errors.InvalidRequest(f"end_ms: {wanted.end_ms} is not in the past, now is {now_ms}")
+        if not self._metering.working:
+            raise errors.BrokerUnavailable(
+                f"{USAGE_TOPIC}: does not exist here yet, or this broker does not meter"
+            )
+
+    async def _raise_floors(self, tenant: TenantId, end_ms: int) -> int:
+        """The metadata revision that holds the floor for all topics of the tenant."""
+        for topic_id in [topic.topic_id for topic in self._image.topics.values() if topic.tenant == tenant]:
+            await self._raise_floor(topic_id, end_ms)
+        return self._image.revision
+
+    async def _raise_floor(self, topic_id: TopicId, end_ms: int) -> None:
+        for _ in range(_TRIES):
+            change = raise_floor(self._image, topic_id, end_ms)
+            if not change.changes:
+                return
+            try:
+                result = await self._store.txn(change.compares, change.changes)
+            except (StoreUnavailable, OutcomeUnknown):
+                await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
+                continue
+            await self._view.reached(result.revision, self._config.timings.call_ms)
+        raise errors.BrokerUnavailable(f"{topic_id.hex()}: its floor of acceptance times could not be raised")
+
+    async def _ask_all(self, wanted: admin_pb2.CutRequest, revision: int) -> list[usage_pb2.PartitionCut]:
+        """The leaders of the tenant's partitions, and every broker about deleted topics."""
+        led: dict[BrokerId, list[TopicPartition]] = {broker: [] for broker in sorted(self._image.brokers)}
+        cuts: list[usage_pb2.PartitionCut] = []
+        for topic_id, topic in self._image.topics.items():
+            if topic.tenant != wanted.tenant:
+                continue
+            for record in self._image.partitions_of(topic_id):
+                where = TopicPartition(topic_id, record.partition)
+                if record.leader in led and self._image.epoch_of(record.leader):
+                    led[record.leader].append(where)
+                else:
+                    cuts.append(_failed(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
+        asked = [
+            self._ask(broker, wanted, revision, where[at : at + _PARTITIONS_PER_CALL], deleted=not at)
+            for broker, where in led.items()
+            for at in range(0, max(1, len(where)), _PARTITIONS_PER_CALL)
+        ]
+        deleted: dict[TopicPartition, usage_pb2.PartitionCut] = {}
+        for answer in await asyncio.gather(*asked):
+            for cut in answer:
+                where = TopicPartition(TopicId(cut.topic_id), cut.partition)
+                if where.topic_id in self._image.topics:
+                    cuts.append(cut)
+                    continue
+                known = deleted.get(where)
+                if known is None or cut.error or (not known.error and cut.end_offset > known.end_offset):
+                    deleted[where] = cut
+        return [*cuts, *deleted.values()]
+
+    async def _ask(
+        self,
+        broker: BrokerId,
+        wanted: admin_pb2.CutRequest,
+        revision: int,
+        partitions: list[TopicPartition],
+        *,
+        deleted: bool,
+    ) -> list[usage_pb2.PartitionCut]:
+        request = usage_pb2.CutPartitionsRequest(
+            cut_id=wanted.cut_id,
+            tenant=wanted.tenant,
+            end_ms=wanted.end_ms,
+            revision=revision,
+            partitions=[
+                usage_pb2.CutPartition(topic_id=where.topic_id, partition=where.partition)
+                for where in partitions
+            ],
+            deleted=deleted,
+        )
+        if broker == self._config.broker_id:
+            return list((await self._answer(request)).partitions)
+        known = self._image.brokers.get(broker)
+        if known is None or not known.epoch:
+            return []
+        try:
+            answer = usage_pb2.CutPartitionsResponse.FromString(
+                await self._transport.call(
+                    known.record.internal_address,
+                    methods.CUT_PARTITIONS,
+                    request.SerializeToString(),
+                    self._config.timings.call_ms * 3,
+                )
+            )
+        except (CallFailed, ConnectionLost) as error:
+            return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(error)) for where in partitions]
+        return list(answer.partitions)
+
+    # -- the leaders -----------------------------------------------------------------------------------------
+
+    async def cut_partitions(self, caller: Caller, request: bytes) -> bytes:
+        """Internal call: read the partitions named that this broker leads."""
+        return (await self._answer(parsed(usage_pb2.CutPartitionsRequest, request))).SerializeToString()
+
+    async def _answer(self, wanted: usage_pb2.CutPartitionsRequest) -> usage_pb2.CutPartitionsResponse:
+        response = usage_pb2.CutPartitionsResponse()
+        await self._view.reached(wanted.revision, self._config.timings.call_ms)
+        read: list[tuple[Replica, DueReading]] = []
+        try:
+            async with asyncio.timeout(self._config.timings.call_ms / 1000):
+                for partition in wanted.partitions:
+                    where = TopicPartition(TopicId(partition.topic_id), partition.partition)
+                    try:
+                        replica = self._replica(where, wanted)
+                        mark = await self._mark(replica, wanted.end_ms)
+                    except PenstockError as refusal:
+                        response.partitions.append(_failed(where, refusal.code, refusal.message))
+                        continue
+                    read.append((replica, DueReading(ReadingKind.CUT, mark)))
+        except TimeoutError:
+            pass  # what is read is answered, the rest may be asked again
+        try:
+            async with asyncio.timeout(self._config.timings.call_ms / 1000):
+                await self._metering.write_cut(read, wanted.cut_id, wanted.end_ms)
+        except (TimeoutError, PenstockError) as error:
+            message = f"{USAGE_TOPIC}: {str(error) or 'no answer in time'}"
+            response.partitions.extend(
+                _failed(replica.where, ErrorCode.BROKER_UNAVAILABLE, message) for replica, _ in read
+            )
+        else:
+            for replica, due in read:
+                response.partitions.add(
+                    topic_id=replica.where.topic_id,
+                    partition=replica.where.partition,
+                    log_generation=replica.log.log_generation,
+                    end_offset=due.mark.end_offset,
+                )
+        answered = {(cut.topic_id, cut.partition) for cut in response.partitions}
+        for partition in wanted.partitions:
+            if (partition.topic_id, partition.partition) not in answered:
+                where = TopicPartition(TopicId(partition.topic_id), partition.partition)
+                response.partitions.append(_failed(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
+        if wanted.deleted:
+            response.partitions.extend(self._metering.deleted(TenantId(wanted.tenant)))
+        return response
+
+    def _replica(self, where: TopicPartition, wanted: usage_pb2.CutPartitionsRequest) -> Replica:
+        replica = self._find(where)
+        if replica is None or replica.topic.tenant != wanted.tenant:
+            raise errors.NotLeader(f"{where}: no replica here")
+        if self._image.revision < wanted.revision or not self._confident():
+            raise errors.LeaderNotReady(f"{replica.name}: this broker is behind the metadata")
+        return replica
+
+    async def _mark(self, replica: Replica, end_ms: int) -> OdometerMark:
+        """The totals at the last batch stamped before `end_ms`, once it is committed."""
+        leading, log = replica.leadership(-1), replica.log
+        if replica.topic.accepted_floor_ms < end_ms:
+            raise errors.LeaderNotReady(f"{replica.name}: the floor of acceptance times is not here yet")
+        while not leading.ready or log.high_watermark < log.end_before(end_ms):
+            await asyncio.sleep(_LOOK_S)
+            if replica.leading is not leading:
+                raise errors.NotLeader(f"{replica.name}: leadership moved")
+        end = log.end_before(end_ms)
+        mark = log.odometer_mark() if end == log.log_end_offset else None
+        if mark is None:
+            mark = next((one for one in log.minute_marks(end - 1) if one.end_offset == end), None)
+        if mark is None:
+            for folded in log.fold_to(end):
+                mark = folded
+                if folded is None:
+                    await asyncio.sleep(0)
+                    if replica.leading is not leading or replica.busy:
+                        raise errors.LeaderNotReady(f"{replica.name}: its log is being changed")
+        if mark is None or mark.accepted_ms >= end_ms:
+            raise errors.OffsetOutOfRange(
+                f"{replica.name}: what was counted before {end_ms} is not known any more"
+            )
+        return mark
+
+
+def _failed(where: TopicPartition, code: int, message: str) -> usage_pb2.PartitionCut:
+    return usage_pb2.PartitionCut(
+        topic_id=where.topic_id, partition=where.partition, end_offset=-1, error=code, message=message
+    )

@@ -1,0 +1,114 @@
+"""A period ends at the same offsets however often it is ended, and every leader says where."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from data_plane.contract import admin_pb2, usage_pb2
+from penstock import Client, InvalidRequest, NotFound
+from penstock.contract.errors import ErrorCode
+from tests.integration.metering.usage import Metered, metered, totals_of
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def usage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
+    with metered(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def produce(client: Client, count: int, partitions: int) -> None:
+    with client.producer(linger_ms=1) as producer:
+        for number in range(count):
+            producer.send("orders", b"%d" % number, partition=number % partitions)
+        producer.flush()
+
+
+def vector(readings: list[admin_pb2.CutReading]) -> dict[tuple[bytes, int], int]:
+    assert [reading for reading in readings if reading.error] == []
+    return {(reading.topic_id, reading.partition): reading.end_offset for reading in readings}
+
+
+def cut_readings(usage: Metered, cut_id: str) -> list[usage_pb2.Reading]:
+    return [
+        reading
+        for record in usage.records()
+        for reading in record.readings
+        if reading.kind == usage_pb2.ReadingKind.CUT and reading.cut_id == cut_id
+    ]
+
+
+def test_a_cut_counts_what_was_accepted_before_its_end_and_repeats_itself(usage: Metered) -> None:
+    tenant = usage.cluster.tenant("tn_cut")
+    topic_id = usage.cluster.create_topic(tenant, "orders", partitions=3)
+    usage.cluster.create_topic(tenant, "empty")
+    with usage.cluster.client(tenant) as client:
+        produce(client, 900, 3)
+        time.sleep(0.005)
+        end_ms = now_ms()
+        time.sleep(0.005)
+        produce(client, 300, 3)
+        first = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms))
+        produce(client, 300, 3)
+        again = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms))
+    assert first == again
+    assert {first[topic_id, partition] for partition in range(3)} == {300}
+    assert sorted(first.values()) == [0, 300, 300, 300]
+    found = cut_readings(usage, "cut_one")
+    assert {(reading.topic_id, reading.partition): reading.end_offset for reading in found} == first
+    for reading in found:
+        assert reading.cut_end_ms == end_ms
+        assert reading.accepted_ms < end_ms
+        if reading.topic_id == topic_id:
+            leader = usage.cluster.leader(topic_id, reading.partition)
+            counted = usage.counted(leader, topic_id, reading.end_offset, reading.partition)
+            totals = totals_of(reading)
+            assert (totals.committed_messages, totals.committed_bytes) == counted
+
+
+def test_a_cut_stays_where_it_is_when_a_leader_is_killed_after_it(usage: Metered) -> None:
+    tenant = usage.cluster.tenant("tn_moved")
+    topic_id = usage.cluster.create_topic(tenant, "orders")
+    with usage.cluster.client(tenant) as client:
+        produce(client, 100, 1)
+        time.sleep(0.005)
+        end_ms = now_ms()
+        before = vector(usage.cluster.admin.cut("cut_moved", "tn_moved", end_ms))
+        killed = usage.cluster.leader(topic_id)
+        usage.cluster.kill(killed)
+        produce(client, 100, 1)
+        after = vector(usage.cluster.admin.cut("cut_moved", "tn_moved", end_ms))
+    usage.cluster.start(killed)
+    assert before == after == {(topic_id, 0): 100}
+
+
+def test_a_period_that_has_not_ended_and_an_unknown_tenant_are_refused(usage: Metered) -> None:
+    usage.cluster.tenant("tn_early")
+    with pytest.raises(InvalidRequest, match="not in the past"):
+        usage.cluster.admin.cut("cut_early", "tn_early", now_ms() + 60_000)
+    with pytest.raises(InvalidRequest, match="cut_id"):
+        usage.cluster.admin.cut("", "tn_early", now_ms())
+    with pytest.raises(NotFound):
+        usage.cluster.admin.cut("cut_nobody", "tn_nobody", now_ms())
+
+
+def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Metered) -> None:
+    tenant = usage.cluster.tenant("tn_alone")
+    alone = usage.cluster.create_topic(
+        tenant, "alone", assignments=[[1]], replication=1, min_insync_replicas=1
+    )
+    usage.cluster.create_topic(tenant, "orders")
+    usage.cluster.kill(1)
+    usage.cluster.wait_until("the partition has no leader", lambda: usage.cluster.leader(alone) < 0)
+    readings = usage.cluster.admin.cut("cut_alone", "tn_alone", now_ms())
+    usage.cluster.start(1)
+    failed = [reading for reading in readings if reading.error]
+    assert [(reading.topic_id, reading.error) for reading in failed] == [(alone, ErrorCode.NO_LEADER)]
+    assert len(readings) == 2
+    assert len(vector(usage.cluster.admin.cut("cut_alone", "tn_alone", now_ms()))) == 2
