@@ -43,6 +43,22 @@ class GroupCalls:
     ) -> None:
         self._coordinators, self._view, self._gate, self._find = coordinators, view, gate, find
 
+    def _enter(self, principal: Principal, operation: Operation, group: str) -> None:
+        """Raises `InvalidRequest` for what is no name, `Forbidden` for what the key may not do to the group."""
+        _check_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
+        try:
+            self._gate.authenticator.authorize_group(principal, operation, group)
+        except errors.NotFound:
+            # Groups come into being when they are named, so there is nothing to hide.
+            raise errors.Forbidden(f"group {group!r}: no binding of the key names it") from None
+
+    def _may_describe(self, principal: Principal, group: str) -> bool:
+        try:
+            self._enter(principal, Operation.DESCRIBE, group)
+        except errors.Forbidden:
+            return False
+        return True
+
     # -- members -----------------------------------------------------------------------------------------
 
     async def find_coordinator(self, caller: Caller, request: bytes) -> bytes:
@@ -50,7 +66,7 @@ class GroupCalls:
         principal = self._gate.admit(caller)
         wanted, response = parsed(pb.FindCoordinatorRequest, request), pb.FindCoordinatorResponse()
         try:
-            _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+            self._enter(principal, Operation.DESCRIBE, wanted.group)
             response.broker_id, response.address = self._coordinators.locate(principal.tenant, wanted.group)
         except PenstockError as refusal:
             response.broker_id = -1
@@ -78,7 +94,7 @@ class GroupCalls:
         return response.SerializeToString()
 
     def _heartbeat(self, principal: Principal, caller: Caller, wanted: pb.GroupHeartbeatRequest) -> Heartbeat:
-        _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+        self._enter(principal, Operation.CONSUME, wanted.group)
         _check_name("member_id", wanted.member_id, limits.MEMBER_ID_LENGTH_MAX)
         _check_name("instance_id", wanted.instance_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
         _check_name("client_id", wanted.client_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
@@ -143,7 +159,7 @@ class GroupCalls:
         principal = self._gate.admit(caller)
         wanted, response = parsed(pb.FetchCommittedRequest, request), pb.FetchCommittedResponse()
         try:
-            _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+            self._enter(principal, Operation.DESCRIBE, wanted.group)
             _demand_few(len(wanted.partitions), "partitions")
             tenant, group, member = principal.tenant, wanted.group, wanted.member_id
 
@@ -205,7 +221,7 @@ class GroupCalls:
         leave_out: Iterable[TopicPartition] = (),
     ) -> Commit:
         """By hand, until somebody says which member it is."""
-        _check_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
+        self._enter(principal, Operation.CONSUME, group)
         _demand_few(len(offsets), "offsets")
         kept = {
             TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(
@@ -227,7 +243,8 @@ class GroupCalls:
         try:
             for led in self._coordinators.serving():
                 for view in await led.carry_out(lambda core, _: Decision(core.groups(principal.tenant))):
-                    _put_summary(response.groups.add(), view)
+                    if self._may_describe(principal, view.group):
+                        _put_summary(response.groups.add(), view)
         except PenstockError as refusal:
             response.error, response.message = refusal.code, refusal.message
         return response.SerializeToString()
@@ -236,7 +253,7 @@ class GroupCalls:
         principal = self._gate.admit(caller)
         wanted, response = parsed(pb.DescribeGroupRequest, request), pb.DescribeGroupResponse()
         try:
-            _check_name("group", wanted.group, limits.GROUP_NAME_LENGTH_MAX)
+            self._enter(principal, Operation.DESCRIBE, wanted.group)
             led = self._coordinators.of(principal.tenant, wanted.group)
             view = await led.carry_out(lambda core, _: Decision(core.group(principal.tenant, wanted.group)))
         except PenstockError as refusal:
@@ -285,7 +302,7 @@ class GroupCalls:
 
         async def act() -> None:
             tenant, group = principal.tenant, wanted.group
-            _check_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
+            self._enter(principal, Operation.CONSUME, group)
 
             def decide(core: Coordinator, now_ms: float) -> Decision[None]:
                 for place in sorted(core.group(tenant, group).offsets):
