@@ -12,8 +12,11 @@ from penstock.cli import failures
 from penstock.cli.consume import consume
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, Invocation
+from penstock.cli.invoice import invoice
 from penstock.cli.produce import produce
 from penstock.cli.topics import topic
+from penstock.cli.usage import usage
+from penstock.cli.verify_invoice import verify_invoice
 
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
@@ -59,6 +62,9 @@ cli.add_command(topic)
 cli.add_command(key)
 cli.add_command(produce)
 cli.add_command(consume)
+cli.add_command(usage)
+cli.add_command(invoice)
+cli.add_command(verify_invoice)
 
 
 def run(arguments: Sequence[str]) -> int:

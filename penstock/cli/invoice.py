@@ -1,0 +1,123 @@
+"""`penstock invoice list` and `invoice show`: amounts, lines, and what lies under a line down to offsets."""
+
+from typing import Any
+
+import click
+
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table, say
+from penstock.cli.rest import rest_client
+from penstock.rest.client import segment
+from penstock.rules.rating import amount_text
+
+_TIMEOUT_S = 15.0
+
+
+@click.group(name="invoice", cls=Group, path=("invoice",))
+def invoice() -> None:
+    """Invoices: list, show."""
+
+
+@invoice.command("list")
+@click.option(
+    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def invoice_list(timeout: float) -> None:
+    """List the tenant's invoices, oldest first."""
+    with rest_client() as rest:
+        invoices = list(rest.items("/v1/invoices", timeout_s=timeout))
+    if current().json:
+        print_json({"invoices": invoices})
+        return
+    rows = [
+        [
+            entry["number"],
+            entry["id"],
+            entry["status"],
+            moment(entry["period_start"]),
+            moment(entry["period_end"]),
+            *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
+            total(entry),
+        ]
+        for entry in invoices
+    ]
+    print_table(["no.", "invoice", "status", "from", "to", "messages", "bytes", "total"], rows)
+
+
+@invoice.command("show")
+@click.argument("invoice_id", metavar="INVOICE")
+@click.option(
+    "--open", "opened", is_flag=True, help="Open the lines: topic, partition, day and offsets of each."
+)
+@click.option(
+    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
+    """Show one invoice with its lines."""
+    path = f"/v1/invoices/{segment(invoice_id)}"
+    with rest_client() as rest:
+        shown = rest.get(path, timeout_s=timeout)
+        rows = rest.get(f"{path}/evidence", timeout_s=timeout)["line_evidence"] if opened else {}
+    if current().json:
+        print_json({**shown, "evidence": rows} if opened else shown)
+        return
+    click.echo(f"Invoice {shown['number']}  {shown['id']}  {shown['status']}")
+    click.echo(
+        f"Period  {moment(shown['period_start'])} to {moment(shown['period_end'])}, cut {shown['cut']}"
+    )
+    for gap in shown["gaps"]:
+        say(f"  not issued: {gap}")
+    for line in shown["lines"]:
+        click.echo()
+        click.echo(
+            f"{line['meter']}: {line['quantity']:,}  {money(shown, line['amount_micro'])}  "
+            f"(prices {line['price_book_sha256'][:12]}…)"
+        )
+        print_table(["quantity", "at", "each"], [_part(line, part) for part in line["parts"]])
+        if opened:
+            _print_evidence(rows.get(line["meter"], []))
+    if shown["total_micro"] is not None:
+        click.echo(f"Total  {total(shown)}")
+
+
+def moment(text: str) -> str:
+    """A time of the REST interface, to the second."""
+    return text[:19].replace("T", " ") + "Z"
+
+
+def money(invoice: dict[str, Any], amount_micro: int) -> str:
+    """An amount with its currency."""
+    return f"{amount_text(int(amount_micro), int(invoice['minor_digits']))} {invoice['currency']}"
+
+
+def total(invoice: dict[str, Any]) -> str:
+    """The invoice's total; a draft has none."""
+    return "-" if invoice["total_micro"] is None else money(invoice, invoice["total_micro"])
+
+
+def _quantity(invoice: dict[str, Any], meter: str) -> int:
+    return sum(int(line["quantity"]) for line in invoice["lines"] if line["meter"] == meter)
+
+
+def _part(line: dict[str, Any], part: dict[str, Any]) -> list[object]:
+    size = int(line["unit_size"])
+    unit = line["unit"] if size == 1 else f"{line['unit']} of {size:,}"
+    price = str(part["unit_price"]).rstrip("0").rstrip(".")
+    return [int(part["quantity"]), "free" if price in ("0", "") else price, unit]
+
+
+def _print_evidence(rows: list[dict[str, Any]]) -> None:
+    print_table(
+        ["topic", "partition", "day", "first offset", "end offset", "quantity"],
+        [
+            [
+                row["topic"],
+                int(row["partition"]),
+                row["day"],
+                int(row["first_offset"]),
+                int(row["end_offset"]),
+                int(row["quantity"]),
+            ]
+            for row in rows
+        ],
+    )

@@ -1,0 +1,17 @@
+"""The way of commands to the control plane."""
+
+from penstock.cli.connection import chosen_profile
+from penstock.client.settings import ConnectionSettings
+from penstock.profiles import connection_settings
+from penstock.rest.client import RestClient
+
+
+def settings() -> ConnectionSettings:
+    """Addresses and key of this invocation. Raises `ConfigurationError`."""
+    return connection_settings(profile=chosen_profile())
+
+
+def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
+    """A client with the invocation's key. It opens no connection before its first call."""
+    chosen = settings() if chosen is None else chosen
+    return RestClient(chosen.api_url, chosen.api_key, chosen.ca_file)
