@@ -1,7 +1,9 @@
 """One Produce stream: frames of batches in, results and credit out."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from data_plane.authz.access import Operation, Principal
@@ -13,6 +15,7 @@ from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.ports import Clock, Connection, ConnectionLost
 from data_plane.node.replica import ProduceOutcome, Replica
 from data_plane.node.stats import NodeStats
+from data_plane.throttling.pacing import Pace
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -22,6 +25,19 @@ from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BatchHeader, check_batch
 
 _ACKS = (-1, 0, 1)
+_PACED_CREDIT_BYTES = limits.BATCH_BYTES_MAX_LIMIT + 4 * limits.MIB
+"""What a stream of a tenant with a produce rate may have unanswered: the largest batch
+fits, with the slack that a client reserves.
+"""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A batch whose turn comes, or the credit of one that was refused."""
+
+    due_ms: float
+    since_ms: float
+    act: Callable[[], None]
 
 
 class ProduceStream:
@@ -38,18 +54,23 @@ class ProduceStream:
         stats: NodeStats,
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
+        pace: Callable[[], Pace | None],
     ) -> None:
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._clock, self._stats = find, committer, clock, stats
-        self._refuses_writes, self._confident = refuses_writes, confident
+        self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
+        self._held: deque[_Held] = deque()
+        self._owed: deque[_Held] = deque()
+        self._holding = asyncio.Event()
+        self._releaser: asyncio.Task[None] | None = None
         self._results: list[pb.ProduceResult] = []
-        self._credit = limits.STREAM_CREDIT_BYTES
+        self._credit = self._credit_limit = self._credit_wanted()
         self._granted = 0
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
-        opening = pb.ProduceAnswerHead(credit_bytes=limits.STREAM_CREDIT_BYTES)
+        opening = pb.ProduceAnswerHead(credit_bytes=self._credit_limit)
         await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, opening.SerializeToString()))
         sender = asyncio.create_task(self._send())
         try:
@@ -60,10 +81,14 @@ class ProduceStream:
                 self._take(frame)
                 if sender.done():
                     raise ConnectionLost("the client stopped reading results")
+                if self._releaser is not None and self._releaser.done():
+                    self._releaser.result()
                 # What this frame set going, pushes and a commit, begins before the next frame is taken.
                 await asyncio.sleep(0)
         finally:
             sender.cancel()
+            if self._releaser is not None:
+                self._releaser.cancel()
 
     def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()
@@ -81,15 +106,112 @@ class ProduceStream:
         if self._credit < 0:
             raise FrameError(f"{-self._credit} bytes sent beyond the credit granted")
         position = 0
+        pace = self._pace()
         for wanted in head.batches:
             batch = payload[position : position + wanted.size]
             position += wanted.size
             answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
-            try:
-                self._produce(head.acks, wanted, batch, answer)
-            except PenstockError as refusal:
-                self._stats.produce_refusals += 1
-                answer(ProduceOutcome(error=refusal.code, message=refusal.message))
+            if pace is not None or self._held:
+                self._in_turn(pace, head.acks, wanted, batch, answer, arrived_ms)
+            else:
+                self._try(head.acks, wanted, batch, answer)
+
+    def _try(
+        self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, answer: Callable[[ProduceOutcome], None]
+    ) -> None:
+        try:
+            self._produce(acks, wanted, batch, answer)
+        except PenstockError as refusal:
+            self._stats.produce_refusals += 1
+            answer(ProduceOutcome(error=refusal.code, message=refusal.message))
+
+    # -- the tenant's produce rate -----------------------------------------------------------------------
+
+    def _in_turn(
+        self,
+        pace: Pace | None,
+        acks: int,
+        wanted: pb.ProduceBatch,
+        batch: memoryview,
+        answer: Callable[[ProduceOutcome], None],
+        now_ms: float,
+    ) -> None:
+        """Let the batch in now, when its turn comes, or refuse it until later. Nobody is told of a refusal without
+        acknowledgements, so those are only held.
+        """
+        hold_ms = 0.0 if pace is None else pace.enter(wanted.size, now_ms, may_refuse=acks != 0)
+        if hold_ms == 0 and not self._held:
+            self._try(acks, wanted, batch, answer)
+        elif hold_ms is not None:
+            self._stats.throttled_batches += 1
+            act = partial(self._try, acks, wanted, batch, answer)
+            self._hold(self._held, _Held(now_ms + hold_ms, now_ms, act))
+        elif pace is not None:
+            self._stats.throttle_refusals += 1
+            wait_ms = pace.come_back_in_ms(now_ms)
+            self._results.append(
+                pb.ProduceResult(
+                    id=wanted.id,
+                    error=errors.Throttled.code,
+                    base_offset=-1,
+                    message=f"produce_bytes_per_s of the tenant is reached, {pace.bytes_per_s} of it here: "
+                    f"clears in {wait_ms} ms",
+                    retry_after_ms=wait_ms,
+                )
+            )
+            self._wake.set()
+            self._hold(self._owed, _Held(now_ms + wait_ms, now_ms, partial(self._give_credit, wanted.size)))
+
+    def _hold(self, where: deque[_Held], held: _Held) -> None:
+        where.append(held)
+        self._holding.set()
+        if self._releaser is None:
+            self._releaser = asyncio.create_task(self._release())
+
+    async def _release(self) -> None:
+        """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""
+        while True:
+            waiting = [queue[0] for queue in (self._held, self._owed) if queue]
+            if not waiting:
+                self._holding.clear()
+                await self._holding.wait()
+                continue
+            now_ms = self._clock.monotonic_ms()
+            wait_ms = min(held.due_ms for held in waiting) - now_ms
+            if wait_ms > 0:
+                self._holding.clear()
+                try:
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._holding.wait()
+                except TimeoutError:
+                    pass
+                continue
+            if self._owed and self._owed[0].due_ms <= now_ms:
+                self._owed.popleft().act()
+                continue
+            await self._committer.room()
+            held = self._held.popleft()
+            self._stats.throttled_ms += int(self._clock.monotonic_ms() - held.since_ms)
+            held.act()
+            await asyncio.sleep(0)
+
+    def _give_credit(self, size: int) -> None:
+        self._granted += size
+        self._wake.set()
+
+    def _credit_wanted(self) -> int:
+        return limits.STREAM_CREDIT_BYTES if self._pace() is None else _PACED_CREDIT_BYTES
+
+    def _credit_to_give(self) -> int:
+        """What was granted and not yet given, less or more what the stream's limit moves by."""
+        wanted = self._credit_wanted()
+        change = max(wanted - self._credit_limit, -self._granted)
+        given = self._granted + change
+        self._credit_limit += change
+        self._granted = 0
+        return given
+
+    # -- one batch ---------------------------------------------------------------------------------------
 
     def _produce(
         self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, answer: Callable[[ProduceOutcome], None]
@@ -165,9 +287,10 @@ class ProduceStream:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            head = pb.ProduceAnswerHead(credit_bytes=self._granted, results=self._results)
-            self._credit += self._granted
-            self._results, self._granted = [], 0
+            credit = self._credit_to_give()
+            head = pb.ProduceAnswerHead(credit_bytes=credit, results=self._results)
+            self._credit += credit
+            self._results = []
             try:
                 await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, head.SerializeToString()))
             except ConnectionLost:

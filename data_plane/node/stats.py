@@ -27,6 +27,12 @@ class NodeStats:
     produced_bytes: int = 0
     produced_messages: int = 0
     produce_refusals: int = 0
+    throttled_batches: int = 0
+    """Held because of a tenant's produce rate, and let in when their turn came."""
+    throttled_ms: int = 0
+    """Time that they were held, all together."""
+    throttle_refusals: int = 0
+    """Refused because of a tenant's produce rate."""
     duplicates: int = 0
     pushed_bytes: int = 0
     """To consumers."""

@@ -335,7 +335,9 @@ class ProducerCore:
                 batch.tainted = True
             if metadata_may_be_newer(error):
                 self._core.refresh(now)
-            retry_at = now + self._backoff.delay_ms(queue.failures + 1)
+            # Who throttles says when there is room again.
+            wait_ms = result.retry_after_ms or self._backoff.delay_ms(queue.failures + 1)
+            retry_at = now + wait_ms
             self._fail(queue.postponed(batch, error, retry_at, attempts_max))
         else:
             self._fail(queue.refused(batch, error))

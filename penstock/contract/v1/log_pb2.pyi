@@ -37,7 +37,7 @@ class ProduceAnswerHead(_message.Message):
     def __init__(self, credit_bytes: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ...) -> None: ...
 
 class ProduceResult(_message.Message):
-    __slots__ = ("id", "error", "base_offset", "accepted_ms", "duplicate", "message", "leader_epoch")
+    __slots__ = ("id", "error", "base_offset", "accepted_ms", "duplicate", "message", "leader_epoch", "retry_after_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class ProduceResult(_message.Message):
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     id: int
     error: int
     base_offset: int
@@ -52,7 +53,8 @@ class ProduceResult(_message.Message):
     duplicate: bool
     message: str
     leader_epoch: int
-    def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    retry_after_ms: int
+    def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpenHead(_message.Message):
     __slots__ = ("partitions", "group")
