@@ -48,15 +48,16 @@ class DevCluster:
         self._written_before: dict[int, int] = {}
         """Size of a broker's output file when it was started here."""
 
-    def up(self, brokers: int | None, report: Report) -> UpResult:
-        """Make the cluster exist, run and be ready for the tenant in the profile. Raises `BrokerFailed`,
-        `TimedOut`.
+    def up(self, brokers: int | None, report: Report, *, provisioned: bool = True) -> UpResult:
+        """Make the cluster exist, run and be ready for the tenant in the profile. `provisioned` False leaves
+        tenants, keys and internal topics to a control plane. Raises `BrokerFailed`, `TimedOut`.
         """
         with self.directory.changing():
             spec = self.directory.load_or_create(brokers)
             started = self._start(spec.brokers, spec, report)
-            with admin_of(self.directory) as admin:
-                provision(self.directory, spec, admin)
+            if provisioned:
+                with admin_of(self.directory) as admin:
+                    provision(self.directory, spec, admin)
         return UpResult(spec=spec, started=started)
 
     def down(self, timeout_s: float = DRAIN_S) -> tuple[int, ...]:

@@ -1,77 +1,92 @@
-"""The commands `penstock dev …`: a whole cluster on this machine."""
+"""The commands `penstock dev …`: a whole service on this machine, or its brokers alone."""
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from data_plane.dev import processes
 from data_plane.dev.access import data_option, directory_of
-from data_plane.dev.cluster import DRAIN_S, DevCluster, Report, UpResult
-from data_plane.dev.layout import BROKERS_DEFAULT, MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT, DataDirectory
+from data_plane.dev.account import read_account
+from data_plane.dev.cluster import DRAIN_S, DevCluster, Report
+from data_plane.dev.layout import BROKERS_DEFAULT, MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT, ClusterSpec
 from data_plane.dev.profile import PROFILE
+from data_plane.dev.service import DevService
+from data_plane.dev.service_processes import ServiceStatus
 from data_plane.dev.status import BrokerStatus, ClusterStatus, look
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
 
 _WATCH_S = 0.5
-"""How often a foreground `dev up` looks whether its brokers still run."""
+"""How often a foreground `dev up` looks whether everything still runs."""
 
 
 @click.group(name="dev", cls=Group, path=("dev",))
 def dev() -> None:
-    """A cluster of brokers on this machine, for developing and trying out."""
+    """The whole service on this machine, for developing and trying out."""
 
 
 @dev.command("up")
 @data_option
 @click.option("--brokers", type=int, help=f"How many brokers (default {BROKERS_DEFAULT}).")
-@click.option("--detach", is_flag=True, help="Leave the brokers running and return.")
-def up(data: Path | None, brokers: int | None, detach: bool) -> None:
-    """Start a cluster, or whatever of it does not run, and wait until it is ready.
+@click.option("--bare", is_flag=True, help="Brokers alone, without control plane and bills.")
+@click.option("--detach", is_flag=True, help="Leave everything running and return.")
+def up(data: Path | None, brokers: int | None, bare: bool, detach: bool) -> None:
+    """Start the service, or whatever of it does not run, and wait until it is ready.
 
-    Writes the profile `dev` with address, tenant and key. Without --detach it stays, and Ctrl-C stops all
-    brokers.
+    Brokers, control plane, its worker and the usage pipeline. Writes the profile `dev` with addresses, tenant and
+    key. Without --detach it stays, and Ctrl-C stops everything.
     """
-    cluster = DevCluster(directory_of(data))
+    service = DevService(directory_of(data))
+    password: str | None = None
     try:
-        with progress("Starting brokers", total=1.0) as bar:
-            result = cluster.up(brokers, _on(bar))
+        with progress("Starting", total=1.0) as bar:
+            if bare:
+                result = service.cluster.up(brokers, _on(bar), provisioned=not service.service.exists)
+                started: Sequence[int | str] = result.started
+            else:
+                known = service.service.account_file.exists()
+                whole = service.up(brokers, _on(bar))
+                result, started = whole.cluster, (*whole.cluster.started, *whole.started)
+                password = None if known else whole.account.password
     except KeyboardInterrupt:
         if not detach:
-            cluster.down()
+            service.down()
         raise
-    _tell_up(cluster.directory, result)
+    _tell_up(service, result.spec, started, password)
     if not detach:
-        _stay(cluster)
+        _stay(service)
 
 
 @dev.command("status")
 @data_option
 def status(data: Path | None) -> None:
-    """Show brokers, their processes and what the cluster says of them."""
-    seen = look(directory_of(data))
+    """Show brokers and processes, and what the cluster says of its brokers."""
+    service = DevService(directory_of(data))
+    seen = look(service.directory)
     if current().json:
-        print_json(seen.to_json())
+        print_json(_status_json(service, seen))
         return
-    _print_status(seen)
+    _print_status(seen, service.look())
 
 
 @dev.command("down")
 @data_option
 @click.option("--timeout", type=float, default=DRAIN_S, show_default=True, help="Seconds before SIGKILL.")
 def down(data: Path | None, timeout: float) -> None:
-    """Stop all brokers. The data stays; `dev up` goes on from there."""
-    cluster = DevCluster(directory_of(data))
-    with progress("Stopping brokers"):
-        killed = cluster.down(timeout)
+    """Stop everything. The data stays; `dev up` goes on from there."""
+    service = DevService(directory_of(data))
+    with progress("Stopping"):
+        killed = service.down(timeout)
     if current().json:
-        print_json({"data": str(cluster.directory.path), "running": False, "killed": list(killed)})
+        print_json({"data": str(service.directory.path), "running": False, "killed": list(killed)})
         return
-    say("All brokers are down.")
+    say("Everything is down.")
     if killed:
-        say(f"Killed because they did not end within {timeout:g} s: {', '.join(map(str, killed))}")
+        say(f"Killed because they did not end in time: {', '.join(killed)}")
 
 
 @dev.group("broker", cls=Group, path=("dev", "broker"))
@@ -120,28 +135,60 @@ def _tell_broker(number: int, pid: int | None, state: str) -> None:
         say(f"Broker {number}: {state}" + (f" (process {pid})" if pid is not None else ""))
 
 
-def _tell_up(directory: DataDirectory, result: UpResult) -> None:
-    spec = result.spec
+def _tell_up(
+    service: DevService, spec: ClusterSpec, started: Sequence[int | str], password: str | None
+) -> None:
     if spec.replication < REPLICATION_DEFAULT:
         say(
             f"{len(spec.brokers)} broker{'s' if len(spec.brokers) > 1 else ''}: topics get replication "
             f"{spec.replication} and min_insync {spec.min_insync} here unless you say otherwise "
             f"(usually {REPLICATION_DEFAULT} and {MIN_INSYNC_DEFAULT})."
         )
-    seen = look(directory)
+    seen = look(service.directory)
     if current().json:
-        print_json({**seen.to_json(), "started": list(result.started)})
+        print_json({**_status_json(service, seen), "started": list(started)})
         return
-    _print_status(seen)
+    _print_status(seen, service.look())
+    account = read_account(service.service)
+    if account is not None:
+        say(f"REST interface: {service.service.load().api_url}/v1 (tenant {account.tenant})")
+        shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
+        say(f"Sign in as {account.email}, {shown}")
     say(f"Profile {PROFILE!r} is ready: add --profile {PROFILE}, or export PENSTOCK_PROFILE={PROFILE}.")
 
 
-def _print_status(seen: ClusterStatus) -> None:
+def _status_json(service: DevService, seen: ClusterStatus) -> dict[str, Any]:
+    """The document of `penstock dev status --json`."""
+    document = seen.to_json()
+    processes_seen = service.look()
+    document["processes"] = [process.to_json() for process in processes_seen]
+    document["running"] = seen.running or any(process.pid is not None for process in processes_seen)
+    if service.service.exists:
+        account = read_account(service.service)
+        document["api_url"] = service.service.load().api_url
+        document["tenant"] = None if account is None else account.tenant
+        document["account_file"] = str(service.service.account_file)
+    return document
+
+
+def _print_status(seen: ClusterStatus, processes_seen: Sequence[ServiceStatus]) -> None:
     print_table(
         ["broker", "state", "membership", "pid", "client address", "leaders", "replicas", ""],
         [_row(broker) for broker in seen.brokers],
         title=f"{seen.spec.cluster_id} in {seen.directory.path}",
     )
+    if processes_seen:
+        rows = [
+            [
+                status.process.name,
+                status.state.value,
+                "-" if status.pid is None else status.pid,
+                status.address or "-",
+                status.process.what,
+            ]
+            for status in processes_seen
+        ]
+        print_table(["process", "state", "pid", "address", ""], rows)
 
 
 def _row(broker: BrokerStatus) -> list[object]:
@@ -157,25 +204,34 @@ def _row(broker: BrokerStatus) -> list[object]:
     ]
 
 
-def _stay(cluster: DevCluster) -> None:
-    """Stay until Ctrl-C or SIGTERM, then stop all brokers; or until all of them were ended by somebody
-    else.
-    """
-    directory = cluster.directory
+def _stay(service: DevService) -> None:
+    """Stay until Ctrl-C or SIGTERM, then stop everything; or until all of it was ended by somebody else."""
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        say("Ctrl-C stops all brokers.")
-        running = {b.id for b in directory.load().brokers}
+        say("Ctrl-C stops everything.")
+        running = _running(service)
         while running:
             time.sleep(_WATCH_S)
-            cluster.reap()
-            now = {b.id for b in directory.load().brokers if processes.find(directory.config_file(b.id))}
-            for number in sorted(running - now):
-                say(f"Broker {number} has ended; `penstock dev broker start {number}` starts it again.")
-            for number in sorted(now - running):
-                say(f"Broker {number} runs again.")
+            service.reap()
+            now = _running(service)
+            for name in sorted(running - now):
+                again = f"broker start {name.removeprefix('broker ')}" if name.startswith("broker") else "up"
+                say(f"{name.capitalize()} has ended; `penstock dev {again}` starts it again.")
+            for name in sorted(now - running):
+                say(f"{name.capitalize()} runs again.")
             running = now
     except KeyboardInterrupt:
-        with progress("Stopping brokers"):
-            cluster.down()
-        say("All brokers are down.")
+        with progress("Stopping"):
+            service.down()
+        say("Everything is down.")
+
+
+def _running(service: DevService) -> set[str]:
+    """Names of the brokers and processes that are there."""
+    directory = service.directory
+    found = {
+        f"broker {broker.id}"
+        for broker in directory.load().brokers
+        if processes.find(directory.config_file(broker.id)) is not None
+    }
+    return found | {status.process.name for status in service.look() if status.pid is not None}

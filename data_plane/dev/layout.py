@@ -196,11 +196,11 @@ def write_private(file: Path, text: str) -> None:
 def _new_brokers(present: tuple[BrokerSpec, ...], want: int) -> Iterator[BrokerSpec]:
     taken = {port for b in present for port in (b.client_port, b.internal_port, b.http_port)}
     for number in range(len(present) + 1, want + 1):
-        client, internal, http = (_free_port(taken) for _ in range(3))
+        client, internal, http = (free_port(taken) for _ in range(3))
         yield BrokerSpec(id=number, client_port=client, internal_port=internal, http_port=http)
 
 
-def _free_port(taken: set[int]) -> int:
+def free_port(taken: set[int]) -> int:
     """A free port below the ephemeral range, added to `taken`.
 
     A port of the ephemeral range could be given to somebody's outgoing connection while its broker is down

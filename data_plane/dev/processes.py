@@ -20,8 +20,9 @@ _POLL_S = 0.02
 """Between two looks at the process table: far below what a person or a test would notice."""
 _ENDED_STATES = "ZX"
 _STOPPED_STATES = "Tt"
+_SESSION = 3
 _STARTED_AT = 19
-"""Place of the start time in /proc/<pid>/stat, counted behind the name (proc(5): field 22)."""
+"""Places in /proc/<pid>/stat, counted behind the name (proc(5): fields 6 and 22)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +55,33 @@ def _look_at(pid: int, config: Path) -> BrokerProcess | None:
         arguments = (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     except OSError:
         return None
-    state = _state_of(pid)
+    state = state_of_process(pid)
     if arguments[1:] != tail or state is None:
         return None
-    return BrokerProcess(pid, state.letter in _STOPPED_STATES, state.started)
+    return BrokerProcess(pid, state.paused, state.started)
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class ProcessState:
+    """What /proc/<pid>/stat says of a process that has not ended."""
+
     letter: str
+    session: int
+    """Process id of the leader of its session."""
     started: int
+    """Clock ticks since boot."""
+
+    @property
+    def paused(self) -> bool:
+        """Stopped by a signal."""
+        return self.letter in _STOPPED_STATES
 
 
-def _state_of(pid: int) -> _State | None:
+def state_of_process(pid: int) -> ProcessState | None:
     """State and start of a process; None once it has ended, even if nobody has collected its exit status."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        state = _State(fields[0], int(fields[_STARTED_AT]))
+        state = ProcessState(fields[0], int(fields[_SESSION]), int(fields[_STARTED_AT]))
     except (OSError, IndexError):
         return None
     return None if state.letter in _ENDED_STATES else state
@@ -121,7 +132,7 @@ def wait_gone(running: Sequence[BrokerProcess], timeout_s: float) -> list[Broker
 
 
 def _runs(process: BrokerProcess) -> bool:
-    state = _state_of(process.pid)
+    state = state_of_process(process.pid)
     return state is not None and state.started == process.started
 
 

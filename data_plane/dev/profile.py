@@ -16,8 +16,15 @@ PROFILE = "dev"
 _HEADER = re.compile(r"[ \t]*\[")
 
 
-def write_profile(directory: DataDirectory, spec: ClusterSpec, api_key: str) -> Path:
-    """Write the profile to both places; returns the user's profile file.
+def write_profile(
+    directory: DataDirectory,
+    spec: ClusterSpec,
+    api_key: str,
+    *,
+    tenant: str | None = None,
+    api_url: str | None = None,
+) -> Path:
+    """Write the profile to both places; returns the user's profile file. `tenant` None = that of bare brokers.
 
     Raises `ConfigurationError` when that file cannot be read, written, or changed without touching other
     profiles.
@@ -25,10 +32,12 @@ def write_profile(directory: DataDirectory, spec: ClusterSpec, api_key: str) -> 
     fields: dict[str, str | list[str]] = {
         "bootstrap": [broker.client_address for broker in spec.brokers],
         "api_key": api_key,
-        "tenant": spec.tenant,
+        "tenant": tenant or spec.tenant,
         "cluster_secret_file": str(directory.secret_file),
         "data": str(directory.path),
     }
+    if api_url is not None:
+        fields["api_url"] = api_url
     write_private(directory.profile_file, with_profile("", PROFILE, fields))
     users = profile_file()
     try:

@@ -1,0 +1,258 @@
+"""The processes of the control plane and the pipeline: how each is started, found again, seen and ended.
+
+Each leads a session of its own and carries its name and its configuration's path in its environment, by which the
+process table tells it from every other process, whatever command line it gives itself. What it forks belongs to
+its session.
+"""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from data_plane.dev.layout import HOST
+from data_plane.dev.processes import ProcessState, state_of_process
+from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
+
+CONFIG_VARIABLE = "PENSTOCK_CONFIG"
+_NAME_VARIABLE = "PENSTOCK_PROCESS"
+_PROC = Path("/proc")
+_JAVA_HOMES = "/usr/lib/jvm"
+_POLL_S = 0.05
+_READY_S = 1.0
+_READY_STATES = ("ready", "running", "working", "idle")
+
+
+class ServiceState(Enum):
+    """What a process is doing."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    READY = "ready"
+    PAUSED = "paused"
+    """Stopped by a signal: there, but not serving."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceProcess:
+    """A process of the service: its name and the module it runs."""
+
+    name: str
+    what: str
+    arguments: tuple[str, ...]
+    """Behind the interpreter."""
+
+    def command_line(self) -> list[str]:
+        return [sys.executable, *self.arguments]
+
+
+WEB = ServiceProcess(name="web", what="control plane", arguments=("-m", "control_plane.serve"))
+WORKER = ServiceProcess(
+    name="worker",
+    what="deliveries and schedule",
+    # No talk between workers: there is one, and it would only fill the embedded transport.
+    arguments=(
+        *("-m", "celery", "-A", "control_plane.celery", "worker", "-B", "--concurrency", "2"),
+        *("--loglevel", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    ),
+)
+RUNNER = ServiceProcess(name="runner", what="usage pipeline", arguments=("-m", "spark_usage.runner"))
+PROCESSES = (WEB, WORKER, RUNNER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """One process as seen from outside. `state` is READY once it has said so itself."""
+
+    process: ServiceProcess
+    pid: int | None
+    state: ServiceState
+    address: str | None
+    output: Path
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.process.name,
+            "what": self.process.what,
+            "pid": self.pid,
+            "state": self.state.value,
+            "address": self.address,
+            "output": str(self.output),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A running process: with its start it names one for ever."""
+
+    pid: int
+    state: ProcessState
+
+
+def find(directory: ServiceDirectory, process: ServiceProcess) -> Found | None:
+    """The process of this service, whoever started it."""
+    for name in os.listdir(_PROC):
+        if name.isdigit() and (found := _look_at(int(name), directory, process)) is not None:
+            return found
+    return None
+
+
+def _look_at(pid: int, directory: ServiceDirectory, process: ServiceProcess) -> Found | None:
+    state = state_of_process(pid)
+    if state is None or state.session != pid or not _is_marked(pid, directory, process):
+        return None
+    return Found(pid, state)
+
+
+def _is_marked(pid: int, directory: ServiceDirectory, process: ServiceProcess) -> bool:
+    """Whether it was started as this process of this service, or forked by one that was."""
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    marks = (f"{CONFIG_VARIABLE}={directory.config_file}", f"{_NAME_VARIABLE}={process.name}")
+    return all(mark.encode() in environment for mark in marks)
+
+
+def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
+    """End what a killed process left behind: it may hold ports and files that the new one needs."""
+    for name in os.listdir(_PROC):
+        if name.isdigit() and _is_marked(int(name), directory, process):
+            state = state_of_process(int(name))
+            if state is not None and state.session != os.getsid(0):
+                end_session(state.session)
+
+
+def environment_for(directory: ServiceDirectory, name: str) -> dict[str, str]:
+    """The environment of a process or command of the service."""
+    environment = {
+        **os.environ,
+        CONFIG_VARIABLE: str(directory.config_file),
+        _NAME_VARIABLE: name,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if "JAVA_HOME" not in environment and (java := _java_home()) is not None:
+        environment["JAVA_HOME"] = java
+    return environment
+
+
+def _java_home() -> str | None:
+    """Debian's Java 17, which Spark runs on."""
+    homes = sorted(Path(_JAVA_HOMES).glob("java-17-openjdk-*"))
+    return next((str(home) for home in homes if os.access(home / "bin/java", os.X_OK)), None)
+
+
+def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Popen[bytes]:
+    """Start a process that does not run, in a session of its own, its output appended to its file; it survives the
+    caller's terminal.
+    """
+    _end_orphans(directory, process)
+    directory.heartbeat_file(process.name).unlink(missing_ok=True)
+    with directory.output_file(process.name).open("ab") as output:
+        return subprocess.Popen(
+            process.command_line(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory.path,
+            env=environment_for(directory, process.name),
+            start_new_session=True,
+        )
+
+
+def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess) -> ServiceStatus:
+    """The process as it is now."""
+    found = find(directory, process)
+    if found is None:
+        state = ServiceState.DOWN
+    elif found.state.paused:
+        state = ServiceState.PAUSED
+    else:
+        ready = _serves(spec) if process is WEB else _says_ready(directory, process, found.pid)
+        state = ServiceState.READY if ready else ServiceState.STARTING
+    return ServiceStatus(
+        process=process,
+        pid=None if found is None else found.pid,
+        state=state,
+        address=spec.web_address if process is WEB else None,
+        output=directory.output_file(process.name),
+    )
+
+
+def _serves(spec: ServiceSpec) -> bool:
+    """Whether the web interface's /readyz says yes."""
+    connection = http.client.HTTPConnection(HOST, spec.web_port, timeout=_READY_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _says_ready(directory: ServiceDirectory, process: ServiceProcess, pid: int) -> bool:
+    """Whether the process's heartbeat is its own and says that it is at work."""
+    try:
+        heartbeat = json.loads(directory.heartbeat_file(process.name).read_text())
+        return heartbeat["pid"] == pid and heartbeat["state"] in _READY_STATES
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def stop(
+    directory: ServiceDirectory, processes: Sequence[ServiceProcess], timeout_s: float
+) -> tuple[str, ...]:
+    """Ask all to end, and kill the sessions of those that are still there after `timeout_s`; returns their names."""
+    running = {
+        process.name: found for process in processes if (found := find(directory, process)) is not None
+    }
+    for found in running.values():
+        _signal(found.pid, signal.SIGTERM)
+        if found.state.paused:
+            _signal(found.pid, signal.SIGCONT)
+    deadline = time.monotonic() + timeout_s
+    late: list[str] = []
+    for name, found in running.items():
+        while _runs(found) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if _runs(found):
+            late.append(name)
+        end_session(found.pid)
+    return tuple(late)
+
+
+def _runs(found: Found) -> bool:
+    state = state_of_process(found.pid)
+    return state is not None and state.started == found.state.started
+
+
+def end_session(leader: int, timeout_s: float = 10.0) -> None:
+    """SIGKILL whatever is left of a session, its leader included, and wait until all of it is gone."""
+    deadline = time.monotonic() + timeout_s
+    while left := _members(leader):
+        for pid in left:
+            _signal(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {left} are still there {timeout_s:g} s after SIGKILL")
+        time.sleep(_POLL_S)
+
+
+def _members(leader: int) -> list[int]:
+    """Process ids of a session. Its number is given to nobody else while one of them is there."""
+    found = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+    return [pid for pid in found if (state := state_of_process(pid)) is not None and state.session == leader]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it ended by itself
