@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.blocking.delivery import Delivery
     from penstock.blocking.producer import Producer
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
+    from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.pending_batch import Receipt
     from penstock.contract.errors import (
@@ -77,6 +78,9 @@ _HOME = {
     "BrokerDescription": "penstock.client.descriptions",
     "PartitionDescription": "penstock.client.descriptions",
     "TopicDescription": "penstock.client.descriptions",
+    "GroupDescription": "penstock.client.group_descriptions",
+    "GroupMemberDescription": "penstock.client.group_descriptions",
+    "GroupSummary": "penstock.client.group_descriptions",
     "Message": "penstock.client.messages",
     "MessageBatch": "penstock.client.messages",
     "Receipt": "penstock.client.pending_batch",
@@ -95,6 +99,9 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "TopicDescription",
     "PartitionDescription",
     "BrokerDescription",
+    "GroupSummary",
+    "GroupDescription",
+    "GroupMemberDescription",
     "PenstockError",
     "Belief",
     "ErrorCode",

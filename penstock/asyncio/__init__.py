@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.asyncio.delivery import Delivery
     from penstock.asyncio.producer import Producer
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
+    from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.pending_batch import Receipt
     from penstock.contract.errors import (
@@ -89,6 +90,9 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "TopicDescription",
     "PartitionDescription",
     "BrokerDescription",
+    "GroupSummary",
+    "GroupDescription",
+    "GroupMemberDescription",
     "PenstockError",
     "Belief",
     "ErrorCode",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
@@ -12,9 +13,10 @@ from penstock.asyncio.channels import GrpcTransport
 from penstock.asyncio.consumer import Consumer, Hook
 from penstock.asyncio.producer import Producer
 from penstock.asyncio.runtime import Runtime
-from penstock.client import descriptions
+from penstock.client import descriptions, group_descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
+from penstock.client.group_descriptions import PAUSE_MS, Conversation, GroupDescription, GroupSummary
 from penstock.client.settings import ConnectionSettings, FullPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
@@ -212,7 +214,52 @@ class Client:
         if self._admin is not None:
             self._admin.close()
 
-    async def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
+    async def groups(self, timeout: float = 10.0) -> list[GroupSummary]:
+        """All consumer groups of the tenant that the key may see, by name. Raises as `topics` does."""
+        return await self._converse(group_descriptions.list_groups(), timeout)
+
+    async def group(self, name: str, timeout: float = 10.0) -> GroupDescription:
+        """One consumer group with its members and offsets. Raises `GroupNotFound`, and as `topics` does."""
+        return await self._converse(group_descriptions.describe_group(name), timeout)
+
+    async def reset_group(
+        self, name: str, offsets: Mapping[tuple[str, int], int], timeout: float = 10.0
+    ) -> None:
+        """Move committed offsets, (topic, partition) -> next offset, of a group without members.
+
+        Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound`, `OffsetOutOfRange`, and as `topics` does.
+        """
+        await self._converse(group_descriptions.reset_group(name, offsets), timeout)
+
+    async def delete_group(self, name: str, timeout: float = 10.0) -> None:
+        """Forget a group without members, and its offsets. Raises `GroupNotFound`, `GroupNotEmpty`."""
+        await self._converse(group_descriptions.delete_group(name), timeout)
+
+    async def _converse(self, conversation: Conversation[_T], timeout: float) -> _T:
+        """Hold a conversation to its end, or until the time is up."""
+        self._runtime.check()
+        self._runtime.start()
+        deadline = self._runtime.now_ms() + timeout * 1000
+        try:
+            question = next(conversation)
+            while True:
+                left = (deadline - self._runtime.now_ms()) / 1000
+                if left <= 0:
+                    raise TimedOut(f"groups: no coordinator answered within {timeout:g} s")
+                if question is None:
+                    await asyncio.sleep(PAUSE_MS / 1000)
+                    question = next(conversation)
+                else:
+                    question = conversation.send(
+                        await self._ask(question.method, question.request, left, question.broker)
+                    )
+        except StopIteration as done:
+            answer: _T = done.value
+            return answer
+        finally:
+            conversation.close()
+
+    async def _ask(self, method: str, request: bytes, timeout: float, broker: int | None = None) -> bytes:
         runtime = self._runtime
         runtime.check()
         runtime.start()
@@ -224,6 +271,7 @@ class Client:
             deadline=runtime.now_ms() + timeout * 1000,
             on_answer=_told(runtime, answers),
             on_failure=_told(runtime, failures),
+            broker=broker,
         )
         runtime.signal()
         while not answers and not failures:

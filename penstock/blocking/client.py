@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from penstock.blocking.consumer import Consumer, Hook
 from penstock.blocking.producer import Producer
 from penstock.blocking.runtime import Runtime, now_ms
-from penstock.client import descriptions
+from penstock.client import descriptions, group_descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
+from penstock.client.group_descriptions import PAUSE_MS, Conversation, GroupDescription, GroupSummary
 from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
@@ -186,7 +188,49 @@ class Client:
             self._admin.close()
         self._finalizer.detach()
 
-    def _ask(self, method: str, request: bytes, timeout: float) -> bytes:
+    def groups(self, timeout: float = 10.0) -> list[GroupSummary]:
+        """All consumer groups of the tenant that the key may see, by name. Raises as `topics` does."""
+        return self._converse(group_descriptions.list_groups(), timeout)
+
+    def group(self, name: str, timeout: float = 10.0) -> GroupDescription:
+        """One consumer group with its members and offsets. Raises `GroupNotFound`, and as `topics` does."""
+        return self._converse(group_descriptions.describe_group(name), timeout)
+
+    def reset_group(self, name: str, offsets: Mapping[tuple[str, int], int], timeout: float = 10.0) -> None:
+        """Move committed offsets, (topic, partition) -> next offset, of a group without members.
+
+        Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound`, `OffsetOutOfRange`, and as `topics` does.
+        """
+        self._converse(group_descriptions.reset_group(name, offsets), timeout)
+
+    def delete_group(self, name: str, timeout: float = 10.0) -> None:
+        """Forget a group without members, and its offsets. Raises `GroupNotFound`, `GroupNotEmpty`."""
+        self._converse(group_descriptions.delete_group(name), timeout)
+
+    def _converse(self, conversation: Conversation[_T], timeout: float) -> _T:
+        """Hold a conversation to its end, or until the time is up."""
+        self._runtime.check()
+        deadline = now_ms() + timeout * 1000
+        try:
+            question = next(conversation)
+            while True:
+                left = (deadline - now_ms()) / 1000
+                if left <= 0:
+                    raise TimedOut(f"groups: no coordinator answered within {timeout:g} s")
+                if question is None:
+                    time.sleep(PAUSE_MS / 1000)
+                    question = next(conversation)
+                else:
+                    question = conversation.send(
+                        self._ask(question.method, question.request, left, question.broker)
+                    )
+        except StopIteration as done:
+            answer: _T = done.value
+            return answer
+        finally:
+            conversation.close()
+
+    def _ask(self, method: str, request: bytes, timeout: float, broker: int | None = None) -> bytes:
         runtime = self._runtime
         answers: list[bytes] = []
         failures: list[PenstockError] = []
@@ -199,6 +243,7 @@ class Client:
                 deadline=now_ms() + timeout * 1000,
                 on_answer=_told(runtime, answers),
                 on_failure=_told(runtime, failures),
+                broker=broker,
             )
             runtime.wake()
             while not answers and not failures:

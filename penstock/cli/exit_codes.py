@@ -42,7 +42,7 @@ def exit_code(error: PenstockError) -> ExitCode:
     """The exit code of an expected error."""
     if isinstance(error, ServerPartMissing):
         return ExitCode.SERVER_PART_MISSING
-    if error.code is ErrorCode.NOT_FOUND:
+    if error.code in (ErrorCode.NOT_FOUND, ErrorCode.GROUP_NOT_FOUND):
         return ExitCode.NOT_FOUND
     if error.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN):
         return ExitCode.DENIED
