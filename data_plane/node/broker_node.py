@@ -28,6 +28,7 @@ from data_plane.node.metadata_view import MetadataView
 from data_plane.node.metering import Metering
 from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Service, Transport
 from data_plane.node.produce import ProduceStream
+from data_plane.node.proofs import Proofs
 from data_plane.node.push import FollowerStream
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
@@ -176,6 +177,7 @@ class BrokerNode:
             self.registration.confident,
             self.metering,
         )
+        self._proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
         view.listen(self._observe)
 
     def _all_logs(self) -> list[Replica]:
@@ -297,6 +299,7 @@ class BrokerNode:
             calls={
                 methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
                 methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
+                methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
                 methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
                 methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(caller, asked),
                 methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),

@@ -1,6 +1,7 @@
 """Nothing that is not metered yet is deleted: topics and segments wait for `__usage`."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -29,7 +30,7 @@ def produce(usage: Metered, name: str, count: int, size: int = 10) -> bytes:
     topic_id = usage.cluster.create_topic(
         tenant, name, segment_bytes=4_096, retention_bytes=8_192 if size > 100 else -1
     )
-    with usage.cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
+    with usage.cluster.client(tenant) as client, client.producer(linger_ms=0, compression="none") as producer:
         for _ in range(count):
             producer.send(name, bytes(size)).result(20)
     return topic_id
@@ -53,25 +54,39 @@ def test_a_deleted_topic_leaves_its_last_reading_and_then_its_files_go(seldom: M
     seldom.cluster.admin.delete_topic("tn_gone", "orders")
     seldom.cluster.wait_until("its files are gone", lambda: not files_of(seldom, topic_id))
     found = last_readings(seldom, topic_id)
-    assert max(totals_of(reading).committed_messages for reading in found) == 50
+    assert most_messages(found) == 50
 
 
 def test_a_deleted_topic_waits_while_usage_takes_no_record(seldom: Metered) -> None:
-    """Also when the brokers start anew meanwhile."""
     cluster = seldom.cluster
     topic_id = produce(seldom, "orders", 50)
     leader = cluster.leader(topic_id)
     others = [number for number in cluster.ids if number != leader]
     cluster.kill(*others)
     cluster.admin.delete_topic("tn_gone", "orders")
-    with pytest.raises(AssertionError):
+    with pytest.raises(pytest.fail.Exception):
         # Without a second replica of `__usage` in sync nothing can be committed there.
-        assert leader not in files_of(seldom, topic_id)
+        cluster.wait_until("the leader's files are gone", lambda: leader not in files_of(seldom, topic_id), 2)
+    cluster.start()
+    cluster.wait_until("its files are gone", lambda: not files_of(seldom, topic_id), 40)
+    assert most_messages(last_readings(seldom, topic_id)) == 50
+
+
+def test_a_deleted_topic_is_read_after_all_brokers_were_killed(seldom: Metered) -> None:
+    """As far as a log directory says what was committed: the mark of the last batch may not have been written."""
+    cluster = seldom.cluster
+    topic_id = produce(seldom, "orders", 50)
+    leader = cluster.leader(topic_id)
+    cluster.kill(*[number for number in cluster.ids if number != leader])
+    cluster.admin.delete_topic("tn_gone", "orders")
     cluster.kill(leader)
     cluster.start()
     cluster.wait_until("its files are gone", lambda: not files_of(seldom, topic_id), 40)
-    found = last_readings(seldom, topic_id)
-    assert max(totals_of(reading).committed_messages for reading in found) == 50
+    assert most_messages(last_readings(seldom, topic_id)) in (49, 50)
+
+
+def most_messages(readings: list[usage_pb2.Reading]) -> int:
+    return max(totals_of(reading).committed_messages for reading in readings)
 
 
 def test_retention_deletes_nothing_that_was_not_read(seldom: Metered) -> None:
@@ -104,7 +119,7 @@ def test_seals_arrive_before_their_segments_go(usage: Metered) -> None:
     first = min(int(file.stem) for file in directory.glob("*.log"))
     sealed = usage.seals(where.topic_id)
     assert sealed and sealed[0].base_offset == 0
-    for before, after in zip(sealed, sealed[1:], strict=False):
+    for before, after in pairwise(sealed):
         assert before.end_offset == after.base_offset
         assert before.totals == after.before
         assert before.log_generation == 1

@@ -1,0 +1,101 @@
+"""Reads that prove an invoice: batches with their stamps, as stored, to the tenant whose they are.
+
+They are not metered. Each tenant has a budget of bytes for them on each broker, so that proving holds nobody up.
+"""
+
+import struct
+from collections.abc import Callable
+
+from data_plane.authz.access import Operation
+from data_plane.disk.port import Disk
+from data_plane.log.outcomes import ColdRead
+from data_plane.node.access import Gate
+from data_plane.node.client_calls import parsed
+from data_plane.node.cold import read_cold
+from data_plane.node.ports import Caller, CallFailed, Clock
+from data_plane.node.replica import Replica
+from data_plane.throttling.buckets import TokenBuckets
+from penstock.contract import errors, limits
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.v1 import proof_pb2 as pb
+from penstock.records.stamp import STAMP_BYTES
+
+KIB_PER_MINUTE = 600 * 1024
+"""Of one tenant from one broker: 10 MB/s."""
+KIB_AT_ONCE = 32 * 1024
+_KIB = 1_024
+_CALL_KIB = 4
+"""What a call costs whatever it reads: 2,500 calls a second at most."""
+_PLACES = struct.Struct(">q8xi44x")
+"""Base offset and size of a packed stamp (penstock/records/stamp.py)."""
+READ_BYTES_MAX = limits.MIB
+"""Answered at once, unless one batch is larger."""
+
+
+class Proofs:
+    """Handler of the client listener's ReadStamped call."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        find: Callable[[TopicPartition], Replica | None],
+        disk: Disk,
+        clock: Clock,
+        confident: Callable[[], bool],
+    ) -> None:
+        self._gate, self._find, self._disk, self._clock = gate, find, disk, clock
+        self._confident = confident
+        self._budget = TokenBuckets(per_minute=KIB_PER_MINUTE, burst=KIB_AT_ONCE)
+
+    async def read_stamped(self, caller: Caller, request: bytes) -> bytes:
+        """Committed batches from the one that holds the offset asked for, on the partition's leader."""
+        principal = self._gate.admit(caller)
+        wanted = parsed(pb.ReadStampedRequest, request)
+        response = pb.ReadStampedResponse()
+        wait_ms = self._budget.wait_ms(principal.tenant, self._clock.monotonic_ms(), _CALL_KIB)
+        if wait_ms:
+            raise CallFailed(errors.Throttled.code, f"proving reads: wait for {wait_ms} ms")
+        try:
+            replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+            if replica is None:
+                self._gate.refuse_unknown(principal, Operation.CONSUME, wanted.topic_id, wanted.partition)
+            self._gate.authorize(principal, Operation.CONSUME, replica.topic)
+            await self._read(replica, wanted, response)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+        read_kib = _CALL_KIB + len(response.batches) // _KIB
+        self._budget.drain(principal.tenant, self._clock.monotonic_ms(), min(read_kib, KIB_AT_ONCE))
+        return response.SerializeToString()
+
+    async def _read(
+        self, replica: Replica, wanted: pb.ReadStampedRequest, response: pb.ReadStampedResponse
+    ) -> None:
+        leading, log = replica.leadership(-1), replica.log
+        if not leading.ready or not self._confident():
+            raise errors.LeaderNotReady(f"{replica.name}: the leader has not confirmed its log yet")
+        response.log_start_offset = log.log_start_offset
+        response.high_watermark = log.high_watermark
+        response.log_generation = log.log_generation
+        if not log.log_start_offset <= wanted.offset <= log.high_watermark:
+            raise errors.OffsetOutOfRange(
+                f"{replica.name}: offset {wanted.offset}, {log.log_start_offset} to {log.high_watermark}"
+                " can be read"
+            )
+        end_offset = min(wanted.end_offset, log.high_watermark) if wanted.end_offset else log.high_watermark
+        bytes_max = min(wanted.bytes_max or READ_BYTES_MAX, READ_BYTES_MAX)
+        try:
+            found = log.read(wanted.offset, log.high_watermark, bytes_max)
+            if isinstance(found, ColdRead):
+                found = await read_cold(self._disk, log, found)
+        except errors.CorruptLog as damage:
+            replica.found_damage(damage.message)
+            raise
+        count = size = 0
+        for base_offset, batch_size in _PLACES.iter_unpack(found.stamps):
+            if base_offset >= end_offset:
+                break
+            count += 1
+            size += batch_size
+        response.stamps = found.stamps[: count * STAMP_BYTES]
+        response.batches = b"".join(found.batches)[:size]
