@@ -74,7 +74,7 @@ class PartitionCheck:
         return self._fold.odometer.end_offset
 
     def log_begins_at(self, log_start_offset: int) -> bool:
-        """Before the first answer is fed: offsets below `log_start_offset` are deleted. True = that changed something."""
+        """Before the first answer is fed: offsets below `log_start_offset` are deleted. True = news."""
         if self._read_any or log_start_offset <= self.next_offset or self.done:
             return False
         claim = self._claim
