@@ -12,6 +12,7 @@ from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from penstock.contract.errors import AlreadyExists, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
@@ -115,8 +116,12 @@ class TopicDeliverer:
         except AlreadyExists:
             # Made by an attempt whose answer was lost, if it has our id; else the name is taken for now.
             found = _seen_topic(topic)
-            if found is None or found.topic_id != topic.topic_id:
+            if found is None:
                 raise
+            if found.topic_id != topic.topic_id and topic.tenant.public_id != SYSTEM_TENANT:
+                raise
+            # Internal topics may have been made by whoever started the brokers; they are never deleted.
+            topic.topic_id = found.topic_id
             topic_actions.note_made(topic.public_id, topic.topic_id)
             return self._update(topic)
         topic_actions.note_made(topic.public_id, topic_id)

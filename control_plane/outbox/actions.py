@@ -5,10 +5,10 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from celery import current_app
 from django.db import connection, transaction
 from django.utils import timezone
 
+from control_plane.celery import app
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered, deliverer
 from penstock.contract.invariant import invariant
@@ -51,7 +51,7 @@ def enqueue(*, kind: str, object_id: str, tenant: str, generation: int) -> None:
 def wake(kind: str, object_id: str) -> None:
     """Ask a worker to deliver the object now. A lost wake-up costs time only: the sweep finds the row."""
     try:
-        current_app.send_task("outbox.deliver", args=[kind, object_id], retry=False, expires=60)
+        app.send_task("outbox.deliver", args=[kind, object_id], retry=False, expires=60)
     except Exception:
         # Whatever the transport raises: the row is committed and will be found.
         _log.warning("no wake-up could be sent", extra={"object": object_id}, exc_info=True)
