@@ -134,7 +134,7 @@ class Consumer:
     async def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
         """The (topic, partition) pairs that are read. Waits for the first news of the topics."""
         await self._known(timeout)
-        return sorted(self._core.cursors)
+        return self._core.assignment()
 
     async def seek(
         self,

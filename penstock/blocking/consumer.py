@@ -156,7 +156,7 @@ class Consumer:
         self._runtime.check()
         with self._lock:
             self._known(timeout)
-            return sorted(self._core.cursors)
+            return self._core.assignment()
 
     def seek(
         self,

@@ -11,6 +11,7 @@ import click
 from penstock.cli import failures
 from penstock.cli.consume import consume
 from penstock.cli.exit_codes import ExitCode
+from penstock.cli.groups import group
 from penstock.cli.invocation import Group, Invocation
 from penstock.cli.invoice import invoice
 from penstock.cli.produce import produce
@@ -59,6 +60,7 @@ def key() -> None:
 
 
 cli.add_command(topic)
+cli.add_command(group)
 cli.add_command(key)
 cli.add_command(produce)
 cli.add_command(consume)

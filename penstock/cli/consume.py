@@ -35,6 +35,12 @@ Place = tuple[str, int]
     help="beginning, end (and follow), an offset, a time (2026-01-31T12:00:00Z) or a time ago (-15m).",
 )
 @click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; repeatable.")
+@click.option(
+    "--group",
+    "group",
+    metavar="NAME",
+    help="Share the partitions with the other members of this group, from where it has committed.",
+)
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many messages.")
 @click.option("--follow", is_flag=True, help="Wait for further messages until Ctrl-C.")
 @click.option(
@@ -56,12 +62,19 @@ def consume(
     topic: str,
     position: Position,
     partitions: tuple[int, ...],
+    group: str | None,
     most: int | None,
     follow: bool,
     form: str,
     timeout: float,
 ) -> None:
-    """Read a topic from the beginning, or from --from, up to its end at this moment."""
+    """Read a topic from the beginning, or from --from, up to its end at this moment.
+
+    With --group from what the group has committed (else --from), up to the end of what is assigned to this member.
+    """
+    if group is not None:
+        _consume_in_group(topic, position, partitions, group, most, follow, form, timeout)
+        return
     follow = follow or isinstance(position, End)
     reset: Literal["error", "earliest"] = "error" if isinstance(position, AtOffset) else "earliest"
     with connect() as client, client.consumer([topic], auto_offset_reset=reset) as consumer:
@@ -80,6 +93,52 @@ def consume(
             _check_offset(position.offset, ends)
         with progress(f"Reading {topic}", total=1.0) if not sys.stdout.isatty() else _no_bar() as bar:
             _read_up_to(consumer, ends, show, most, timeout, bar)
+
+
+def _consume_in_group(
+    topic: str,
+    position: Position,
+    partitions: Sequence[int],
+    group: str,
+    most: int | None,
+    follow: bool,
+    form: str,
+    timeout: float,
+) -> None:
+    """What was shown is committed at the end; a command that is interrupted shows its last messages again."""
+    if partitions or not isinstance(position, Beginning | End):
+        raise click.UsageError("--group assigns the partitions; --from is then beginning or end.")
+    reset: Literal["earliest", "latest"] = "latest" if isinstance(position, End) else "earliest"
+    show = _printer(form)
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        connect() as client,
+        client.consumer([topic], group=group, auto_offset_reset=reset) as consumer,
+    ):
+        left, shown_up_to = most, False
+        deadline = time.monotonic() + timeout
+        while (left is None or left > 0) and not shown_up_to:
+            count = _POLL_MESSAGES if left is None else min(left, _POLL_MESSAGES)
+            messages = consumer.poll(max_messages=count, timeout=_POLL_S)
+            for message in messages:
+                show(message)
+            sys.stdout.flush()
+            left = None if left is None else left - len(messages)
+            if messages:
+                deadline = time.monotonic() + timeout
+            elif not follow:
+                shown_up_to = _at_the_end(consumer, timeout)
+                if not shown_up_to and time.monotonic() > deadline:
+                    raise TimedOut(f"group {group}: nothing was assigned or read in {timeout:g} s")
+
+
+def _at_the_end(consumer: "Consumer", timeout: float) -> bool:
+    """Something is assigned, and all of it is read."""
+    places = consumer.assignment(timeout=timeout)
+    ends = consumer.end_offsets(timeout=timeout) if places else {}
+    return bool(ends) and all(
+        consumer.position(*place, timeout=timeout) >= end for place, end in ends.items()
+    )
 
 
 def _no_bar() -> contextlib.AbstractContextManager[Bar]:

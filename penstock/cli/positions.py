@@ -62,9 +62,14 @@ def parse_position(text: str, now_ms: int) -> Position:
     return AtTime(max(0, int(moment.timestamp() * 1000)))
 
 
+def wall_ms() -> int:
+    """Now, in ms since 1970 UTC."""
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
 def read_position(context: click.Context, parameter: click.Parameter, value: str) -> Position:
     """`parse_position` as the callback of an option."""
     try:
-        return parse_position(value, int(datetime.now(UTC).timestamp() * 1000))
+        return parse_position(value, wall_ms())
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error

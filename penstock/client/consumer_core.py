@@ -183,6 +183,10 @@ class ConsumerCore:
         self._grow(view, BEGINNING)
         self._core.attend()
 
+    def assignment(self) -> list[Place]:
+        """What is read, in order."""
+        return sorted(self.cursors) if self.member is None else self.member.owned()
+
     # ---- what a group assigns -----------------------------------------------------------------------------------
 
     def adopt(self, place: Place, offset: int, epoch: int) -> None:
