@@ -1,0 +1,307 @@
+"""Writes price books, cuts and invoices. What data sets bring is written by `import_actions`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from django.db import transaction
+from django.utils import timezone
+
+from billing.models import Cut, CutReading, Invoice, InvoiceLine, PriceBook
+from billing.settlement import Coverage, Usage, Vector, gaps_of, quantities_of
+from control_plane import config
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, system
+from control_plane.outbox import actions as outbox
+from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.invariant import invariant
+from penstock.rules import rating
+from penstock.rules.usage_folding import time_ms
+from tenants.models import Tenant
+
+KIND_CUT = "cut"
+BILLING = system("billing")
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-1.json"
+_GAPS_MAX = 100
+"""Texts of gaps that a draft keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorEntry:
+    """One partition's end in a cut."""
+
+    topic_id: str
+    partition: int
+    log_generation: int
+    end_offset: int
+
+
+# -- price books ----------------------------------------------------------------------------------------
+
+
+def publish_price_book(actor: Actor, *, document: object, effective_from: datetime = BEGINNING) -> PriceBook:
+    """The price book of this document; the same document again is the same book.
+
+    Raises `InvalidRequest`, and `AlreadyExists` when the version or the time is taken by other prices.
+    """
+    book = rating.PriceBook.read(document)
+    with transaction.atomic():
+        known = PriceBook.objects.filter(sha256=book.sha256).first()
+        if known is not None:
+            return known
+        if PriceBook.objects.filter(name=book.name, version=book.version).exists():
+            raise AlreadyExists(
+                f"price book {book.name} {book.version} exists with other prices; count the version up"
+            )
+        if PriceBook.objects.filter(effective_from=effective_from).exists():
+            raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
+        row = PriceBook.objects.create(
+            name=book.name,
+            version=book.version,
+            currency=book.currency,
+            document=book.document(),
+            sha256=book.sha256,
+            effective_from=effective_from,
+        )
+        audit.record(
+            actor,
+            tenant=SYSTEM_TENANT,
+            action="price_book.publish",
+            object_id=row.public_id,
+            after={"name": book.name, "version": book.version, "sha256": book.sha256},
+        )
+        return row
+
+
+def publish_configured_price_book() -> PriceBook:
+    """The price book of the configuration, or the standard one that comes with the service.
+
+    Raises `ConfigurationError` when the file cannot be read, and as `publish_price_book` does.
+    """
+    file = config.current().price_book_file or STANDARD_PRICE_BOOK
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"price_book_file: {file}: {error}") from error
+    return publish_price_book(BILLING, document=document)
+
+
+# -- cuts -----------------------------------------------------------------------------------------------
+
+
+def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
+    """End the tenant's running period at `end` (exclusive, whole ms): a cut and the draft of its invoice.
+
+    The first period begins with the tenant, each later one where the last ended. Asked again with the end of the last
+    one, it returns that cut. Raises `NotFound`, `InvalidRequest`.
+    """
+    end = _whole_ms(end)
+    with transaction.atomic():
+        row = (
+            Tenant.objects.select_for_update()
+            .filter(public_id=tenant)
+            .exclude(public_id=SYSTEM_TENANT)
+            .first()
+        )
+        if row is None:
+            raise NotFound(f"tenant {tenant[:64]!r} does not exist")
+        last = Cut.objects.filter(tenant=row).order_by("-period_end").first()
+        if last is not None and last.period_end == end:
+            return last
+        start = _whole_ms(row.created_at) if last is None else last.period_end
+        now = timezone.now()
+        if end > now:
+            raise InvalidRequest(
+                f"end: {end.isoformat()} is in the future; messages may still be accepted before it"
+            )
+        if end <= start:
+            raise InvalidRequest(
+                f"end: {end.isoformat()} is not after the period's start, {start.isoformat()}"
+            )
+        book = PriceBook.objects.filter(effective_from__lte=start).order_by("-effective_from").first()
+        if book is None:
+            book = publish_configured_price_book()
+        cut = Cut.objects.create(tenant=row, period_start=start, period_end=end)
+        number = Invoice.objects.filter(tenant=row).count() + 1
+        invoice = Invoice.objects.create(
+            tenant=row,
+            number=number,
+            cut=cut,
+            price_book=book,
+            gaps=["the brokers have not answered the cut yet"],
+        )
+        audit.record(
+            actor,
+            tenant=row.public_id,
+            action="billing.close_period",
+            object_id=cut.public_id,
+            after={
+                "invoice": invoice.public_id,
+                "period_start": start.isoformat(),
+                "period_end": end.isoformat(),
+            },
+        )
+        outbox.enqueue(kind=KIND_CUT, object_id=cut.public_id, tenant=row.public_id, generation=1)
+        return cut
+
+
+def close_months(now: datetime) -> int:
+    """End the period of every tenant whose running one began before this UTC month; how many there were."""
+    month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    if now - month < MONTH_GRACE:
+        return 0
+    count = 0
+    tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=month)
+    for tenant in tenants.exclude(cuts__period_end__gte=month).order_by("pk").iterator():
+        if _whole_ms(tenant.created_at) < month:
+            close_period(BILLING, tenant.public_id, end=month)
+            count += 1
+    return count
+
+
+MONTH_GRACE = timedelta(seconds=2)
+"""Clocks of brokers may be this much behind ours when a month ends."""
+
+
+def store_vector(cut: str, entries: Sequence[VectorEntry]) -> None:
+    """The brokers' answer to a cut, once: an answer that says something else than the stored one is refused."""
+    with transaction.atomic():
+        row = Cut.objects.select_for_update().get(public_id=cut)
+        fresh = {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
+        invariant(len(fresh) == len(entries), "a cut's vector names each partition once")
+        if row.delivered_at is not None:
+            stored = {
+                (r.topic_id, r.partition, r.log_generation): r.end_offset
+                for r in CutReading.objects.filter(cut=row)
+            }
+            if stored != fresh:
+                raise InvalidRequest(f"{cut}: the brokers answered other offsets than the first time")
+            return
+        CutReading.objects.bulk_create(
+            CutReading(
+                cut=row,
+                topic_id=entry.topic_id,
+                partition=entry.partition,
+                log_generation=entry.log_generation,
+                end_offset=entry.end_offset,
+            )
+            for entry in entries
+        )
+        row.delivered_at, row.error = timezone.now(), ""
+        row.save(update_fields=["delivered_at", "error"])
+        Invoice.objects.filter(cut=row, status=Invoice.Status.DRAFT).update(
+            gaps=["the cut's readings are not in the data sets yet"]
+        )
+        audit.record(
+            BILLING,
+            tenant=row.tenant.public_id,
+            action="billing.cut",
+            object_id=row.public_id,
+            after={"partitions": len(entries), "messages_below": sum(e.end_offset for e in entries)},
+        )
+
+
+def note_cut_failed(cut: str, message: str) -> None:
+    """Why the brokers have not answered yet. In the transaction of the caller."""
+    Cut.objects.filter(public_id=cut, delivered_at=None).update(error=message)
+
+
+# -- invoices -------------------------------------------------------------------------------------------
+
+
+def settle(cut: str) -> Invoice:
+    """Issue the cut's invoice if everything is there and agrees; else its draft names what is missing.
+
+    An issued invoice stays as it is.
+    """
+    with transaction.atomic():
+        # The lock under which a tenant's invoices change, before any row of theirs.
+        tenant = Tenant.objects.select_for_update().get(cuts__public_id=cut)
+        row = Cut.objects.select_for_update().get(public_id=cut)
+        invoice = Invoice.objects.select_for_update().get(cut=row)
+        if invoice.status == Invoice.Status.ISSUED or row.delivered_at is None:
+            return invoice
+        previous = Cut.objects.filter(tenant=tenant, period_end=row.period_start).first()
+        coverage = [
+            Coverage(
+                topic_id=c.topic_id,
+                topic=c.topic,
+                partition=c.partition,
+                log_generation=c.log_generation,
+                start_offset=c.start_offset,
+                end_offset=c.end_offset,
+                covered=c.status == "covered",
+                reason=c.reason,
+                missing=c.missing,
+            )
+            for c in row.coverage.order_by("topic", "topic_id", "partition", "log_generation")
+        ]
+        usage = [
+            Usage(
+                topic_id=u.topic_id,
+                partition=u.partition,
+                meter=u.meter,
+                quantity=u.quantity,
+                first_offset=u.first_offset,
+                end_offset=u.end_offset,
+            )
+            for u in row.usage.order_by("topic_id", "partition", "meter", "first_offset")
+        ]
+        gaps = gaps_of(_vector(row), {} if previous is None else _vector(previous), coverage, usage)
+        if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
+            gaps.insert(0, f"the invoice before, {previous.invoice.public_id}, is a draft still")
+        if gaps:
+            if gaps[:_GAPS_MAX] != invoice.gaps:
+                invoice.gaps = gaps[:_GAPS_MAX]
+                invoice.save(update_fields=["gaps"])
+            return invoice
+        _issue(invoice, row, quantities_of(usage))
+        return invoice
+
+
+def _issue(invoice: Invoice, cut: Cut, quantities: dict[str, int]) -> None:
+    book = rating.PriceBook.read(invoice.price_book.document)
+    invariant(book.sha256 == invoice.price_book.sha256, "a price book is what its hash says")
+    rated = rating.rate(book, quantities)
+    InvoiceLine.objects.bulk_create(
+        InvoiceLine(
+            invoice=invoice,
+            line_id=rating.line_id(
+                invoice.public_id, line.meter, book.sha256, time_ms(cut.period_start), time_ms(cut.period_end)
+            ),
+            position=position,
+            meter=line.meter,
+            unit=line.unit,
+            unit_size=line.unit_size,
+            quantity=line.quantity,
+            amount_micro=line.amount_micro,
+            parts=[{"quantity": part.quantity, "unit_price": part.unit_price} for part in line.parts],
+            price_book_sha256=book.sha256,
+        )
+        for position, line in enumerate(rated.lines, 1)
+    )
+    invoice.status = Invoice.Status.ISSUED
+    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, timezone.now(), []
+    invoice.save(update_fields=["status", "total_micro", "issued_at", "gaps"])
+    audit.record(
+        BILLING,
+        tenant=invoice.tenant.public_id,
+        action="invoice.issue",
+        object_id=invoice.public_id,
+        after={"total_micro": rated.total_micro, "price_book_sha256": book.sha256, "cut": cut.public_id},
+    )
+
+
+def _vector(cut: Cut) -> Vector:
+    return {
+        (reading.topic_id, reading.partition, reading.log_generation): reading.end_offset
+        for reading in cut.readings.all()
+    }
+
+
+def _whole_ms(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(microsecond=moment.microsecond // 1_000 * 1_000)

@@ -1,0 +1,320 @@
+"""Writes what data sets bring: each run once, in one transaction, guarded by its run id and digest.
+
+A run holds the whole of its data set, so importing it means: what differs is written, what is gone is removed. Two
+things stay whatever a run says: the usage of cuts whose invoice is issued, and seals.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.db import models, transaction
+from django.utils import timezone
+
+from billing.data_sets import DataSet, DataSetRefused, current_manifest, read_data_set
+from billing.models import (
+    CostHour,
+    Cut,
+    CutCoverage,
+    CutUsage,
+    DataSetRun,
+    DataSetState,
+    Invoice,
+    Seal,
+    SlaWindow,
+    UsageDay,
+)
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import system
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.records.seal import SealCorrupt, unpack_seal
+from tenants.models import Tenant
+
+IMPORTER = system("billing.import")
+ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour")
+"""Usage before coverage: what a coverage row promises is there when it is seen."""
+BIGGEST = 2**63 - 1
+_CHUNK = 500
+_DISAGREEMENTS_MAX = 100
+Row = Mapping[str, Any]
+_Imported = tuple[int, list[str]]
+"""(rows skipped, disagreements)."""
+
+
+def import_data_sets(datasets: Path) -> dict[str, str]:
+    """Import the current run of every data set that is new here; what became of each: `imported`, or why not.
+
+    A refused data set leaves what was imported before and keeps none of the others.
+    """
+    told: dict[str, str] = {}
+    for name in ORDER:
+        try:
+            if _import_one(datasets, name):
+                told[name] = "imported"
+        except DataSetRefused as refused:
+            _note_refused(name, str(refused))
+            told[name] = str(refused)
+    return told
+
+
+def _import_one(datasets: Path, name: str) -> bool:
+    manifest = current_manifest(datasets, name)
+    if manifest is None:
+        return False
+    state, _ = DataSetState.objects.get_or_create(dataset=name)
+    known = DataSetRun.objects.filter(dataset=name, run_id=manifest.run_id).first()
+    if known is not None and known.digest != manifest.digest:
+        raise DataSetRefused(
+            f"{name} run {manifest.run_id}: was imported with the digest {known.digest}, now it says {manifest.digest}"
+        )
+    if state.run_id == manifest.run_id and not state.error:
+        return False
+    data = read_data_set(manifest)
+    with transaction.atomic():
+        state = DataSetState.objects.select_for_update().get(dataset=name)
+        if state.run_id == manifest.run_id and not state.error:
+            return False
+        skipped, disagreements = _IMPORTERS[name](data, _tenants(data))
+        DataSetRun.objects.update_or_create(
+            dataset=name,
+            run_id=data.run_id,
+            defaults={
+                "digest": data.digest,
+                "code_version": data.code_version[:64],
+                "inputs": dict(data.inputs),
+                "rows": len(data.rows),
+                "skipped": skipped,
+                "disagreements": disagreements[:_DISAGREEMENTS_MAX],
+                "imported_at": timezone.now(),
+            },
+        )
+        state.run_id, state.error = data.run_id, ""
+        state.save(update_fields=["run_id", "error"])
+        audit.record(
+            IMPORTER,
+            tenant=SYSTEM_TENANT,
+            action="data_set.import",
+            object_id=f"{name}/{data.run_id}",
+            after={"rows": len(data.rows), "digest": data.digest, "disagreements": len(disagreements)},
+        )
+    return True
+
+
+def _note_refused(name: str, message: str) -> None:
+    with transaction.atomic():
+        state, _ = DataSetState.objects.select_for_update().get_or_create(dataset=name)
+        if state.error != message:
+            state.error = message
+            state.save(update_fields=["error"])
+
+
+# -- one data set each ------------------------------------------------------------------------------------------
+
+
+def _import_usage_days(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(
+        UsageDay,
+        data,
+        tenants,
+        key=("topic_id", "topic", "day", "meter"),
+        values=("quantity",),
+    )
+
+
+def _import_sla(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(SlaWindow, data, tenants, key=("operation", "window"), values=("valid", "bad"))
+
+
+def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(CostHour, data, tenants, key=("asset", "hour", "method"), values=("bytes", "cost_micro"))
+
+
+def _import_cut_usage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _import_of_cuts(
+        CutUsage,
+        data,
+        key=("topic_id", "partition", "log_generation", "day", "meter"),
+        values=("topic", "quantity", "first_offset", "end_offset"),
+    )
+
+
+def _import_cut_coverage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _import_of_cuts(
+        CutCoverage,
+        data,
+        key=("topic_id", "partition", "log_generation"),
+        values=("topic", "start_offset", "end_offset", "status", "reason", "missing"),
+    )
+
+
+def _import_seals(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    """New ones are added; none is changed or removed."""
+    key = ("topic_id", "partition", "log_generation", "base_offset")
+    known = {
+        (seal.tenant_id, *(getattr(seal, name) for name in key)): bytes(seal.seal)
+        for seal in Seal.objects.iterator()
+    }
+    skipped, disagreements, fresh = 0, [], []
+    for row in data.rows:
+        tenant = tenants.get(row["tenant"])
+        if tenant is None:
+            skipped += 1
+            continue
+        place = (tenant.pk, *(row[name] for name in key))
+        content = bytes(row["seal"])
+        stored = known.get(place)
+        named = f"seal of {row['topic_id']}-{row['partition']} at offset {row['base_offset']}"
+        try:
+            unpack_seal(content)
+        except SealCorrupt as error:
+            disagreements.append(f"{named}: {error}")
+            skipped += 1
+            continue
+        if stored is None:
+            fresh.append(
+                Seal(
+                    tenant=tenant,
+                    **{name: row[name] for name in key},
+                    end_offset=row["end_offset"],
+                    seal=content,
+                    src_partition=row["src_partition"],
+                    src_offset=row["src_offset"],
+                )
+            )
+        elif stored != content:
+            disagreements.append(f"{named}: another seal of it was imported before")
+    Seal.objects.bulk_create(fresh, batch_size=_CHUNK)
+    return skipped, disagreements
+
+
+_IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
+    "seal": _import_seals,
+    "cut_usage": _import_cut_usage,
+    "cut_coverage": _import_cut_coverage,
+    "usage_day": _import_usage_days,
+    "sla_5m": _import_sla,
+    "cost_hour": _import_costs,
+}
+
+
+# -- how rows become what the run says ----------------------------------------------------------------------------
+
+
+def _tenants(data: DataSet) -> dict[str, Tenant]:
+    """The tenants of the rows by public id; the service's own is none that is billed."""
+    named = sorted({str(row["tenant"]) for row in data.rows} - {SYSTEM_TENANT})
+    found: dict[str, Tenant] = {}
+    for at in range(0, len(named), _CHUNK):
+        for tenant in Tenant.objects.filter(public_id__in=named[at : at + _CHUNK]):
+            found[tenant.public_id] = tenant
+    return found
+
+
+def _sync(
+    model: type[models.Model],
+    data: DataSet,
+    tenants: Mapping[str, Tenant],
+    *,
+    key: Sequence[str],
+    values: Sequence[str],
+) -> _Imported:
+    """Make the whole table what the run says."""
+    skipped = 0
+    wanted: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in data.rows:
+        tenant = tenants.get(row["tenant"])
+        if tenant is None:
+            skipped += 1
+            continue
+        wanted[tenant.pk, *(row[name] for name in key)] = _checked(data, row, key, values) | {
+            "tenant": tenant
+        }
+    manager = model._default_manager
+    known = {
+        (row["tenant_id"], *(row[name] for name in key)): row
+        for row in manager.values("pk", "tenant_id", *key, *values).iterator()
+    }
+    _write(model, wanted, known, values)
+    return skipped, []
+
+
+def _import_of_cuts(
+    model: type[CutUsage] | type[CutCoverage], data: DataSet, *, key: Sequence[str], values: Sequence[str]
+) -> _Imported:
+    """Rows by cut. A cut whose invoice is issued is compared only."""
+    skipped, disagreements = 0, []
+    by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
+    for row in data.rows:
+        place = tuple(row[name] for name in key)
+        by_cut.setdefault(row["cut_id"], {})[place] = _checked(data, row, key, values)
+    tenant_of = {row["cut_id"]: row["tenant"] for row in data.rows}
+    # Issuing takes the same lock, so that no row changes under an invoice.
+    drafts = Cut.objects.select_for_update().filter(invoice__status=Invoice.Status.DRAFT).order_by("pk")
+    cuts = {cut.public_id: cut for cut in drafts.select_related("tenant")}
+    issued = {
+        cut.public_id: cut
+        for cut in _by_public_id(sorted(by_cut)).select_related("tenant")
+        if cut.public_id not in cuts
+    }
+    for cut_id in sorted({*by_cut, *cuts}):
+        rows = by_cut.get(cut_id, {})
+        cut = cuts.get(cut_id) or issued.get(cut_id)
+        if cut is None or tenant_of.get(cut_id, cut.tenant.public_id) != cut.tenant.public_id:
+            skipped += len(rows)
+            continue
+        known = {
+            tuple(row[name] for name in key): row
+            for row in model._default_manager.filter(cut=cut).values("pk", *key, *values)
+        }
+        if cut_id in cuts:
+            _write(model, {place: row | {"cut": cut} for place, row in rows.items()}, known, values)
+        else:
+            disagreements.extend(_differences(cut_id, rows, known, values))
+    return skipped, disagreements
+
+
+def _by_public_id(ids: Sequence[str]) -> models.QuerySet[Cut]:
+    return Cut.objects.filter(public_id__in=ids)
+
+
+def _differences(
+    cut_id: str,
+    rows: Mapping[tuple[Any, ...], Row],
+    known: Mapping[tuple[Any, ...], Row],
+    values: Sequence[str],
+) -> Iterable[str]:
+    for place in sorted({*rows, *known}, key=str):
+        now, then = rows.get(place), known.get(place)
+        if now is None or then is None or any(now[name] != then[name] for name in values):
+            shown = None if now is None else {name: now[name] for name in values}
+            stored = None if then is None else {name: then[name] for name in values}
+            yield f"{cut_id} {'/'.join(map(str, place))}: invoiced {stored}, now {shown}"
+
+
+def _write(
+    model: type[models.Model],
+    wanted: Mapping[tuple[Any, ...], Row],
+    known: Mapping[tuple[Any, ...], Row],
+    values: Sequence[str],
+) -> None:
+    manager = model._default_manager
+    gone = [row["pk"] for place, row in known.items() if place not in wanted]
+    for at in range(0, len(gone), _CHUNK):
+        manager.filter(pk__in=gone[at : at + _CHUNK]).delete()
+    fresh = [model(**fields) for place, fields in wanted.items() if place not in known]
+    manager.bulk_create(fresh, batch_size=_CHUNK)
+    changed = [
+        model(pk=known[place]["pk"], **fields)
+        for place, fields in wanted.items()
+        if place in known and any(known[place][name] != fields[name] for name in values)
+    ]
+    manager.bulk_update(changed, values, batch_size=_CHUNK)
+
+
+def _checked(data: DataSet, row: Row, key: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """The row's fields, if they can be stored. Raises `DataSetRefused`."""
+    fields = {name: row[name] for name in (*key, *values)}
+    for name, value in fields.items():
+        if value is None or (isinstance(value, int) and not -BIGGEST <= value <= BIGGEST):
+            raise DataSetRefused(f"{data.name} run {data.run_id}: {name} is {value!r}, 64 bits required")
+    return fields

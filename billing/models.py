@@ -1,0 +1,304 @@
+"""Price books, cuts, invoices with lines and evidence, and what was imported of data sets: shape and constraints only.
+
+Quantities are whole messages and bytes, amounts micro-units of the currency; periods are half open, in UTC.
+"""
+
+from typing import Any
+
+from django.db import models
+
+from control_plane.ids import LENGTH_MAX, new_id
+from tenants.models import Tenant
+
+TOPIC_ID_DIGITS = 32
+SHA256_DIGITS = 64
+METER_LENGTH_MAX = 64
+NAME_LENGTH_MAX = 255
+
+
+class Immutable(models.Model):
+    """A row that is written once."""
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.pk is not None and not self._state.adding:
+            raise TypeError(f"{type(self).__name__} {self.pk} is written once and never changed")
+        super().save(*args, **kwargs)
+
+
+def new_price_book_id() -> str:
+    return new_id("pb")
+
+
+def new_cut_id() -> str:
+    return new_id("cut")
+
+
+def new_invoice_id() -> str:
+    return new_id("inv")
+
+
+class PriceBook(Immutable):
+    """One version of the prices, as `penstock.rules.rating` reads it."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_price_book_id)
+    name = models.CharField(max_length=63)
+    version = models.PositiveIntegerField()
+    currency = models.CharField(max_length=3)
+    document = models.JSONField()
+    """Canonical."""
+    sha256 = models.CharField(max_length=SHA256_DIGITS, unique=True)
+    effective_from = models.DateTimeField()
+    """Periods that begin then or later are rated with it, until a later book."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["name", "version"], name="billing_one_book_a_version"),
+            models.UniqueConstraint(fields=["effective_from"], name="billing_one_book_at_a_time"),
+        )
+
+
+class Cut(models.Model):
+    """The end of a tenant's period: the offset vector is all that rating reads."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_cut_id)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="cuts")
+    period_start = models.DateTimeField()
+    period_end = models.DateTimeField()
+    delivered_at = models.DateTimeField(null=True)
+    """When all leaders had answered: the vector is there and stays."""
+    error = models.TextField(blank=True)
+    """Why it could not be delivered, of the last attempt."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "period_start"], name="billing_one_cut_a_start"),
+            models.UniqueConstraint(fields=["tenant", "period_end"], name="billing_one_cut_an_end"),
+            models.CheckConstraint(
+                condition=models.Q(period_end__gt=models.F("period_start")), name="billing_cut_ends_later"
+            ),
+        )
+
+
+class LogPart(models.Model):
+    """One log generation of one partition."""
+
+    topic_id = models.CharField(max_length=TOPIC_ID_DIGITS)
+    """The brokers' id, hex."""
+    partition = models.PositiveIntegerField()
+    log_generation = models.PositiveBigIntegerField()
+
+    class Meta:
+        abstract = True
+
+
+class CutReading(Immutable, LogPart):
+    """Where one partition's log ends at a cut, as its leader answered."""
+
+    cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="readings")
+    end_offset = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["cut", "topic_id", "partition", "log_generation"], name="billing_one_end_a_partition"
+            ),
+        )
+
+
+class CutCoverage(LogPart):
+    """What Spark found of one partition at a cut (data set `cut_coverage`)."""
+
+    cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="coverage")
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    start_offset = models.PositiveBigIntegerField()
+    end_offset = models.PositiveBigIntegerField()
+    status = models.CharField(max_length=16)
+    reason = models.TextField(blank=True)
+    missing = models.TextField(blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["cut", "topic_id", "partition", "log_generation"], name="billing_one_coverage"
+            ),
+        )
+
+
+class CutUsage(LogPart):
+    """What one day's part of a partition's log added by a cut (data set `cut_usage`): what is billed and shown."""
+
+    cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="usage")
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    day = models.DateField()
+    meter = models.CharField(max_length=METER_LENGTH_MAX)
+    quantity = models.BigIntegerField()
+    """Below 0 where a loss declared later takes back what a cut before had counted."""
+    first_offset = models.PositiveBigIntegerField()
+    end_offset = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["cut", "topic_id", "partition", "log_generation", "day", "meter"],
+                name="billing_one_usage_a_day",
+            ),
+        )
+
+
+class Invoice(models.Model):
+    """What a tenant owes for one period. A draft until its cut is covered without a gap; then it never changes."""
+
+    class Status(models.TextChoices):
+        DRAFT = "draft"
+        ISSUED = "issued"
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_invoice_id)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invoices")
+    number = models.PositiveIntegerField()
+    """1, 2, … within the tenant."""
+    cut = models.OneToOneField(Cut, on_delete=models.PROTECT, related_name="invoice")
+    price_book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, related_name="invoices")
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.DRAFT)
+    total_micro = models.BigIntegerField(null=True)
+    gaps = models.JSONField(default=list, blank=True)
+    """Why it is a draft still, one text each."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    issued_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "number"], name="billing_one_invoice_a_number"),
+            models.CheckConstraint(
+                condition=models.Q(status="draft", total_micro=None, issued_at=None)
+                | models.Q(status="issued", total_micro__isnull=False, issued_at__isnull=False),
+                name="billing_issued_has_a_total",
+            ),
+        )
+
+
+class InvoiceLine(Immutable):
+    """Meter x price version x period. Its evidence is the cut's usage of that meter."""
+
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="lines")
+    line_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    position = models.PositiveIntegerField()
+    meter = models.CharField(max_length=METER_LENGTH_MAX)
+    unit = models.CharField(max_length=20)
+    unit_size = models.PositiveBigIntegerField()
+    quantity = models.PositiveBigIntegerField()
+    amount_micro = models.BigIntegerField()
+    parts = models.JSONField()
+    """[{quantity, unit_price}] by tier, the free part first."""
+    price_book_sha256 = models.CharField(max_length=SHA256_DIGITS)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["invoice", "meter"], name="billing_one_line_a_meter"),
+            models.UniqueConstraint(fields=["invoice", "position"], name="billing_one_line_a_position"),
+        )
+
+
+class Seal(Immutable, LogPart):
+    """The seal of a closed segment (data set `seal`); it outlives the segment."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="seals")
+    base_offset = models.PositiveBigIntegerField()
+    end_offset = models.PositiveBigIntegerField()
+    seal = models.BinaryField()
+    src_partition = models.PositiveIntegerField()
+    src_offset = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "topic_id", "partition", "log_generation", "base_offset"],
+                name="billing_one_seal_a_segment",
+            ),
+        )
+
+
+class UsageDay(models.Model):
+    """Usage of a topic's day by meter (data set `usage_day`): what is shown, billed or not yet."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="usage_days")
+    topic_id = models.CharField(max_length=TOPIC_ID_DIGITS)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    day = models.DateField()
+    meter = models.CharField(max_length=METER_LENGTH_MAX)
+    quantity = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "topic_id", "topic", "day", "meter"], name="billing_one_quantity_a_day"
+            ),
+        )
+
+
+class SlaWindow(models.Model):
+    """Requests of five minutes (data set `sla_5m`), without clients' faults."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="sla_windows")
+    operation = models.CharField(max_length=32)
+    window = models.DateTimeField()
+    valid = models.PositiveBigIntegerField()
+    bad = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "operation", "window"], name="billing_one_count_a_window"
+            ),
+        )
+
+
+class CostHour(models.Model):
+    """A tenant's share of what an asset cost in an hour (data set `cost_hour`)."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="cost_hours")
+    asset = models.CharField(max_length=NAME_LENGTH_MAX)
+    hour = models.DateTimeField()
+    method = models.CharField(max_length=NAME_LENGTH_MAX)
+    bytes = models.PositiveBigIntegerField()
+    cost_micro = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "asset", "hour", "method"], name="billing_one_share_an_hour"
+            ),
+        )
+
+
+class DataSetRun(models.Model):
+    """A run of a data set that was imported, or refused."""
+
+    dataset = models.CharField(max_length=63)
+    run_id = models.CharField(max_length=32)
+    digest = models.CharField(max_length=SHA256_DIGITS)
+    code_version = models.CharField(max_length=64)
+    inputs = models.JSONField()
+    rows = models.PositiveBigIntegerField()
+    skipped = models.PositiveBigIntegerField()
+    """Rows of tenants or cuts that are not known here."""
+    disagreements = models.JSONField(default=list)
+    """Rows that contradict an issued invoice, which stays as it is."""
+    imported_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["dataset", "run_id"], name="billing_one_import_a_run"),
+        )
+
+
+class DataSetState(models.Model):
+    """Which run of a data set counts here, and why the newest one does not if it was refused."""
+
+    dataset = models.CharField(max_length=63, unique=True)
+    run_id = models.CharField(max_length=32, blank=True)
+    error = models.TextField(blank=True)

@@ -1,0 +1,286 @@
+"""Reads usage, invoices and their evidence: for callers always inside one tenant, for the service by public id."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from django.db.models import Count, F, Prefetch, QuerySet, Sum
+
+from billing.models import (
+    CostHour,
+    Cut,
+    CutCoverage,
+    CutUsage,
+    DataSetRun,
+    DataSetState,
+    Invoice,
+    InvoiceLine,
+    PriceBook,
+    Seal,
+    SlaWindow,
+    UsageDay,
+)
+from billing.settlement import METERS
+from penstock.contract.errors import NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from tenants.models import Tenant
+
+GROUPS = ("topic", "day")
+SLA_VALID_MIN = 20
+"""A window with fewer valid requests says nothing by itself."""
+
+
+# -- usage ----------------------------------------------------------------------------------------------
+
+
+def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | None) -> list[dict[str, Any]]:
+    """Usage by any of `GROUPS`, days [first, end): a row a group with its meters.
+
+    A meter's `quantity` is what is shown everywhere; `billed` of it stands on issued invoices, the rest is provisional.
+    """
+    shown = UsageDay.objects.filter(tenant=tenant)
+    invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
+    if first is not None:
+        shown, invoiced = shown.filter(day__gte=first), invoiced.filter(day__gte=first)
+    if end is not None:
+        shown, invoiced = shown.filter(day__lt=end), invoiced.filter(day__lt=end)
+    groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
+    for name, rows in (("quantity", shown), ("billed", invoiced)):
+        summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
+        for *key, meter, total in summed:
+            meters = groups.setdefault(tuple(key), {})
+            meters.setdefault(meter, {"quantity": 0, "billed": 0})[name] = total
+    items = []
+    for group, meters in sorted(groups.items()):
+        for numbers in meters.values():
+            # A cut may be imported a moment before the day it belongs to.
+            numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
+            numbers["provisional"] = numbers["quantity"] - numbers["billed"]
+        items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
+    return items
+
+
+def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
+    """Requests by operation, windows [first, end), without clients' faults."""
+    rows = SlaWindow.objects.filter(tenant=tenant)
+    if first is not None:
+        rows = rows.filter(window__gte=first)
+    if end is not None:
+        rows = rows.filter(window__lt=end)
+    summed = rows.values("operation").annotate(
+        total_valid=Sum("valid"), total_bad=Sum("bad"), windows=Count("pk")
+    )
+    telling = dict(
+        rows.filter(valid__gte=SLA_VALID_MIN).values_list("operation").annotate(windows=Count("pk"))
+    )
+    return [
+        {
+            "operation": row["operation"],
+            "valid": row["total_valid"],
+            "bad": row["total_bad"],
+            "availability": ratio_text(row["total_valid"] - row["total_bad"], row["total_valid"]),
+            "windows": row["windows"],
+            "windows_with_few_requests": row["windows"] - telling.get(row["operation"], 0),
+        }
+        for row in summed.order_by("operation")
+    ]
+
+
+def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> dict[str, Any]:
+    """What the tenant's share of the assets cost in hours [first, end), and per million messages produced."""
+    rows = CostHour.objects.filter(tenant=tenant)
+    messages = UsageDay.objects.filter(tenant=tenant, meter="messages_in")
+    if first is not None:
+        rows, messages = rows.filter(hour__gte=first), messages.filter(day__gte=first.date())
+    if end is not None:
+        rows, messages = rows.filter(hour__lt=end), messages.filter(day__lt=end.date())
+    assets = [
+        {"asset": row["asset"], "method": row["method"], "cost_micro": row["cost"], "bytes": row["size"]}
+        for row in rows.values("asset", "method")
+        .annotate(cost=Sum("cost_micro"), size=Sum("bytes"))
+        .order_by("asset", "method")
+    ]
+    cost = sum(asset["cost_micro"] for asset in assets)
+    count = messages.aggregate(total=Sum("quantity"))["total"] or 0
+    return {
+        "cost_micro": cost,
+        "messages": count,
+        "cost_micro_per_million_messages": None if not count else (cost * 10**6 + count // 2) // count,
+        "assets": assets,
+    }
+
+
+def ratio_text(part: int, whole: int) -> str | None:
+    """A ratio with six places, cut off and never rounded up to 1; None of nothing."""
+    if whole <= 0:
+        return None
+    millionths = part * 10**6 // whole
+    return f"{millionths // 10**6}.{millionths % 10**6:06d}"
+
+
+# -- invoices -------------------------------------------------------------------------------------------
+
+
+def invoices(tenant: Tenant) -> QuerySet[Invoice]:
+    """The tenant's invoices with all that is shown of them."""
+    lines = Prefetch("lines", queryset=InvoiceLine.objects.order_by("position"))
+    return (
+        Invoice.objects.filter(tenant=tenant)
+        .select_related("tenant", "cut", "price_book")
+        .prefetch_related(lines)
+    )
+
+
+def invoice(tenant: Tenant, public_id: str) -> Invoice:
+    """One invoice. Raises `NotFound`, for another tenant's too."""
+    row = invoices(tenant).filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"invoice {public_id[:64]!r} does not exist")
+    return row
+
+
+def evidence(invoice: Invoice) -> dict[str, Any]:
+    """All that the invoice rests on: prices, the cut's vector, offset ranges with quantities, seals."""
+    cut = invoice.cut
+    coverage = list(cut.coverage.order_by("topic", "topic_id", "partition", "log_generation"))
+    rows: dict[tuple[str, int], list[CutUsage]] = {}
+    for usage_row in cut.usage.filter(meter__in=METERS).order_by("first_offset", "day", "meter"):
+        rows.setdefault((usage_row.topic_id, usage_row.partition), []).append(usage_row)
+    places = {(part.topic_id, part.partition) for part in coverage}
+    seals = Seal.objects.filter(tenant=invoice.tenant, topic_id__in=sorted({topic for topic, _ in places}))
+    previous = Invoice.objects.filter(tenant=invoice.tenant, cut__period_end=cut.period_start).first()
+    return {
+        "price_book": invoice.price_book.document,
+        "previous_invoice": None if previous is None else previous.public_id,
+        "cut": shown_cut(cut),
+        "partitions": [_partition(part, rows.get((part.topic_id, part.partition), [])) for part in coverage],
+        "seals": [
+            {
+                "topic_id": seal.topic_id,
+                "partition": seal.partition,
+                "log_generation": seal.log_generation,
+                "base_offset": seal.base_offset,
+                "end_offset": seal.end_offset,
+                "seal": base64.b64encode(bytes(seal.seal)).decode(),
+                "usage_partition": seal.src_partition,
+                "usage_offset": seal.src_offset,
+            }
+            for seal in seals.order_by("topic_id", "partition", "base_offset", "log_generation")
+        ],
+    }
+
+
+def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
+    """The rows under each line, by meter: topic, partition, day and offsets."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in invoice.cut.usage.order_by("topic", "topic_id", "partition", "first_offset", "day"):
+        found.setdefault(row.meter, []).append(
+            {
+                "topic": row.topic,
+                "topic_id": row.topic_id,
+                "partition": row.partition,
+                "log_generation": row.log_generation,
+                "day": row.day.isoformat(),
+                "first_offset": row.first_offset,
+                "end_offset": row.end_offset,
+                "quantity": row.quantity,
+            }
+        )
+    return found
+
+
+def _partition(part: CutCoverage, rows: Iterable[CutUsage]) -> dict[str, Any]:
+    days: dict[tuple[int, int, date], dict[str, int]] = {}
+    for row in rows:
+        days.setdefault((row.first_offset, row.end_offset, row.day), {})[row.meter] = row.quantity
+    return {
+        "topic": part.topic,
+        "topic_id": part.topic_id,
+        "partition": part.partition,
+        "log_generation": part.log_generation,
+        "start_offset": part.start_offset,
+        "end_offset": part.end_offset,
+        "days": [
+            {"day": day.isoformat(), "first_offset": first, "end_offset": end, "quantities": quantities}
+            for (first, end, day), quantities in sorted(days.items())
+        ],
+    }
+
+
+# -- cuts -----------------------------------------------------------------------------------------------
+
+
+def cut(public_id: str) -> Cut:
+    """Any tenant's cut: for operators. Raises `NotFound`."""
+    row = Cut.objects.select_related("tenant", "invoice").filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"cut {public_id[:64]!r} does not exist")
+    return row
+
+
+def cut_for_delivery(public_id: str) -> Cut:
+    """A cut by its id: for the service itself."""
+    return Cut.objects.select_related("tenant").get(public_id=public_id)
+
+
+def cuts_to_settle(limit: int) -> list[str]:
+    """Public ids of cuts whose vector is there and whose invoice is a draft, oldest first."""
+    drafts = Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
+    return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
+
+
+def shown_cut(cut: Cut) -> dict[str, Any]:
+    """A cut with its vector."""
+    return {
+        "id": cut.public_id,
+        "tenant": cut.tenant.public_id,
+        "period_start": cut.period_start.isoformat(),
+        "period_end": cut.period_end.isoformat(),
+        "delivered": cut.delivered_at is not None,
+        "error": cut.error,
+        "readings": list(
+            cut.readings.order_by("topic_id", "partition", "log_generation").values(
+                "topic_id", "partition", "log_generation", "end_offset"
+            )
+        ),
+    }
+
+
+# -- the service ----------------------------------------------------------------------------------------
+
+
+def billable_tenants() -> list[str]:
+    """Public ids of all tenants that are billed, in the order in which they came: for operators."""
+    return list(
+        Tenant.objects.exclude(public_id=SYSTEM_TENANT).order_by("pk").values_list("public_id", flat=True)
+    )
+
+
+def price_books() -> QuerySet[PriceBook]:
+    """Every version of the prices; they are the same for all tenants."""
+    return PriceBook.objects.order_by("effective_from")
+
+
+def data_set_states() -> list[dict[str, Any]]:
+    """Which run of each data set counts, and what was refused: for operators."""
+    runs = {(run.dataset, run.run_id): run for run in DataSetRun.objects.filter(run_id__in=_current_runs())}
+    shown = []
+    for state in DataSetState.objects.order_by("dataset"):
+        run = runs.get((state.dataset, state.run_id))
+        shown.append(
+            {
+                "dataset": state.dataset,
+                "run_id": state.run_id,
+                "error": state.error,
+                "rows": 0 if run is None else run.rows,
+                "skipped": 0 if run is None else run.skipped,
+                "disagreements": [] if run is None else run.disagreements,
+                "imported_at": None if run is None else run.imported_at.isoformat(),
+            }
+        )
+    return shown
+
+
+def _current_runs() -> QuerySet[DataSetState, str]:
+    return DataSetState.objects.annotate(run=F("run_id")).values_list("run", flat=True)

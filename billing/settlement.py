@@ -1,0 +1,105 @@
+"""May an invoice be issued? The cut's vector against what Spark found. Pure: rows in, gaps by name out."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Vector = Mapping[tuple[str, int, int], int]
+"""(topic id, partition, log generation) to end offset."""
+METERS = ("messages_in", "bytes_in")
+"""Meters that count log offsets: each must cover every offset once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What Spark says of one partition at the cut."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    log_generation: int
+    start_offset: int
+    end_offset: int
+    covered: bool
+    reason: str
+    missing: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One day's part of a partition, of one meter."""
+
+    topic_id: str
+    partition: int
+    meter: str
+    quantity: int
+    first_offset: int
+    end_offset: int
+
+
+def gaps_of(
+    vector: Vector, previous: Vector, coverage: Sequence[Coverage], usage: Sequence[Usage]
+) -> list[str]:
+    """Everything that keeps the invoice a draft; empty when it may be issued.
+
+    Each partition of the vector must be covered up to its very offset, from where the cut before ended, and the
+    usage of both meters must lie on these offsets without a gap or an overlap.
+    """
+    gaps: list[str] = []
+    found = {(c.topic_id, c.partition, c.log_generation): c for c in coverage}
+    for key, end in sorted(vector.items()):
+        entry = found.get(key)
+        if entry is None:
+            gaps.append(f"{key[0]}-{key[1]}: its cut reading at offset {end} is not in the data sets")
+        elif entry.covered and entry.end_offset != end:
+            gaps.append(f"{entry.name}: covered up to offset {entry.end_offset}, cut at {end}")
+    rows: dict[tuple[str, int], list[Usage]] = defaultdict(list)
+    for row in usage:
+        rows[row.topic_id, row.partition].append(row)
+    previous_end = {(topic_id, partition): end for (topic_id, partition, _), end in sorted(previous.items())}
+    for entry in coverage:
+        key = (entry.topic_id, entry.partition, entry.log_generation)
+        if not entry.covered:
+            missing = f" ({entry.missing})" if entry.missing else ""
+            gaps.append(f"{entry.name}: gap: {entry.reason}{missing}")
+            continue
+        if key not in vector and entry.end_offset > entry.start_offset:
+            gaps.append(f"{entry.name}: covered up to offset {entry.end_offset}, and not in the cut")
+        due = previous_end.get((entry.topic_id, entry.partition), 0)
+        if entry.start_offset != due:
+            gaps.append(
+                f"{entry.name}: counted from offset {entry.start_offset}, the cut before ended at {due}"
+            )
+        gaps.extend(_uncovered(entry, rows[entry.topic_id, entry.partition]))
+    known = {(c.topic_id, c.partition) for c in coverage}
+    for topic_id, partition in sorted(place for place in rows if place not in known):
+        gaps.append(f"{topic_id}-{partition}: usage without coverage")
+    return gaps
+
+
+def quantities_of(usage: Sequence[Usage]) -> dict[str, int]:
+    """The period's quantity by meter."""
+    quantities: dict[str, int] = defaultdict(int)
+    for row in usage:
+        quantities[row.meter] += row.quantity
+    return dict(sorted(quantities.items()))
+
+
+def _uncovered(entry: Coverage, rows: Sequence[Usage]) -> list[str]:
+    gaps = []
+    for meter in METERS:
+        ranges = [(r.first_offset, r.end_offset) for r in rows if r.meter == meter and r.quantity >= 0]
+        taken_back = [(r.first_offset, r.end_offset) for r in rows if r.meter == meter and r.quantity < 0]
+        # What is taken back was counted by the cut before, and is counted anew from there.
+        at = min([entry.start_offset, *(first for first, _ in taken_back)])
+        for first, end in sorted(ranges):
+            if first != at:
+                break
+            at = end
+        if at != entry.end_offset:
+            gaps.append(f"{entry.name}: {meter} is counted up to offset {at} of {entry.end_offset}")
+    return gaps

@@ -1,0 +1,211 @@
+"""How billing's objects are shown and what its requests may say, for views and the OpenAPI document."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+
+from billing.models import Invoice, InvoiceLine
+from control_plane.api.shapes import StrictSerializer
+
+FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
+TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
+BY = OpenApiParameter("by", str, description="topic, day or both with a comma; not given: one sum.")
+
+
+class CutRequest(StrictSerializer):
+    """Ends periods."""
+
+    tenant = serializers.CharField(max_length=64, help_text="Public id of a tenant, or `all`.")
+    end = serializers.DateTimeField(required=False, help_text="Exclusive; now if not given.")
+
+
+class MeterUsageShape(serializers.Serializer[Any]):
+    quantity = serializers.IntegerField()
+    billed = serializers.IntegerField(help_text="On issued invoices.")
+    provisional = serializers.IntegerField(help_text="The rest: it may still grow.")
+
+
+class UsageShape(serializers.Serializer[Any]):
+    topic = serializers.CharField(required=False)
+    day = serializers.DateField(required=False)
+    meters = serializers.DictField(child=MeterUsageShape())
+
+
+class PartShape(serializers.Serializer[Any]):
+    quantity = serializers.IntegerField()
+    unit_price = serializers.CharField(help_text="Decimal with 12 places.")
+
+
+class LineShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    meter = serializers.CharField()
+    unit = serializers.CharField()
+    unit_size = serializers.IntegerField(help_text="So many items of the meter are one unit.")
+    quantity = serializers.IntegerField()
+    amount_micro = serializers.IntegerField(help_text="Micro-units of the currency, whole minor units.")
+    parts = PartShape(many=True)
+    price_book_sha256 = serializers.CharField()
+
+
+class InvoiceShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    number = serializers.IntegerField()
+    tenant = serializers.CharField()
+    status = serializers.ChoiceField(choices=Invoice.Status.choices)
+    currency = serializers.CharField()
+    minor_digits = serializers.IntegerField()
+    period_start = serializers.DateTimeField()
+    period_end = serializers.DateTimeField()
+    cut = serializers.CharField()
+    total_micro = serializers.IntegerField(allow_null=True)
+    issued_at = serializers.DateTimeField(allow_null=True)
+    gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is a draft still.")
+    lines = LineShape(many=True)
+
+
+class ReadingShape(serializers.Serializer[Any]):
+    topic_id = serializers.CharField()
+    partition = serializers.IntegerField()
+    log_generation = serializers.IntegerField()
+    end_offset = serializers.IntegerField()
+
+
+class CutShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    tenant = serializers.CharField()
+    period_start = serializers.DateTimeField()
+    period_end = serializers.DateTimeField()
+    delivered = serializers.BooleanField(help_text="The brokers have answered: the vector is there.")
+    error = serializers.CharField(help_text="Why they have not, of the last attempt.")
+    readings = ReadingShape(many=True)
+    invoice = serializers.CharField(required=False)
+
+
+class CutsShape(serializers.Serializer[Any]):
+    items = CutShape(many=True)
+
+
+class DayShape(serializers.Serializer[Any]):
+    day = serializers.DateField()
+    first_offset = serializers.IntegerField()
+    end_offset = serializers.IntegerField()
+    quantities = serializers.DictField(child=serializers.IntegerField())
+
+
+class EvidencePartitionShape(serializers.Serializer[Any]):
+    topic = serializers.CharField()
+    topic_id = serializers.CharField()
+    partition = serializers.IntegerField()
+    log_generation = serializers.IntegerField()
+    start_offset = serializers.IntegerField()
+    end_offset = serializers.IntegerField()
+    days = DayShape(many=True)
+
+
+class SealShape(serializers.Serializer[Any]):
+    topic_id = serializers.CharField()
+    partition = serializers.IntegerField()
+    log_generation = serializers.IntegerField()
+    base_offset = serializers.IntegerField()
+    end_offset = serializers.IntegerField()
+    seal = serializers.CharField(help_text="Base64 of the seal as the brokers made it.")
+    usage_partition = serializers.IntegerField(help_text="Where in the usage log it stands.")
+    usage_offset = serializers.IntegerField()
+
+
+class EvidenceShape(serializers.Serializer[Any]):
+    invoice = InvoiceShape()
+    price_book = serializers.DictField()
+    previous_invoice = serializers.CharField(allow_null=True)
+    cut = CutShape()
+    partitions = EvidencePartitionShape(many=True)
+    seals = SealShape(many=True)
+    line_evidence = serializers.DictField(help_text="Rows under each line, by meter.")
+
+
+class AvailabilityShape(serializers.Serializer[Any]):
+    operation = serializers.CharField()
+    valid = serializers.IntegerField()
+    bad = serializers.IntegerField()
+    availability = serializers.CharField(allow_null=True, help_text="Good of valid requests, six places.")
+    windows = serializers.IntegerField()
+    windows_with_few_requests = serializers.IntegerField()
+
+
+class AvailabilityListShape(serializers.Serializer[Any]):
+    items = AvailabilityShape(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+class UsageListShape(serializers.Serializer[Any]):
+    items = UsageShape(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+class AssetCostShape(serializers.Serializer[Any]):
+    asset = serializers.CharField()
+    method = serializers.CharField()
+    bytes = serializers.IntegerField()
+    cost_micro = serializers.IntegerField()
+
+
+class CostShape(serializers.Serializer[Any]):
+    cost_micro = serializers.IntegerField()
+    messages = serializers.IntegerField()
+    cost_micro_per_million_messages = serializers.IntegerField(allow_null=True)
+    assets = AssetCostShape(many=True)
+
+
+class PriceBookShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    sha256 = serializers.CharField()
+    effective_from = serializers.DateTimeField()
+    document = serializers.DictField()
+
+
+class DataSetShape(serializers.Serializer[Any]):
+    dataset = serializers.CharField()
+    run_id = serializers.CharField()
+    error = serializers.CharField()
+    rows = serializers.IntegerField()
+    skipped = serializers.IntegerField()
+    disagreements = serializers.ListField(child=serializers.CharField())
+    imported_at = serializers.DateTimeField(allow_null=True)
+
+
+class DataSetsShape(serializers.Serializer[Any]):
+    items = DataSetShape(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+def shown_invoice(invoice: Invoice) -> dict[str, Any]:
+    """An invoice with its lines."""
+    return {
+        "id": invoice.public_id,
+        "number": invoice.number,
+        "tenant": invoice.tenant.public_id,
+        "status": invoice.status,
+        "currency": invoice.price_book.currency,
+        "minor_digits": invoice.price_book.document["minor_digits"],
+        "period_start": invoice.cut.period_start.isoformat(),
+        "period_end": invoice.cut.period_end.isoformat(),
+        "cut": invoice.cut.public_id,
+        "total_micro": invoice.total_micro,
+        "issued_at": None if invoice.issued_at is None else invoice.issued_at.isoformat(),
+        "gaps": invoice.gaps,
+        "lines": [_line(line) for line in invoice.lines.all()],
+    }
+
+
+def _line(line: InvoiceLine) -> dict[str, Any]:
+    return {
+        "id": line.line_id,
+        "meter": line.meter,
+        "unit": line.unit,
+        "unit_size": line.unit_size,
+        "quantity": line.quantity,
+        "amount_micro": line.amount_micro,
+        "parts": line.parts,
+        "price_book_sha256": line.price_book_sha256,
+    }

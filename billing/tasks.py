@@ -1,0 +1,34 @@
+"""Celery tasks of billing: data sets in, invoices out, and the ends of months."""
+
+import logging
+
+from celery import shared_task
+from django.utils import timezone
+
+from billing import actions, import_actions, queries
+from control_plane import config
+from penstock.contract.errors import PenstockError
+
+ROUND_S = 3.0
+"""How often data sets are looked for."""
+_SETTLED_MAX = 1_000
+"""Drafts that are looked at in one round."""
+
+_log = logging.getLogger(__name__)
+
+
+@shared_task(name="billing.round")  # type: ignore[untyped-decorator]
+def run_round() -> None:
+    """Import what is new, issue what is covered, end what is over."""
+    told = import_actions.import_data_sets(config.current().datasets)
+    for name, outcome in told.items():
+        if outcome != "imported":
+            _log.error("data set refused", extra={"data_set": name, "error": outcome})
+    for cut in queries.cuts_to_settle(_SETTLED_MAX):
+        invoice = actions.settle(cut)
+        if invoice.issued_at is not None:
+            _log.info("invoice issued", extra={"invoice": invoice.public_id})
+    try:
+        actions.close_months(timezone.now())
+    except PenstockError as error:
+        _log.error("periods not ended", extra={"error": error.message})

@@ -1,0 +1,18 @@
+"""Addresses of billing, under /v1/."""
+
+from django.urls import path
+
+from billing import views
+
+urlpatterns = [
+    path("usage", views.UsageView.as_view()),
+    path("availability", views.AvailabilityView.as_view()),
+    path("costs", views.CostView.as_view()),
+    path("invoices", views.InvoicesView.as_view()),
+    path("invoices/<str:invoice>", views.InvoiceView.as_view()),
+    path("invoices/<str:invoice>/evidence", views.EvidenceView.as_view()),
+    path("price-books", views.PriceBooksView.as_view()),
+    path("billing/cuts", views.CutsView.as_view()),
+    path("billing/cuts/<str:cut>", views.CutView.as_view()),
+    path("billing/data-sets", views.DataSetsView.as_view()),
+]
