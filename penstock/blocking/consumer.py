@@ -10,7 +10,8 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.consumer_core import ConsumerCore, Place
 from penstock.client.core import NEVER, unavailable
 from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
-from penstock.client.group_member import CLOSE_MS, EventKind, GroupMember
+from penstock.client.group_events import EventKind
+from penstock.client.group_member import CLOSE_MS, GroupMember
 from penstock.client.handing_out import HandingOut
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.seeking import SeekTo, no_group, seek_target

@@ -5,7 +5,6 @@ Rules: RL20, RL56, RL57.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -23,7 +22,6 @@ from penstock.contract import errors, limits, methods
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
-from penstock.records.batch import CONTROL, split_batches
 
 if TYPE_CHECKING:
     from penstock.client.core import ClientCore
@@ -39,11 +37,6 @@ PROBE_MS = 10_000
 """A stream that was silent for this long is asked for a sign of life, by opening one partition anew."""
 SILENT_MS = 15_000
 """A stream that stays silent after that is given up."""
-_PLACE = struct.Struct(">qiibIhi")
-"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's
-header.
-"""
-
 Place = tuple[str, int]
 """(topic, partition)."""
 
@@ -72,7 +65,6 @@ class ConsumerCore:
         self._filled: deque[Cursor] = deque()
         self.closed = False
         self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
-        """The part that belongs to a group, if this consumer does."""
 
     # ---- what is read -------------------------------------------------------------------------------------------
 
@@ -414,15 +406,7 @@ class ConsumerCore:
         cursor.failures = 0
         if not part:
             return
-        for batch in split_batches(part):
-            base_offset, _, epoch, _, _, attributes, last_delta = _PLACE.unpack_from(batch)
-            next_offset = base_offset + last_delta + 1
-            chunk = Chunk(
-                cursor, cursor.line, cursor.generation, batch, next_offset, epoch, bool(attributes & CONTROL)
-            )
-            cursor.buffer.append(chunk)
-            cursor.buffered_bytes += len(batch)
-            cursor.fetch_offset, cursor.fetch_epoch = next_offset, epoch
+        cursor.take_in(part)
         self._fill(cursor)
         self._core.changed = True
 
@@ -480,9 +464,7 @@ class ConsumerCore:
     # ---- handing out --------------------------------------------------------------------------------------------
 
     def take_chunk(self) -> Chunk | None:
-        """The next batch to hand out, of each partition in turn; its `cursor.part` may hold what is left of
-        it.
-        """
+        """The next batch to hand out, of each partition in turn; its `cursor.part` may hold what is left of it."""
         while self._filled:
             cursor = self._filled[0]
             if not cursor.readable:

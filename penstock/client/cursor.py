@@ -9,6 +9,7 @@ dropped; `line` rises with every jump of the position, so that batches fetched b
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.client.messages import Message
 from penstock.contract.errors import PenstockError
+from penstock.records.batch import CONTROL, split_batches
 
 if TYPE_CHECKING:
     from penstock.client.fetch_lane import FetchLane
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 BEGINNING, END = -2, -1
 """Times that `ListOffsets` takes for the log's two ends."""
 UNKNOWN_EPOCH = -1
+_PLACE = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's
+header.
+"""
 
 
 class CursorState(Enum):
@@ -156,6 +162,16 @@ class Cursor:
         self.failures = 0
         self.retry_at = 0.0
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
+
+    def take_in(self, part: memoryview) -> None:
+        """Pushed batches, which wait here and move the fetch position on. Raises `CorruptBatch`."""
+        for batch in split_batches(part):
+            base_offset, _, epoch, _, _, attributes, last_delta = _PLACE.unpack_from(batch)
+            next_offset = base_offset + last_delta + 1
+            control = bool(attributes & CONTROL)
+            self.buffer.append(Chunk(self, self.line, self.generation, batch, next_offset, epoch, control))
+            self.buffered_bytes += len(batch)
+            self.fetch_offset, self.fetch_epoch = next_offset, epoch
 
     @property
     def readable(self) -> bool:

@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.group_calls import GroupCalls
+from penstock.client.group_commits import CommitRequest, GroupCommits
+from penstock.client.group_events import EventKind, GroupEvent
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
 from penstock.contract import errors
@@ -41,35 +42,6 @@ CLOSE_MS = 5_000
 COMMIT_MS = 30_000
 """A commit of its own is tried so long."""
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
-
-
-class EventKind(Enum):
-    ASSIGNED = "assigned"
-    REVOKED = "revoked"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupEvent:
-    """Something that the application is told within `poll`; given back with `finish`."""
-
-    kind: EventKind
-    places: tuple[Place, ...]
-
-
-@dataclass(slots=True, eq=False)
-class CommitRequest:
-    """Offsets under way. `done` with `error` None: committed."""
-
-    offsets: dict[Place, tuple[bytes, int, int]]
-    """(topic id, offset, leader epoch) by place."""
-    deadline: float
-    done: bool = False
-    error: PenstockError | None = None
-    then: GroupEvent | None = None
-    """A revocation that waits for this commit."""
-    failures: int = 0
-    retry_at: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -110,11 +82,15 @@ class GroupMember:
         self._fetch_at = 0.0
         self._revoking: dict[Place, None] = {}
         self._events: deque[GroupEvent] = deque()
-        self._passed: dict[Place, tuple[int, int]] = {}
-        """(offset, leader epoch) that the application has asked to move past."""
-        self._committed: dict[Place, int] = {}
-        self._commits: deque[CommitRequest] = deque()
-        self._committing = False
+        self._commits = GroupCommits(
+            core,
+            self._calls,
+            settings.group,
+            self.member_id,
+            self._backoff,
+            ended=self._commit_ended,
+            fenced=self._commit_fenced,
+        )
         self._auto_commit_at = NEVER
         self._auto_commit: CommitRequest | None = None
         self._in_poll = False
@@ -139,7 +115,7 @@ class GroupMember:
         for place in self._owned:
             cursor = self._consumer.cursors.get(place)
             if cursor is not None and cursor.positioned:
-                self._passed[place] = (cursor.offset, cursor.epoch)
+                self._commits.passed[place] = (cursor.offset, cursor.epoch)
 
     def next_event(self) -> GroupEvent | None:
         """What the application is to be told now. Raises what keeps it out of the group."""
@@ -160,12 +136,12 @@ class GroupMember:
                 if place not in self._owned:
                     self._consumer.release(place)
         else:
-            commit = self._commit_of(event.places, now + COMMIT_MS) if self.settings.auto_commit else None
+            commit = self._due(event.places, now + COMMIT_MS) if self.settings.auto_commit else None
             if commit is None:
                 self._release(event.places, now)
             else:
                 commit.then = event
-                self._commits.append(commit)
+                self._commits.put(commit)
         self._core.changed = True
         self._core.attend()
 
@@ -183,20 +159,22 @@ class GroupMember:
         if offsets is None:
             self._take_passed()
             wanted = {
-                place: (topic_id, *self._passed[place])
+                place: (topic_id, *self._commits.passed[place])
                 for place, topic_id in self._owned.items()
-                if place in self._passed
+                if place in self._commits.passed
             }
         else:
             for place, offset in offsets.items():
                 wanted[place] = (*self._checked(place, offset), -1)
         request = CommitRequest(wanted, deadline)
         if wanted:
-            self._commits.append(request)
-            self._core.attend()
+            self._commits.put(request)
         else:
             request.done = True
         return request
+
+    def _due(self, places: Iterable[Place], deadline: float) -> CommitRequest | None:
+        return self._commits.due({p: self._owned[p] for p in places if p in self._owned}, deadline)
 
     def ask_committed(self, deadline: float) -> CommittedAnswer:
         """Ask what is committed for all that is owned; tried again until `deadline`."""
@@ -241,17 +219,6 @@ class GroupMember:
             )
         return self._owned[place], offset
 
-    def _commit_of(self, places: Iterable[Place], deadline: float) -> CommitRequest | None:
-        """A commit of what was moved past and is not committed; None = nothing is."""
-        offsets = {
-            place: (self._owned[place], *self._passed[place])
-            for place in places
-            if place in self._owned
-            and place in self._passed
-            and self._passed[place][0] != self._committed.get(place)
-        }
-        return CommitRequest(offsets, deadline) if offsets else None
-
     # ---- driving ------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
@@ -268,24 +235,22 @@ class GroupMember:
         if self.settings.auto_commit and self._auto_commit_at <= now:
             self._auto_commit_at = now + self.settings.auto_commit_interval_ms
             if self._auto_commit is None or self._auto_commit.done:
-                self._auto_commit = self._commit_of(self._owned, now + COMMIT_MS)
+                self._auto_commit = self._due(self._owned, now + COMMIT_MS)
                 if self._auto_commit is not None:
-                    self._commits.append(self._auto_commit)
-        self._send_commits(now)
+                    self._commits.put(self._auto_commit)
+        self._commits.step(self.epoch, now)
         self._calls.step(now)
 
     def next_step_at(self) -> float:
         if self.gone or not self._started:
             return NEVER
-        at = min(self._close_at, self._calls.next_step_at())
+        at = min(self._close_at, self._calls.next_step_at(), self._commits.next_step_at())
         if not self._beating:
             at = min(at, self._beat_at)
         if self._adding and not self._fetching:
             at = min(at, self._fetch_at)
         if self.settings.auto_commit:
             at = min(at, self._auto_commit_at)
-        if self._commits and not self._committing:
-            at = min(at, self._commits[0].retry_at)
         if self.epoch > 0 and not self._in_poll and not self._leaving:
             at = min(at, self._polled_at + self.settings.max_poll_interval_ms)
         return at
@@ -391,36 +356,30 @@ class GroupMember:
             if place in self._revoking:
                 del self._revoking[place]
                 del self._owned[place]
-                self._forget(place)
+                self._commits.forget(place)
                 self._consumer.release(place)
                 self._beat_at = min(self._beat_at, now)
         self._core.changed = True
         self._core.attend()
 
-    def _forget(self, place: Place) -> None:
-        self._passed.pop(place, None)
-        self._committed.pop(place, None)
-
     def _lose_all(self, now: float) -> None:
         """Nothing is ours any more: stop handing out at once, and tell so (RL85)."""
         self._line += 1
-        self._beating = self._fetching = self._committing = False
+        self._beating = self._fetching = False
         self.epoch = JOIN
         lost = tuple(sorted(self._owned))
         for place in lost:
             self._consumer.hold(place)
-            self._forget(place)
+            self._commits.forget(place)
         self._owned.clear()
         self._adding.clear()
         self._revoking.clear()
         self._events = deque(event for event in self._events if event.kind is EventKind.LOST)
         if lost:
             self._events.append(GroupEvent(EventKind.LOST, lost))
-        commits, self._commits = self._commits, deque()
-        for commit in commits:
-            self._end_commit(
-                commit, errors.UnknownMember(f"group {self.settings.group}: fenced before the commit"), now
-            )
+        self._commits.fail_all(
+            errors.UnknownMember(f"group {self.settings.group}: fenced before the commit"), now
+        )
         self._core.changed = True
         self._core.attend()
 
@@ -482,7 +441,7 @@ class GroupMember:
                 continue
             del self._adding[place]
             if found.offset >= 0:
-                self._committed[place] = found.offset
+                self._commits.committed[place] = found.offset
             self._consumer.adopt(place, found.offset, found.leader_epoch)
             self._owned[place] = topic_id
             adopted.append(place)
@@ -491,78 +450,16 @@ class GroupMember:
             self._core.changed = True
         self._core.attend()
 
-    # ---- commits ------------------------------------------------------------------------------------------------
-
-    def _send_commits(self, now: float) -> None:
-        """One at a time, in order: no commit overtakes an earlier one."""
-        if self._committing or not self._commits or self._commits[0].retry_at > now:
-            return
-        commit = self._commits[0]
-        if self.epoch <= 0 or now >= commit.deadline:
-            self._commits.popleft()
-            self._end_commit(commit, self._why_not(commit), now)
-            self._core.attend()
-            return
-        self._committing, line = True, self._line
-        request = pb.CommitOffsetsRequest(
-            group=self.settings.group, member_id=self.member_id, member_epoch=self.epoch
-        )
-        for (_, partition), (topic_id, offset, leader_epoch) in commit.offsets.items():
-            request.offsets.add(
-                topic_id=topic_id, partition=partition, offset=offset, leader_epoch=leader_epoch
-            )
-
-        def answered(response: bytes, now: float) -> None:
-            if line == self._line:
-                answer = pb.CommitOffsetsResponse.FromString(response)
-                if answer.error:
-                    failed(refusal(answer.error, answer.message), now)
-                else:
-                    self._committing = False
-                    self._commits.popleft()
-                    self._commit_answered(commit, answer, now)
-
-        def failed(error: PenstockError, now: float) -> None:
-            if line != self._line:
-                return
-            self._committing = False
-            if final(error):
-                self._commits.popleft()
-                if error.code in _FENCED:
-                    self._beat_at = now
-                self._end_commit(commit, error, now)
-            else:
-                commit.error = error
-                commit.failures += 1
-                commit.retry_at = min(now + self._backoff.delay_ms(commit.failures), commit.deadline)
-                self._calls.forget_coordinator()
-            self._core.attend()
-
-        self._calls.ask("commit", request, now, answered, failed)
-
-    def _why_not(self, commit: CommitRequest) -> PenstockError:
-        group = self.settings.group
-        if self.epoch <= 0:
-            return errors.UnknownMember(f"group {group}: this consumer is no member now")
-        return commit.error or errors.TimedOut(f"group {group}: the commit was not answered in time")
-
-    def _commit_answered(self, commit: CommitRequest, answer: pb.CommitOffsetsResponse, now: float) -> None:
-        error: PenstockError | None = None
-        for (place, (_, offset, _)), result in zip(commit.offsets.items(), answer.results, strict=True):
-            if result.error:
-                error = error or refusal(result.error, result.message)
-            elif place in self._owned:
-                self._committed[place] = offset
-        self._end_commit(commit, error, now)
-
-    def _end_commit(self, commit: CommitRequest, error: PenstockError | None, now: float) -> None:
-        commit.done, commit.error = True, error
+    def _commit_ended(self, commit: CommitRequest, now: float) -> None:
         if commit.then is not None:
             self._release(commit.then.places, now)
-        self._core.changed = True
         self._core.attend()
         if self._leaving:
             self._leave_if_committed(now)
+
+    def _commit_fenced(self, now: float) -> None:
+        """The coordinator does not know us as we are: the next heartbeat tells more, and comes at once."""
+        self._beat_at = now
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
@@ -578,14 +475,14 @@ class GroupMember:
             self._is_gone()
             return
         if self.settings.auto_commit:
-            commit = self._commit_of(self._owned, self._close_at)
+            commit = self._due(self._owned, self._close_at)
             if commit is not None:
-                self._commits.append(commit)
+                self._commits.put(commit)
         self._leave_if_committed(now)
         self._core.attend()
 
     def _leave_if_committed(self, now: float) -> None:
-        if self._commits or self.gone:
+        if self._commits.under_way or self.gone:
             return
         if self.settings.instance_id:
             self._is_gone()  # it comes back, and keeps its places for as long as its session lasts
@@ -605,8 +502,7 @@ class GroupMember:
         """Nobody waits for it any more."""
         self._line += 1
         self._calls.close()
-        for commit in self._commits:
-            commit.done, commit.error = True, errors.Closed("consumer: closed")
+        self._commits.abandon(errors.Closed("consumer: closed"))
         self._is_gone()
 
 

@@ -1,0 +1,23 @@
+"""What the application is told of its group within `poll`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+Place = tuple[str, int]
+"""(topic, partition)."""
+
+
+class EventKind(Enum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupEvent:
+    """Something that the application is told within `poll`; given back with `finish`."""
+
+    kind: EventKind
+    places: tuple[Place, ...]
