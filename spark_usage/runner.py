@@ -49,6 +49,7 @@ class Runner:
         try:
             self._pipeline.start()
             log.info("spark is up", extra={"data": {"master": self._configuration.master}})
+            heartbeat.tell(state="ready")
             while not self._stopping.is_set():
                 self._woken_ns = self._wake_ns()
                 pause = self._round(heartbeat)
