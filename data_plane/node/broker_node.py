@@ -11,6 +11,7 @@ from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.journal import Journal
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
+from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
 from data_plane.node.client_calls import ClientCalls
@@ -163,7 +164,7 @@ class BrokerNode:
             lambda where, end: self.metering.may_delete(where, end) and self._may_delete(where, end),
         )
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
-        self._calls = ClientCalls(config, view, self._gate, store, self.host.find)
+        self._calls = ClientCalls(config, view, self._gate, store, self.host.find, self.metering.count_call)
         self.groups = GroupCoordinators(view, self.host.find, self._disk, clock, self.registration.confident)
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)
@@ -342,6 +343,7 @@ class BrokerNode:
 
     async def _produce(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
+        tally = self.metering.tally(principal.tenant, PRODUCE)
         stream = ProduceStream(
             connection,
             principal,
@@ -353,11 +355,16 @@ class BrokerNode:
             lambda: self.retention.refuses_writes,
             self.registration.confident,
             lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
+            tally,
         )
-        await self._gate.during(principal, stream.serve())
+        try:
+            await self._gate.during(principal, stream.serve())
+        finally:
+            self.metering.drop(tally)
 
     async def _consume(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
+        tally = self.metering.tally(principal.tenant, FETCH)
         stream = ConsumeStream(
             connection,
             principal,
@@ -367,12 +374,15 @@ class BrokerNode:
             self.config,
             self.stats,
             self.registration.confident,
+            self.metering,
+            tally,
         )
         self._consumers[stream] = None
         try:
             await self._gate.during(principal, stream.serve())
         finally:
             del self._consumers[stream]
+            self.metering.drop(tally)
 
     async def _replicate(self, caller: Caller, connection: Connection) -> None:
         await FollowerStream(

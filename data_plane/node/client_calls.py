@@ -20,7 +20,7 @@ from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replica import Replica
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
-from penstock.contract.ids import NO_PRODUCER_ID, TopicId, TopicPartition
+from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 
 _BEGINNING, _END = -2, -1
@@ -59,7 +59,10 @@ class ClientCalls:
         gate: Gate,
         store: MetaStore,
         find: Callable[[TopicPartition], Replica | None],
+        count: Callable[[TenantId, int], None],
     ) -> None:
+        """`count` is told of each answer: tenant and error code."""
+        self._count = count
         self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
         self._next_producer_id = self._producer_ids_end = 0
         self._taking = asyncio.Lock()
@@ -77,6 +80,7 @@ class ClientCalls:
         _demand_few(len(names), "topics")
         if wanted.all_topics:
             names = [topic.name for topic in self._gate.authenticator.topics(principal)]
+        self._count(principal.tenant, ErrorCode.OK)
         return self._metadata(principal, names).SerializeToString()
 
     def _metadata(self, principal: Principal, names: list[str]) -> pb.MetadataResponse:
@@ -156,6 +160,7 @@ class ClientCalls:
                 self._list_offset(principal, wanted, listed)
             except PenstockError as refusal:
                 listed.error, listed.message = refusal.code, refusal.message
+            self._count(principal.tenant, listed.error)
         return response.SerializeToString()
 
     def _list_offset(self, principal: Principal, wanted: pb.ListOffset, listed: pb.ListedOffset) -> None:
@@ -181,13 +186,18 @@ class ClientCalls:
 
     async def init_producer(self, caller: Caller, request: bytes) -> bytes:
         """A new producer id, or the next epoch of one; a used-up epoch gives a new id (RL63, RL67)."""
-        self._gate.admit(caller)
+        tenant = self._gate.admit(caller).tenant
         wanted = parsed(pb.InitProducerRequest, request)
         response = pb.InitProducerResponse(
             producer_id=wanted.producer_id, producer_epoch=wanted.producer_epoch + 1
         )
         if wanted.producer_id == NO_PRODUCER_ID or not 0 <= wanted.producer_epoch < _EPOCH_MAX:
-            response.producer_id, response.producer_epoch = await self._new_producer_id(), 0
+            try:
+                response.producer_id, response.producer_epoch = await self._new_producer_id(), 0
+            except CallFailed as refusal:
+                self._count(tenant, refusal.code)
+                raise
+        self._count(tenant, ErrorCode.OK)
         return response.SerializeToString()
 
     async def _new_producer_id(self) -> int:

@@ -2,22 +2,25 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.metering.delivery import PushedBatches
+from data_plane.metering.increments import RequestTally
 from data_plane.node.access import Gate
 from data_plane.node.cold import read_cold
 from data_plane.node.config import NodeConfig
 from data_plane.node.heads import demand_few, demand_read, read_head
+from data_plane.node.metering import Metering
 from data_plane.node.ports import Connection
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors, limits
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
@@ -33,6 +36,9 @@ class _Opened:
     leading: LeaderState
     offset: int
     credit: int
+    group: str
+    pushed: PushedBatches = field(default_factory=PushedBatches)
+    """Not yet taken by the consumer."""
     told: tuple[int, int] = (-1, -1)
     """(log start, high watermark) last pushed."""
 
@@ -50,7 +56,10 @@ class ConsumeStream:
         config: NodeConfig,
         stats: NodeStats,
         confident: Callable[[], bool],
+        metering: Metering,
+        tally: RequestTally,
     ) -> None:
+        self._metering, self._tally = metering, tally
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._disk, self._config, self._stats = find, disk, config, stats
         self._confident = confident
@@ -97,11 +106,13 @@ class ConsumeStream:
             for credit in credits:
                 self._add_credit(credit)
         elif kind is FrameKind.CONSUME_OPEN:
-            partitions = read_head(pb.ConsumeOpenHead, kind, head).partitions
-            demand_few(len(partitions), "partitions")
+            opening = read_head(pb.ConsumeOpenHead, kind, head)
+            demand_few(len(opening.partitions), "partitions")
             demand_read(len(self._errors))
-            for wanted in partitions:
-                self._open(wanted)
+            if len(opening.group) > limits.GROUP_NAME_LENGTH_MAX:
+                raise FrameError(f"a group's name of {len(opening.group)} characters")
+            for wanted in opening.partitions:
+                self._open(wanted, opening.group)
         elif kind is FrameKind.CONSUME_CLOSE:
             handles = read_head(pb.ConsumeCloseHead, kind, head).handles
             demand_few(len(handles), "partitions")
@@ -113,10 +124,13 @@ class ConsumeStream:
     def _add_credit(self, credit: pb.ConsumeCredit) -> None:
         opened = self._opened.get(credit.handle)
         if opened is not None and opened.generation == credit.generation:
+            messages, size = opened.pushed.returned(credit.credit_bytes)
+            if size:
+                self._metering.delivered(opened.replica, opened.group, self._principal.number, messages, size)
             opened.credit = min(opened.credit + credit.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
             self._ready[credit.handle] = None
 
-    def _open(self, wanted: pb.ConsumeOpen) -> None:
+    def _open(self, wanted: pb.ConsumeOpen, group: str) -> None:
         self._close(wanted.handle)
         if len(self._opened) >= limits.PARTITIONS_PER_STREAM_MAX:
             raise FrameError(f"more than {limits.PARTITIONS_PER_STREAM_MAX} partitions on one stream")
@@ -140,7 +154,7 @@ class ConsumeStream:
             self._close(previous)
         credit = min(wanted.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
         self._opened[wanted.handle] = _Opened(
-            wanted.handle, wanted.generation, replica, leading, wanted.offset, credit
+            wanted.handle, wanted.generation, replica, leading, wanted.offset, credit, group
         )
         self._by_replica[replica] = wanted.handle
         replica.on_commit[self] = self._committed
@@ -157,6 +171,7 @@ class ConsumeStream:
         opened.replica.on_role.pop(self, None)
 
     def _refuse(self, handle: int, generation: int, refusal: PenstockError) -> None:
+        self._tally.count(refusal.code)
         push = pb.ConsumePush(
             handle=handle, generation=generation, error=refusal.code, message=refusal.message
         )
@@ -247,6 +262,8 @@ class ConsumeStream:
 
     def _push(self, head: pb.ConsumePushHead, opened: _Opened, part: Slice) -> None:
         self._add(head, opened).size = part.size
+        self._tally.count(ErrorCode.OK)
+        opened.pushed.pushed(part.stamps, opened.offset - part.first_offset)
         opened.offset = part.next_offset
         opened.credit -= part.size
         if opened.offset < opened.replica.log.high_watermark and opened.credit > 0:

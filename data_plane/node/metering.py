@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from data_plane.contract import usage_pb2
-from data_plane.metering.increments import Increments, RequestTally
+from data_plane.metering.increments import METADATA, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock
@@ -138,11 +138,35 @@ class Metering:
         ]
         return cuts
 
+    def delivered(self, replica: Replica, group: str, principal: int, messages: int, size: int) -> None:
+        """A consumer has taken messages, by the credit that it gave back."""
+        topic = replica.topic
+        if self._counts(topic.tenant):
+            self.increments.delivered(
+                DeliveredKey(
+                    topic.tenant,
+                    topic.topic_id,
+                    topic.name,
+                    replica.where.partition,
+                    group,
+                    principal,
+                    minute_of(self._clock.now_ms()),
+                ),
+                messages,
+                size,
+            )
+
     def tally(self, tenant: TenantId, operation: str) -> RequestTally:
         """A counter for one stream; `drop` it at the stream's end."""
         tally = RequestTally(tenant, operation)
         self._tallies[tally] = None
         return tally
+
+    def count_call(self, tenant: TenantId, error: int) -> None:
+        """One unary call of a client was answered."""
+        tally = RequestTally(tenant, METADATA)
+        tally.count(error)
+        self._gather(tally)
 
     def drop(self, tally: RequestTally) -> None:
         self._tallies.pop(tally, None)

@@ -8,6 +8,7 @@ from functools import partial
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import DiskFault
+from data_plane.metering.increments import RequestTally
 from data_plane.node.access import Gate
 from data_plane.node.committer import Committer
 from data_plane.node.group_coordinators import GROUPS_TOPIC
@@ -55,7 +56,9 @@ class ProduceStream:
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
+        tally: RequestTally,
     ) -> None:
+        self._tally = tally
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._clock, self._stats = find, committer, clock, stats
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
@@ -268,6 +271,7 @@ class ProduceStream:
     def _answer(self, batch_id: int | None, size: int, arrived_ms: float, outcome: ProduceOutcome) -> None:
         """Queue one result and its credit; with acks 0 only the credit goes back."""
         self._granted += size
+        self._tally.count(outcome.error)
         if batch_id is not None:
             self._stats.ack_ms.observe(self._clock.monotonic_ms() - arrived_ms)
             self._results.append(
