@@ -1,0 +1,61 @@
+"""Stored values: what is written is read back, and what earlier versions wrote still means the same."""
+
+import json
+
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import Event, WatchBatch
+from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.topic_settings import TopicSettings
+
+ACME = TenantId("acme")
+TOPIC = TopicId(b"t" * 16)
+
+
+def test_tenants_keys_and_tombstones_are_read_back() -> None:
+    tenant = model.TenantRecord(
+        tenant=ACME,
+        generation=3,
+        quotas=model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9),
+        suspended=True,
+    )
+    assert model.TenantRecord.decode(tenant.encode()) == tenant
+    key = model.KeyRecord(
+        key_id="k", tenant=ACME, name="n", principal=4, pepper_version=1, secret_hmac="00", scram={"a": 1},
+        generation=2,
+        bindings=(model.Binding(topic_prefix="a", operations=("produce",)), model.Binding(topic_prefix="")),
+    )  # fmt: skip
+    assert model.KeyRecord.decode(key.encode()) == key
+    tombstone = model.Tombstone(name="orders", tenant=ACME, partitions=3, generation=8)
+    assert model.Tombstone.decode(tombstone.encode()) == tombstone
+
+
+def test_values_of_before_generations_are_read() -> None:
+    assert model.TenantRecord.decode(b'{"tenant":"acme"}') == model.TenantRecord(tenant=ACME)
+    old = {"key_id": "k", "tenant": "acme", "name": "n", "principal": 4, "pepper_version": 1, "secret_hmac": "00",
+           "scram": {}, "expires_at_ms": 0, "revoked": True}  # fmt: skip
+    key = model.KeyRecord.decode(json.dumps(old).encode())
+    assert (key.generation, key.bindings, key.revoked) == (0, (), True)
+    topic = {"topic_id": TOPIC.hex(), "tenant": "acme", "name": "orders", "partitions": 1,
+             "settings": TopicSettings().to_dict(), "generation": 1, "accepted_floor_ms": 0}  # fmt: skip
+    assert model.TopicRecord.decode(json.dumps(topic).encode()).generation == 1
+    assert model.Tombstone.decode(b"orders") == model.Tombstone(name="orders")
+
+
+def test_names_are_found_by_tenant_and_a_tenant_without_any_is_forgotten() -> None:
+    image = ClusterImage()
+
+    def put(key: str, value: bytes | None) -> None:
+        revision = image.revision + 1
+        image.apply(WatchBatch(revision, (Event(key, value, revision),)))
+
+    topic = model.TopicRecord(
+        topic_id=TOPIC, tenant=ACME, name="orders", partitions=3, settings=TopicSettings()
+    )
+    put(model.topic_key(TOPIC), topic.encode())
+    put(model.name_key(ACME, "orders"), TOPIC.hex().encode())
+    assert image.names_of == {ACME: {"orders": TOPIC}}
+    assert image.partitions_used(ACME) == 3
+    put(model.name_key(ACME, "orders"), None)
+    assert image.names_of == {} and image.names == {}
+    assert image.partitions_used(ACME) == 0
