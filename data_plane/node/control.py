@@ -5,6 +5,7 @@ import asyncio
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import CONTROL
 from data_plane.controller.elections import fence_changes, plan
+from data_plane.controller.leader_return import LeaderReturn
 from data_plane.controller.registration import takeover_changes
 from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
 from data_plane.metadata import model
@@ -53,6 +54,7 @@ class Control:
         """As controller: of the other brokers."""
         self._controller = Suspicion(config.timings.suspicion_ms)
         """As any broker: of the controller."""
+        self._returns = LeaderReturn()
         self._watched_epoch = -1
         self._beating: dict[BrokerId, tuple[int, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
@@ -101,6 +103,7 @@ class Control:
             if self.seated:
                 await self._act()
             else:
+                self._returns.forget()
                 await self._consider_seat()
         except _TROUBLE:
             await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
@@ -169,6 +172,8 @@ class Control:
             await self._view.reached(result.revision, self._config.timings.call_ms)
         while self.seated:
             writes = plan(image, _WRITES_AT_ONCE)
+            if not writes:
+                writes = self._returns.due(image, self._clock.monotonic_ms())
             if not writes:
                 return
             revision = 0
