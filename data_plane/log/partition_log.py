@@ -11,7 +11,7 @@ The node's order of work for a change of the log's bounds:
     log.mark_durable(unsynced); log.truncate_to(offset)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from data_plane.disk import port
@@ -40,14 +40,13 @@ from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
 from data_plane.log.segments import CutPoint, Segments
 from data_plane.log.tail import Tail, TailBudget
+from data_plane.log.usage import LogUsage
 from penstock.contract import errors, limits
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
 from penstock.contract.topic_settings import TimestampType, TopicSettings
 from penstock.records.batch import BatchHeader
-from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp
-from penstock.records.usage import OdometerMark
 from penstock.rules.odometer import Odometer
 
 _OWN_TAIL_BYTES = 1 << 20
@@ -86,6 +85,8 @@ class PartitionLog:
             bounds.damage,
             bounds.log_end,
         )
+        self.usage = LogUsage(segments, derived, seals, self._sealing)
+        """What metering reads."""
         self._change_offset = 0
         self._change_state = b""
         self._retention = Retention()
@@ -477,64 +478,6 @@ class PartitionLog:
         """Base offset of the first batch below `end_offset` that holds a message stamped at or after `timestamp_ms`,
         else `end_offset`. Raises `CorruptLog`."""
         return self._reader.offset_for_time(timestamp_ms, self.log_start_offset, end_offset)
-
-    # metering
-
-    @property
-    def log_generation(self) -> int:
-        """Grows with each declared loss; the seals made from now on name it."""
-        return self._sealing.log_generation
-
-    @log_generation.setter
-    def log_generation(self, log_generation: int) -> None:
-        self._sealing.log_generation = log_generation
-
-    def odometer_mark(self) -> OdometerMark | None:
-        """The totals at the log's end; None when they are not known."""
-        odometer = self._derived.odometer
-        return None if odometer is None else odometer.mark()
-
-    def minute_marks(self, above: int) -> Iterator[OdometerMark]:
-        """The totals at the end of each minute's last batch above `above`, once a batch of a later minute is
-        committed."""
-        return self._derived.minute_marks.due(above, self.high_watermark)
-
-    def forget_minute_marks(self, end_offset: int) -> None:
-        """Those at or below `end_offset` are read for good."""
-        self._derived.minute_marks.forget(end_offset)
-
-    def fold_to(self, end_offset: int) -> Iterator[OdometerMark | None]:
-        """The totals at `end_offset`, the end of a batch, folded anew: None now and then, to let others have their
-        turn; then the mark, or nothing when it is not known. Raises `CorruptLog`. Stop when the log was cut or
-        trimmed meanwhile."""
-        try:
-            yield from self._derived.fold_to(end_offset)
-        except Unreadable as error:
-            raise errors.CorruptLog(f"{self.name}: {error}") from None
-
-    def end_before(self, accepted_ms: int) -> int:
-        """End of the last batch accepted before `accepted_ms`; where the first segment begins when there is none.
-
-        Raises `CorruptLog`.
-        """
-        try:
-            return self._segments.end_before(accepted_ms, self.log_end_offset)
-        except Unreadable as error:
-            raise errors.CorruptLog(f"{self.name}: {error}") from None
-
-    @property
-    def sealed_end_offset(self) -> int:
-        """End of the last segment that has its seal."""
-        return self._seals.end_offset
-
-    def seals_above(self, end_offset: int) -> list[Seal]:
-        """Seals of segments that end above `end_offset`, oldest first; read from the file."""
-        last = self._seals.last
-        if last is None or last.end_offset <= end_offset:
-            return []
-        if last.base_offset <= end_offset:
-            return [last]
-        return [seal for seal in self._seals.read_all()[0] if seal.end_offset > end_offset]
 
     # retention and rest
 

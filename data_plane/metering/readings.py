@@ -80,13 +80,13 @@ class PartitionMeter:
         now_ms: float,
         periods: MeterPeriods,
         mark_end: Callable[[], OdometerMark | None],
-        minute_marks: Callable[[int], Iterable[OdometerMark]],
+        minute_marks: Callable[[int, int], Iterable[OdometerMark]],
         at_once: bool = False,
     ) -> list[DueReading]:
         """The readings to be made now, by end offset.
 
-        `mark_end` tells the totals at the log's end (None: not known, nothing is read), `minute_marks(above)` those at
-        the ends of minutes that are due. `at_once`: read what changed whatever the time.
+        `mark_end` tells the totals at the log's end (None: not known, nothing is read), `minute_marks(above,
+        high watermark)` those at the ends of minutes that are due. `at_once`: read what changed whatever the time.
         """
         if self._waiting is None:
             kind = self._wanted(log_end, now_ms, periods, at_once)
@@ -97,7 +97,10 @@ class PartitionMeter:
                 self._waiting = DueReading(kind, mark)
                 self._begun = True
                 self._read_ms = now_ms
-        due = [DueReading(ReadingKind.MINUTE_END, mark) for mark in minute_marks(self._minute_end)]
+        due = [
+            DueReading(ReadingKind.MINUTE_END, mark)
+            for mark in minute_marks(self._minute_end, high_watermark)
+        ]
         if due:
             self._minute_end = due[-1].mark.end_offset
         waiting = self._waiting

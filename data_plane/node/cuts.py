@@ -216,7 +216,7 @@ class Cuts:
                 response.partitions.add(
                     topic_id=replica.where.topic_id,
                     partition=replica.where.partition,
-                    log_generation=replica.log.log_generation,
+                    log_generation=replica.log.usage.log_generation,
                     end_offset=due.mark.end_offset,
                 )
         answered = {(cut.topic_id, cut.partition) for cut in response.partitions}
@@ -241,16 +241,19 @@ class Cuts:
         leading, log = replica.leadership(-1), replica.log
         if replica.topic.accepted_floor_ms < end_ms:
             raise errors.LeaderNotReady(f"{replica.name}: the floor of acceptance times is not here yet")
-        while not leading.ready or log.high_watermark < log.end_before(end_ms):
+        while not leading.ready or log.high_watermark < log.usage.end_before(end_ms):
             await asyncio.sleep(_LOOK_S)
             if replica.leading is not leading:
                 raise errors.NotLeader(f"{replica.name}: leadership moved")
-        end = log.end_before(end_ms)
-        mark = log.odometer_mark() if end == log.log_end_offset else None
+        end = log.usage.end_before(end_ms)
+        mark = log.usage.mark() if end == log.log_end_offset else None
         if mark is None:
-            mark = next((one for one in log.minute_marks(end - 1) if one.end_offset == end), None)
+            mark = next(
+                (one for one in log.usage.minute_marks(end - 1, log.high_watermark) if one.end_offset == end),
+                None,
+            )
         if mark is None:
-            for folded in log.fold_to(end):
+            for folded in log.usage.fold_to(end):
                 mark = folded
                 if folded is None:
                     await asyncio.sleep(0)

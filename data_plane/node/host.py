@@ -256,7 +256,7 @@ class ReplicaHost:
             return
         record = self._image.partition(replica.where)
         if record is not None:
-            replica.log.log_generation = record.log_generation
+            replica.log.usage.log_generation = record.log_generation
         before = replica.following
         if record is None or not self._registration.in_force():
             replica.rest()
@@ -430,7 +430,7 @@ class ReplicaHost:
         )
         log.name = replica.name
         record = self._image.partition(where)
-        log.log_generation = 1 if record is None else record.log_generation
+        log.usage.log_generation = 1 if record is None else record.log_generation
         return replica
 
     def _wrote(self, replica: Replica, size: int) -> None:

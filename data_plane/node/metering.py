@@ -44,12 +44,12 @@ class _Draft:
     def read_one(self, replica: Replica, due: DueReading, cut_id: str = "", cut_end_ms: int = 0) -> None:
         add_reading(self.record, replica, due, cut_id, cut_end_ms)
         self.rows += 1 + len(due.mark.minute_rows)
-        self.read.append((replica, replica.log.log_generation, due))
+        self.read.append((replica, replica.log.usage.log_generation, due))
 
     def add_seals(self, replica: Replica) -> None:
         """Those that are not known to be in `__usage`."""
-        if replica.log.sealed_end_offset > replica.sealed_offset:
-            seals = replica.log.seals_above(replica.sealed_offset)[:_ROWS_MAX]
+        if replica.log.usage.sealed_end_offset > replica.sealed_offset:
+            seals = replica.log.usage.seals_above(replica.sealed_offset)[:_ROWS_MAX]
             for seal in seals:
                 add_seal(self.record, replica.topic, seal)
             self.rows += len(seals)
@@ -96,7 +96,7 @@ class Metering:
         replica = self._find(where)
         if not self._config.metering or replica is None or not _is_metered(replica):
             return True
-        if replica.log.odometer is None:
+        if not replica.log.usage.known:
             return True  # nobody can tell what was counted
         return end_offset <= replica.metered_offset and end_offset <= replica.sealed_offset
 
@@ -104,7 +104,7 @@ class Metering:
         """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then."""
         if not self._config.metering or self._ended or not _is_metered(replica):
             return False
-        if replica.log.odometer is None:
+        if not replica.log.usage.known:
             return False
         self._held[replica.where] = (replica, release)
         return True
@@ -268,8 +268,8 @@ class Metering:
                 high_watermark=log.high_watermark,
                 now_ms=now_ms,
                 periods=self._periods,
-                mark_end=log.odometer_mark,
-                minute_marks=log.minute_marks,
+                mark_end=log.usage.mark,
+                minute_marks=log.usage.minute_marks,
                 at_once=at_once,
             ):
                 draft.read_one(replica, due)
@@ -280,10 +280,10 @@ class Metering:
         log = replica.log
         mark: OdometerMark | None = None
         if log.high_watermark == log.log_end_offset:
-            mark = log.odometer_mark()
+            mark = log.usage.mark()
         else:
             try:
-                for folded in log.fold_to(log.high_watermark):
+                for folded in log.usage.fold_to(log.high_watermark):
                     mark = folded
                     await asyncio.sleep(0)
             except CorruptLog:
@@ -291,7 +291,7 @@ class Metering:
         if mark is None:
             self._let_go(replica)  # it cannot be told any more
         else:
-            for minute in log.minute_marks(replica.metered_offset):
+            for minute in log.usage.minute_marks(replica.metered_offset, log.high_watermark):
                 draft.read_one(replica, DueReading(ReadingKind.MINUTE_END, minute))
             draft.read_one(replica, DueReading(ReadingKind.FINAL, mark))
             draft.add_seals(replica)
@@ -322,7 +322,7 @@ class Metering:
             replica.sealed_offset = max(replica.sealed_offset, end_offset)
 
     def _note_deleted(self, replica: Replica, end_offset: int) -> None:
-        self._deleted[replica.where] = (replica.topic.tenant, replica.log.log_generation, end_offset)
+        self._deleted[replica.where] = (replica.topic.tenant, replica.log.usage.log_generation, end_offset)
         while len(self._deleted) > _DELETED_KEPT:
             del self._deleted[next(iter(self._deleted))]
 

@@ -76,7 +76,7 @@ class Proofs:
             raise errors.LeaderNotReady(f"{replica.name}: the leader has not confirmed its log yet")
         response.log_start_offset = log.log_start_offset
         response.high_watermark = log.high_watermark
-        response.log_generation = log.log_generation
+        response.log_generation = log.usage.log_generation
         if not log.log_start_offset <= wanted.offset <= log.high_watermark:
             raise errors.OffsetOutOfRange(
                 f"{replica.name}: offset {wanted.offset}, {log.log_start_offset} to {log.high_watermark}"

@@ -334,7 +334,7 @@ class FollowerStream:
             log_start_offset=pushed.replica.log_start_target,
             metered_offset=pushed.replica.metered_offset,
             sealed_offset=pushed.replica.sealed_offset,
-            metered_generation=log.log_generation,
+            metered_generation=log.usage.log_generation,
         )
         if part is None:
             return

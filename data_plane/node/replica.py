@@ -117,9 +117,9 @@ class Replica:
 
     def note_metered(self, log_generation: int, end_offset: int) -> None:
         """A reading up to `end_offset` is in `__usage`: below it the log may be deleted."""
-        if log_generation == self.log.log_generation and end_offset > self.metered_offset:
+        if log_generation == self.log.usage.log_generation and end_offset > self.metered_offset:
             self.metered_offset = end_offset
-            self.log.forget_minute_marks(end_offset)
+            self.log.usage.forget_minute_marks(end_offset)
 
     @property
     def strict(self) -> bool:

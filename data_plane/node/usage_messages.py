@@ -18,7 +18,7 @@ def add_reading(
         topic_id=replica.where.topic_id,
         topic=topic.name,
         partition=replica.where.partition,
-        log_generation=log.log_generation,
+        log_generation=log.usage.log_generation,
         end_offset=mark.end_offset,
         accepted_ms=mark.accepted_ms,
         leader_epoch=log.last_epoch if replica.leading is None else replica.leading.leader_epoch,
