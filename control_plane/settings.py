@@ -16,6 +16,8 @@ APPEND_SLASH = False
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
+    "django.contrib.staticfiles",
+    "django_htmx",
     "rest_framework",
     "drf_spectacular",
     "control_plane.audit",
@@ -27,13 +29,40 @@ INSTALLED_APPS = [
     "control_plane.cluster",
     "control_plane.api",
     "billing",
+    "web",
 ]
 MIDDLEWARE = [
     "control_plane.api.middleware.RequestLog",
     "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "web.middleware.Console",
+    "django.middleware.csrf.CsrfViewMiddleware",
 ]
 SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+
+# The console: pages, forms and its static files, which the packages that ship them serve from where they are.
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.template.context_processors.csrf",
+                "web.context.console",
+            ]
+        },
+    }
+]
+STATIC_URL = "/static/"
+WHITENOISE_USE_FINDERS = True
+CSRF_COOKIE_NAME = "penstock-csrf"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = urlsplit(CONFIG.public_url).scheme == "https"
+CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 
 DATABASES = {"default": config.database(CONFIG.database_url)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -27,8 +27,10 @@ urlpatterns = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", metrics.metrics),
+    path("", include("web.urls")),
 ]
 
-handler400 = "control_plane.api.problems.bad_request"
-handler404 = "control_plane.api.problems.not_found"
-handler500 = "control_plane.api.problems.server_error"
+# Problem documents for programs, pages for people.
+handler400 = "web.errors.bad_request"
+handler404 = "web.errors.not_found"
+handler500 = "web.errors.server_error"

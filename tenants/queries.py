@@ -41,6 +41,11 @@ def operator_of(token: str) -> OperatorToken | None:
     return OperatorToken.objects.filter(token_hash=tokens.token_hash(token), revoked_at=None).first()
 
 
+def operator(public_id: str) -> OperatorToken | None:
+    """The operator's token of that id; None if there is none or it is revoked."""
+    return OperatorToken.objects.filter(public_id=public_id, revoked_at=None).first()
+
+
 def key_of(text: KeyText) -> ApiKey | None:
     """The key of this text, whether or not it may still be used; None if there is none or the secret is wrong."""
     row = ApiKey.objects.select_related("tenant").filter(key_id=text.key_id).first()

@@ -34,6 +34,10 @@ class Permission(StrEnum):
     TENANT_SUSPEND = "tenant.suspend"
     TOPICS_READ = "topics.read"
     TOPICS_WRITE = "topics.write"
+    MESSAGES_READ = "messages.read"
+    MESSAGES_WRITE = "messages.write"
+    GROUPS_READ = "groups.read"
+    GROUPS_WRITE = "groups.write"
     KEYS_READ = "keys.read"
     KEYS_WRITE = "keys.write"
     QUOTAS_READ = "quotas.read"
@@ -55,6 +59,11 @@ TABLE = MappingProxyType(
         # A bound key sees the topics it is bound to.
         Permission.TOPICS_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
         Permission.TOPICS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
+        # In the console. A key's own rights on messages are the brokers' to check.
+        Permission.MESSAGES_READ: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
+        Permission.MESSAGES_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
+        Permission.GROUPS_READ: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.AUDITOR, _S.KEY}),
+        Permission.GROUPS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
         Permission.KEYS_READ: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.AUDITOR, _S.KEY, _S.OPERATOR}),
         Permission.KEYS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),

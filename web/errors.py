@@ -1,0 +1,82 @@
+"""Pages for what went wrong; programs keep getting problem documents."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from control_plane.api import problems
+from penstock.contract.errors import ErrorCode, PenstockError
+from web import sessions
+from web.forms import split_message
+
+_HEADINGS = {
+    400: "That request makes no sense here",
+    401: "Please sign in again",
+    403: "That is not yours to do",
+    404: "There is nothing here",
+    409: "That exists already",
+    422: "A limit stands in the way",
+    429: "Too much at once",
+    500: "Something broke on our side",
+    503: "The brokers do not answer",
+}
+
+
+def refused(request: HttpRequest, error: PenstockError) -> HttpResponse:
+    """The page of a refusal; a small note where only a part of a page was asked for."""
+    status = problems.STATUS.get(error.code, 500)
+    _, text = split_message(error.message)
+    response = _page(request, status, text or error.message, error.remedy, error.code.name)
+    if error.retriable:
+        response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
+    return response
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler of addresses that do not exist."""
+    if _is_rest(request):
+        return problems.not_found(request, exception)
+    return _page(request, 404, f"No page has the address {request.path[:200]}", "", "NOT_FOUND")
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler of requests that it refuses itself."""
+    if _is_rest(request):
+        return problems.bad_request(request, exception)
+    return _page(request, 400, "The request is malformed.", "", "INVALID_REQUEST")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler of faults."""
+    if _is_rest(request):
+        return problems.server_error(request)
+    return _page(request, 500, "Nothing is lost by trying again.", "Report it with the request id.", "INTERNAL")
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form that this service did not hand out, or whose cookie is gone."""
+    return _page(
+        request,
+        403,
+        "The form could not be trusted: its token is missing or old.",
+        "Go back, reload the page and send the form again. Cookies must be allowed.",
+        ErrorCode.FORBIDDEN.name,
+    )
+
+
+def _is_rest(request: HttpRequest) -> bool:
+    from web.middleware import is_console
+
+    return not is_console(request)
+
+
+def _page(request: HttpRequest, status: int, text: str, remedy: str, code: str) -> HttpResponse:
+    context = {
+        "heading": _HEADINGS.get(status, "That did not work"),
+        "text": text,
+        "remedy": remedy,
+        "code": code.lower(),
+        "status": status,
+        "request_id": sessions.request_id_of(request),
+    }
+    fragment = request.headers.get("HX-Request") == "true"
+    return render(request, "web/error_note.html" if fragment else "web/error.html", context, status=status)
