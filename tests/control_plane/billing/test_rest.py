@@ -1,0 +1,197 @@
+"""REST of billing: each tenant its own, operators the cuts, and what cannot be read is refused."""
+
+import base64
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from billing.models import Invoice, Seal
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.verification.evidence import read_evidence
+from tenants.actions import create_operator, sign_up
+from tenants.models import Membership, Tenant
+from tests.control_plane.billing.world import TESTER, TODAY, Part, World
+
+PART = Part(first=0, end=2_000, size=1_000_000)
+
+
+@dataclass
+class Callers:
+    """Two tenants with an owner each, and an operator."""
+
+    acme: Tenant
+    other: Tenant
+    tokens: dict[str, str]
+
+    def client(self, who: str, tenant: str | None = None) -> APIClient:
+        client = APIClient(raise_request_exception=False)
+        headers = {"HTTP_AUTHORIZATION": f"Bearer {self.tokens[who]}"}
+        if tenant is not None:
+            headers["HTTP_PENSTOCK_TENANT"] = tenant
+        client.credentials(**headers)
+        return client
+
+    def get(self, who: str, path: str, tenant: str | None = None, **query: Any) -> Any:
+        return self.client(who, tenant).get(f"/v1/{path}", query)
+
+
+@pytest.fixture
+def callers(world: World) -> Callers:
+    tokens, tenants = {}, []
+    for name in ("acme", "other"):
+        _, tenant, tokens[name] = sign_up(
+            email=f"{name}@example.org",
+            password="a long enough one",
+            tenant_name=name,
+            request_id="",
+            source="",
+        )
+        Tenant.objects.filter(pk=tenant.pk).update(created_at=datetime.now(UTC) - timedelta(days=1))
+        tenants.append(Tenant.objects.get(pk=tenant.pk))
+    tokens["operator"] = create_operator(TESTER, name="op", tenant=SYSTEM_TENANT)
+    return Callers(acme=tenants[0], other=tenants[1], tokens=tokens)
+
+
+@pytest.fixture
+def issued(world: World, callers: Callers) -> Invoice:
+    cut = world.cut(callers.acme, [PART])
+    world.covered(cut, [PART])
+    world.spark()
+    world.bill()
+    return world.invoice(cut)
+
+
+def test_an_invoice_is_shown_with_its_lines_and_all_its_evidence(callers: Callers, issued: Invoice) -> None:
+    (listed,) = callers.get("acme", "invoices").json()["items"]
+    shown = callers.get("acme", f"invoices/{issued.public_id}").json()
+    assert listed == shown
+    assert (shown["status"], shown["total_micro"], shown["currency"]) == ("issued", 3_000_000, "USD")
+    assert [line["parts"] for line in shown["lines"]] == [
+        [
+            {"quantity": 1_000, "unit_price": "0.000000000000"},
+            {"quantity": 1_000, "unit_price": "0.002000000000"},
+        ],
+        [{"quantity": 1_000_000, "unit_price": "1.000000000000"}],
+    ]
+    evidence = callers.get("acme", f"invoices/{issued.public_id}/evidence").json()
+    read = read_evidence(evidence)
+    assert read.total_micro == 3_000_000
+    assert [(p.topic, p.start_offset, p.end_offset, p.ranges[0].bytes) for p in read.partitions] == [
+        ("orders", 0, 2_000, 1_000_000)
+    ]
+    assert read.price_book.sha256 == issued.price_book.sha256
+    assert evidence["line_evidence"]["messages_in"][0]["end_offset"] == 2_000
+    assert evidence["previous_invoice"] is None
+
+
+def test_anothers_invoice_is_not_found_and_nothing_of_it_is_listed(callers: Callers, issued: Invoice) -> None:
+    for path in (f"invoices/{issued.public_id}", f"invoices/{issued.public_id}/evidence"):
+        answer = callers.get("other", path)
+        assert answer.status_code == 404
+        assert answer["Content-Type"] == "application/problem+json"
+        assert answer.json()["code"] == "not_found"
+    assert callers.get("other", "invoices").json() == {"items": [], "next": None}
+    assert callers.get("other", "usage", by="topic").json()["items"] == []
+    assert callers.get("other", "usage", tenant=callers.acme.public_id).status_code == 404
+    assert callers.get("other", "costs").json()["cost_micro"] == 0
+    assert callers.get("other", "availability").json()["items"] == []
+
+
+def test_anothers_seals_are_not_in_the_evidence(world: World, callers: Callers, issued: Invoice) -> None:
+    Seal.objects.create(
+        tenant=callers.other,
+        topic_id=PART.topic_id,
+        partition=0,
+        log_generation=0,
+        base_offset=0,
+        end_offset=5,
+        seal=b"x",
+        src_partition=0,
+        src_offset=0,
+    )
+    evidence = callers.get("acme", f"invoices/{issued.public_id}/evidence").json()
+    assert evidence["seals"] == []
+    assert base64.b64encode(b"x").decode() not in str(evidence)
+
+
+@pytest.mark.parametrize(("role", "allowed"), [("billing", True), ("auditor", True), ("developer", False)])
+def test_invoices_are_for_those_whose_role_says_so(
+    callers: Callers, issued: Invoice, role: str, allowed: bool
+) -> None:
+    Membership.objects.filter(tenant=callers.acme).update(role=role)
+    assert callers.get("acme", "invoices").status_code == (200 if allowed else 403)
+    assert callers.get("acme", f"invoices/{issued.public_id}/evidence").status_code == (
+        200 if allowed else 403
+    )
+    assert callers.get("acme", "usage").status_code == 200
+
+
+def test_nobody_without_a_credential_sees_anything(callers: Callers, issued: Invoice) -> None:
+    for path in ("usage", "invoices", f"invoices/{issued.public_id}", "availability", "costs", "price-books"):
+        assert APIClient().get(f"/v1/{path}").status_code == 401, path
+
+
+def test_only_operators_end_periods(callers: Callers) -> None:
+    body = {"tenant": callers.acme.public_id}
+    assert callers.client("acme").post("/v1/billing/cuts", body, format="json").status_code == 403
+    assert callers.get("acme", "billing/data-sets").status_code == 403
+    assert Invoice.objects.count() == 0
+    answer = callers.client("operator").post("/v1/billing/cuts", body, format="json")
+    assert answer.status_code == 201, answer.content
+    (cut,) = answer.json()["items"]
+    assert (cut["tenant"], cut["delivered"], cut["readings"]) == (callers.acme.public_id, False, [])
+    assert callers.get("acme", f"billing/cuts/{cut['id']}").status_code == 403
+    assert callers.get("operator", f"billing/cuts/{cut['id']}").json() == cut
+    assert callers.get("acme", f"invoices/{cut['invoice']}").json()["status"] == "draft"
+
+
+def test_one_call_ends_the_periods_of_all_tenants(callers: Callers) -> None:
+    end = datetime.now(UTC).isoformat()
+    for _ in range(2):
+        answer = callers.client("operator").post(
+            "/v1/billing/cuts", {"tenant": "all", "end": end}, format="json"
+        )
+        assert {cut["tenant"] for cut in answer.json()["items"]} == {
+            callers.acme.public_id,
+            callers.other.public_id,
+        }
+    assert Invoice.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({}, "tenant"), ({"tenant": "all", "end": "soon"}, "end"), ({"tenant": "all", "ends": "x"}, "ends")],
+)
+def test_a_malformed_cut_is_refused_by_field(callers: Callers, body: dict[str, str], field: str) -> None:
+    answer = callers.client("operator").post("/v1/billing/cuts", body, format="json")
+    assert answer.status_code == 400
+    assert field in answer.json()["fields"]
+
+
+def test_usage_is_grouped_as_asked(callers: Callers, issued: Invoice) -> None:
+    (item,) = callers.get("acme", "usage", by="topic,day").json()["items"]
+    assert item == {
+        "topic": "orders",
+        "day": TODAY.isoformat(),
+        "meters": {
+            "bytes_in": {"quantity": 1_000_000, "billed": 1_000_000, "provisional": 0},
+            "messages_in": {"quantity": 2_000, "billed": 2_000, "provisional": 0},
+        },
+    }
+    assert list(callers.get("acme", "usage").json()["items"][0]) == ["meters"]
+
+
+@pytest.mark.parametrize(
+    "query", [{"by": "tenant"}, {"by": "day,day"}, {"from": "yesterday"}, {"to": "2026-13-01"}]
+)
+def test_a_malformed_question_is_refused(callers: Callers, query: dict[str, str]) -> None:
+    assert callers.get("acme", "usage", **query).status_code == 400
+
+
+def test_the_prices_are_public_to_every_caller(callers: Callers, issued: Invoice) -> None:
+    (book,) = callers.get("other", "price-books").json()["items"]
+    assert book["sha256"] == issued.price_book.sha256
+    assert book["document"]["currency"] == "USD"

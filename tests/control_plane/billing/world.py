@@ -1,0 +1,147 @@
+"""A tenant with cuts, and data sets that tell of them as Spark would."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from billing import actions, import_actions, queries
+from billing.models import Cut, Invoice
+from control_plane.audit.actor import system
+from tenants.actions import create_tenant
+from tenants.models import Tenant
+from tests.control_plane.billing.publishing import publish
+
+TESTER = system("test")
+TODAY = datetime.now(UTC).date()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A day's part of a partition: [first, end) with one message an offset and `size` bytes."""
+
+    topic: str = "orders"
+    partition: int = 0
+    first: int
+    end: int
+    size: int
+    day: date = TODAY
+
+    @property
+    def topic_id(self) -> str:
+        return topic_id(self.topic)
+
+
+def topic_id(topic: str) -> str:
+    return hashlib.md5(topic.encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(slots=True)
+class World:
+    """Builds data sets row by row; `spark` publishes them, `bill` imports and settles as the task does."""
+
+    datasets: Path
+    rows: dict[str, list[dict[str, Any]]] = field(
+        default_factory=lambda: {name: [] for name in import_actions.ORDER}
+    )
+
+    def tenant(self, name: str, *, age: timedelta = timedelta(days=1)) -> Tenant:
+        tenant = create_tenant(TESTER, name=name)
+        Tenant.objects.filter(pk=tenant.pk).update(created_at=datetime.now(UTC) - age)
+        tenant.refresh_from_db()
+        return tenant
+
+    def cut(self, tenant: Tenant, parts: Sequence[Part], *, end: datetime | None = None) -> Cut:
+        """End the period; the brokers answer with the ends of `parts`."""
+        cut = actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
+        ends: dict[tuple[str, int], int] = {}
+        for part in parts:
+            ends[part.topic_id, part.partition] = max(part.end, ends.get((part.topic_id, part.partition), 0))
+        actions.store_vector(
+            cut.public_id,
+            [
+                actions.VectorEntry(topic_id=topic, partition=partition, log_generation=0, end_offset=at)
+                for (topic, partition), at in ends.items()
+            ],
+        )
+        cut.refresh_from_db()
+        return cut
+
+    def covered(self, cut: Cut, parts: Sequence[Part], **changes: Any) -> None:
+        """Spark found everything; `changes` go into the coverage rows."""
+        places = {(part.topic, part.partition) for part in parts}
+        for topic, partition in sorted(places):
+            here = [p for p in parts if (p.topic, p.partition) == (topic, partition)]
+            self.rows["cut_coverage"].append(
+                {
+                    "cut_id": cut.public_id,
+                    "tenant": cut.tenant.public_id,
+                    "topic_id": topic_id(topic),
+                    "topic": topic,
+                    "partition": partition,
+                    "log_generation": 0,
+                    "start_offset": min(p.first for p in here),
+                    "end_offset": max(p.end for p in here),
+                    "status": "covered",
+                    "reason": "",
+                    "missing": "",
+                    **changes,
+                }
+            )
+        for part in parts:
+            for meter, quantity in (("messages_in", part.end - part.first), ("bytes_in", part.size)):
+                shared = {"tenant": cut.tenant.public_id, "topic_id": part.topic_id, "topic": part.topic}
+                self.rows["cut_usage"].append(
+                    {
+                        **shared,
+                        "cut_id": cut.public_id,
+                        "partition": part.partition,
+                        "log_generation": 0,
+                        "day": part.day,
+                        "meter": meter,
+                        "quantity": quantity,
+                        "first_offset": part.first,
+                        "end_offset": part.end,
+                    }
+                )
+                self.day(cut.tenant, part.topic, part.day, meter, quantity)
+
+    def day(self, tenant: Tenant, topic: str, day: date, meter: str, quantity: int) -> None:
+        """Usage of a day, on top of what is there."""
+        for row in self.rows["usage_day"]:
+            if (row["tenant"], row["topic"], row["day"], row["meter"]) == (
+                tenant.public_id,
+                topic,
+                day,
+                meter,
+            ):
+                row["quantity"] += quantity
+                return
+        self.rows["usage_day"].append(
+            {
+                "tenant": tenant.public_id,
+                "topic_id": topic_id(topic),
+                "topic": topic,
+                "day": day,
+                "meter": meter,
+                "quantity": quantity,
+                "partitions": 1,
+            }
+        )
+
+    def spark(self, *names: str) -> None:
+        """Publish the data sets named, or all."""
+        for name in names or import_actions.ORDER:
+            publish(self.datasets, name, self.rows[name])
+
+    def bill(self) -> dict[str, str]:
+        """Import what is new and settle what is ready; what became of the data sets."""
+        told = import_actions.import_data_sets(self.datasets)
+        for cut in queries.cuts_to_settle(100):
+            actions.settle(cut)
+        return told
+
+    def invoice(self, cut: Cut) -> Invoice:
+        return Invoice.objects.get(cut=cut)
