@@ -68,9 +68,21 @@ class Brokers:
     def describe(
         self, *, partitions: bool = False, objects: bool = False, timeout_s: float = BUDGET_S
     ) -> view.ClusterView:
-        """The cluster as the first broker sees it that answers. Raises `BrokerUnavailable`."""
+        """The cluster as the first broker sees it that answers. Raises `BrokerUnavailable`.
+
+        Objects come in pages: the view is only as new as the oldest of them.
+        """
         request = pb.DescribeClusterRequest(partitions=partitions, objects=objects)
         answer = self._tell(methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s)
+        after = answer.next
+        while after:
+            request = pb.DescribeClusterRequest(objects=True, after=after)
+            page = self._tell(methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s)
+            answer.tenants.extend(page.tenants)
+            answer.topics.extend(page.topics)
+            answer.keys.extend(page.keys)
+            answer.revision = min(answer.revision, page.revision)
+            after = page.next
         return _view(answer)
 
     def wait_until_seen(self, revision: int, timeout_s: float = _SEEN_S) -> None:
