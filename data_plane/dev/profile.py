@@ -10,7 +10,7 @@ from typing import Any
 
 from data_plane.dev.layout import ClusterSpec, DataDirectory, write_private
 from penstock.contract.errors import ConfigurationError
-from penstock.profiles import profile_file, read_profile
+from penstock.profiles import profile_file
 
 PROFILE = "dev"
 _HEADER = re.compile(r"[ \t]*\[")
@@ -59,12 +59,6 @@ def read_api_key(directory: DataDirectory) -> str | None:
     except (ValueError, KeyError) as error:
         raise ConfigurationError(f"{directory.profile_file}: cannot be read: {error}") from error
     return str(fields["api_key"])
-
-
-def data_of_profile(name: str | None) -> Path | None:
-    """The data directory that a profile names; None when it names none. `name` as in `read_profile`."""
-    data = read_profile(name).get("data")
-    return Path(data) if isinstance(data, str) else None
 
 
 def with_profile(text: str, name: str, fields: dict[str, str | list[str]]) -> str:

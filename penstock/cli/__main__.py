@@ -14,7 +14,9 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.groups import group
 from penstock.cli.invocation import Group, Invocation
 from penstock.cli.invoice import invoice
+from penstock.cli.keys import key
 from penstock.cli.produce import produce
+from penstock.cli.tenants import tenant
 from penstock.cli.topics import topic
 from penstock.cli.usage import usage
 from penstock.cli.verify_invoice import verify_invoice
@@ -54,14 +56,10 @@ def cli() -> None:
     """Publish, read and look after topics of Penstock."""
 
 
-@click.group(name="key", cls=Group, path=("key",))
-def key() -> None:
-    """API keys."""
-
-
 cli.add_command(topic)
 cli.add_command(group)
 cli.add_command(key)
+cli.add_command(tenant)
 cli.add_command(produce)
 cli.add_command(consume)
 cli.add_command(usage)

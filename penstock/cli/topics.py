@@ -1,5 +1,9 @@
-"""`penstock topic list` and `topic describe`: what the tenant's key may see of topics."""
+"""`penstock topic list` and `topic describe`: what the tenant's key may see of topics.
 
+The brokers tell who leads and who is in sync; the control plane, where the profile names one, what is wanted.
+"""
+
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,16 +11,25 @@ import click
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
+from penstock.cli.rest import admin_client, settings
+from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
+from penstock.contract.errors import NotFound
 
 if TYPE_CHECKING:
     from penstock import Client, PartitionDescription, TopicDescription
 
 _TIMEOUT_S = 10.0
+_WANTED = ("id", "generation", "delivered", "conditions")
 
 
 @click.group(name="topic", cls=Group, path=("topic",))
 def topic() -> None:
-    """Topics: list, describe, create, delete."""
+    """Topics: list, describe, create, alter, delete."""
+
+
+topic.add_command(topic_create)
+topic.add_command(topic_alter)
+topic.add_command(topic_delete)
 
 
 @topic.command("list")
@@ -25,6 +38,9 @@ def topic() -> None:
 )
 def topic_list(timeout: float) -> None:
     """List the topics that the key may see."""
+    if settings().api_url is not None:
+        _list_wanted(timeout)
+        return
     with connect() as client:
         topics = client.topics(timeout=timeout)
     if current().json:
@@ -44,6 +60,7 @@ def topic_list(timeout: float) -> None:
 )
 def topic_describe(name: str, offsets: bool, timeout: float) -> None:
     """Show settings, leaders and in-sync replicas of one topic."""
+    wanted = _wanted(name, timeout)
     with connect() as client:
         description = client.topic(name, timeout=timeout)
         partitions = [_partition(partition) for partition in description.partitions]
@@ -56,13 +73,50 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
                 "topic_id": description.topic_id,
                 "settings": description.settings,
                 "partitions": partitions,
+                **({} if wanted is None else {field: wanted[field] for field in _WANTED}),
             }
         )
         return
     click.echo(f"{description.name}  (id {description.topic_id})")
+    if wanted is not None and not wanted["delivered"]:
+        click.echo(f"The brokers do not have generation {wanted['generation']} yet.")
+    for condition in [] if wanted is None else wanted["conditions"]:
+        click.echo(f"{condition.get('reason')}: {condition.get('message')}")
     print_table(["setting", "value"], sorted(description.settings.items()))
     rows = [[_cell(value) for value in partition.values()] for partition in partitions]
     print_table([column.replace("_", " ") for column in partitions[0]], rows)
+
+
+def _list_wanted(timeout: float) -> None:
+    """The tenant's topics as the control plane has them."""
+    with closing(admin_client()) as admin:
+        topics = [topic_json(found) for found in admin.topics(timeout=timeout)]
+    if current().json:
+        print_json({"topics": topics})
+        return
+    rows = [
+        [
+            found["topic"],
+            found["partitions"],
+            found["settings"].get("replication"),
+            found["settings"].get("durability"),
+            "yes" if found["delivered"] else "not yet",
+            "; ".join(str(condition.get("reason")) for condition in found["conditions"]),
+        ]
+        for found in topics
+    ]
+    print_table(["topic", "partitions", "replication", "durability", "on the brokers", "condition"], rows)
+
+
+def _wanted(name: str, timeout: float) -> dict[str, Any] | None:
+    """The topic as it is wanted; None where no control plane is named or it knows nothing of the topic."""
+    if settings().api_url is None:
+        return None
+    with closing(admin_client()) as admin:
+        try:
+            return topic_json(admin.topic(name, timeout=timeout))
+        except NotFound:
+            return None
 
 
 def _summary(description: "TopicDescription") -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_the_version_says_which_codec_is_in_use(tenant: Installation, tmp_path: 
     assert "codec: compiled" in said.stdout
 
 
-@pytest.mark.parametrize("command", [("dev", "up"), ("topic", "create", "orders")])
+@pytest.mark.parametrize("command", [("dev", "up"), ("dev", "status")])
 def test_a_server_command_says_what_to_install(
     tenant: Installation, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -90,9 +90,8 @@ def test_a_module_missing_from_what_is_installed_is_told_as_a_bug(
 
 
 def test_every_entry_point_of_the_project_leads_to_a_command() -> None:
-    for path in (("dev",), ("key", "create"), ("topic", "create"), ("topic", "delete")):
-        assert path[-1] in extensions.names_under(path[:-1])
-        assert extensions.load(path).name == path[-1]
+    assert "dev" in extensions.names_under(())
+    assert extensions.load(("dev",)).name == "dev"
 
 
 def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from data_plane.dev.layout import DataDirectory
-from data_plane.dev.profile import data_of_profile, read_api_key, with_profile, write_profile
+from data_plane.dev.profile import read_api_key, with_profile, write_profile
 from penstock.contract.errors import ConfigurationError
-from penstock.profiles import PROFILE_FILE, connection_settings
+from penstock.profiles import PROFILE_FILE, connection_settings, read_profile
 
 FIELDS: dict[str, str | list[str]] = {"bootstrap": ["127.0.0.1:1", "127.0.0.1:2"], "api_key": 'a"b'}
 
@@ -57,7 +57,7 @@ def test_the_profile_is_written_where_the_sdk_finds_it(
     assert settings.api_key == "the-key"
     assert list(settings.bootstrap) == [broker.client_address for broker in spec.brokers]
     assert read_api_key(directory) == "the-key"
-    assert data_of_profile("dev") == directory.path
+    assert read_profile("dev")["data"] == str(directory.path)
     assert stat.S_IMODE(users.stat().st_mode) == 0o600
 
 

@@ -1,0 +1,111 @@
+"""`penstock key create`, `list` and `revoke`: the tenant's API keys, over REST."""
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table, progress, say
+from penstock.cli.rest import admin_client
+from penstock.cli.topic_changes import timeout_option
+
+if TYPE_CHECKING:
+    from penstock.admin.objects import Key
+
+_OPERATIONS = ("describe", "produce", "consume")
+
+
+@click.group(name="key", cls=Group, path=("key",))
+def key() -> None:
+    """API keys: create, list, revoke."""
+
+
+@key.command("create")
+@click.option("--name", required=True, help="What the key is for.")
+@click.option(
+    "--expires-at",
+    type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]),
+    help="When it ends by itself (UTC).",
+)
+@click.option("--topic-prefix", help="Only topics and groups whose name begins so.")
+@click.option(
+    "--operation", "operations", type=click.Choice(_OPERATIONS), multiple=True, help="Only this; repeatable."
+)
+@timeout_option
+def key_create(
+    name: str,
+    expires_at: datetime | None,
+    topic_prefix: str | None,
+    operations: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Make an API key. It is shown once."""
+    with closing(admin_client()) as admin, progress("Making a key"):
+        made = admin.create_key(
+            name,
+            expires_at=None if expires_at is None else expires_at.replace(tzinfo=UTC),
+            topic_prefix=topic_prefix,
+            operations=operations,
+            timeout=timeout,
+        )
+    if current().json:
+        print_json({"id": made.id, "name": made.name, "api_key": made.api_key, "delivered": made.delivered})
+        return
+    click.echo(made.api_key)
+    say("Keep it now: it is stored nowhere and will not be shown again.")
+    if not made.delivered:
+        say("The brokers do not know it yet; they get it as soon as they can be reached.")
+
+
+@key.command("list")
+@timeout_option
+def key_list(timeout: float) -> None:
+    """List the tenant's keys, without their text."""
+    with closing(admin_client()) as admin:
+        keys = admin.keys(timeout=timeout)
+    if current().json:
+        print_json({"keys": [_as_json(found) for found in keys]})
+        return
+    rows = [[found.id, found.name, _state(found), found.created_at or "", _bounds(found)] for found in keys]
+    print_table(["key", "name", "state", "created", "only"], rows)
+
+
+@key.command("revoke")
+@click.argument("key_id", metavar="KEY")
+@timeout_option
+def key_revoke(key_id: str, timeout: float) -> None:
+    """Make a key invalid for ever, also on connections that are open."""
+    with closing(admin_client()) as admin, progress("Revoking"):
+        admin.revoke_key(key_id, timeout=timeout)
+    if current().json:
+        print_json({"id": key_id, "revoked": True})
+        return
+    say(f"Revoked {key_id}.")
+
+
+def _as_json(found: "Key") -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "state": _state(found),
+        "created_at": found.created_at,
+        "expires_at": found.expires_at,
+        "revoked_at": found.revoked_at,
+        "bindings": [dict(binding) for binding in found.bindings],
+        "delivered": found.delivered,
+    }
+
+
+def _state(found: "Key") -> str:
+    if found.revoked_at is not None:
+        return "revoked"
+    return "valid" if found.expires_at is None else f"until {found.expires_at}"
+
+
+def _bounds(found: "Key") -> str:
+    return "; ".join(
+        f"{', '.join(binding.get('operations') or ()) or 'all'} on {binding.get('topic_prefix') or ''}*"
+        for binding in found.bindings
+    )
