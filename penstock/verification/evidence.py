@@ -42,7 +42,7 @@ class PartitionClaim:
     @property
     def name(self) -> str:
         shown = f"{self.topic}-{self.where.partition}"
-        return shown if self.log_generation == 0 else f"{shown} (log generation {self.log_generation})"
+        return shown if self.log_generation <= 1 else f"{shown} (log generation {self.log_generation})"
 
     @property
     def key(self) -> tuple[TopicPartition, int]:

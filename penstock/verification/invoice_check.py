@@ -35,6 +35,7 @@ def check_evidence(evidence: Evidence, previous: Evidence | None) -> list[Proble
                 )
             )
     before = {} if previous is None else dict(previous.vector)
+    ended = {where: end for (where, _), end in sorted(before.items(), key=lambda entry: entry[0][1])}
     claimed: set[tuple[object, int]] = set()
     for claim in evidence.partitions:
         if claim.key in claimed:
@@ -46,18 +47,17 @@ def check_evidence(evidence: Evidence, previous: Evidence | None) -> list[Proble
             problems.append(
                 _about(claim, Kind.CUT_DIFFERS, f"{told}, the invoice counts up to {claim.end_offset}")
             )
-        if claim.log_generation == 0 or claim.key in before:
-            due = before.get(claim.key, 0)
-            if claim.start_offset != due:
-                problems.append(
-                    _about(
-                        claim,
-                        Kind.OFFSETS_NOT_CONTIGUOUS,
-                        f"the invoice counts from {claim.start_offset}, {due} is where the one before ended",
-                    )
+        due = ended.get(claim.where, 0)
+        if claim.start_offset != due:
+            problems.append(
+                _about(
+                    claim,
+                    Kind.OFFSETS_NOT_CONTIGUOUS,
+                    f"the invoice counts from {claim.start_offset}, {due} is where the one before ended",
                 )
+            )
     for (where, generation), end in evidence.vector.items():
-        if (where, generation) not in claimed and end > before.get((where, generation), 0):
+        if (where, generation) not in claimed and end > ended.get(where, 0):
             problems.append(
                 Problem(
                     kind=Kind.PARTITION_OMITTED,

@@ -116,9 +116,9 @@ class PartitionCheck:
         if not self.log_begins_at(self._claim.end_offset):
             self._finish()
 
-    def refused(self, message: str) -> None:
+    def refused(self, message: str, kind: Kind = Kind.UNPROVEN) -> None:
         """The leader would not answer for good."""
-        self._problem(Kind.UNPROVEN, f"offset {self.next_offset}: {message}", offset=self.next_offset)
+        self._problem(kind, f"offset {self.next_offset}: {message}", self.next_offset)
         self._finish()
 
     def nothing_more(self, high_watermark: int) -> None:

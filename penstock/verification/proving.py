@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.contract.errors import ErrorCode, NotFound, PenstockError
+from penstock.contract.errors import ErrorCode, NotFound, PenstockError, error_class
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import invariant
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.verification.evidence import Evidence, PartitionClaim
-from penstock.verification.findings import PartitionFinding, Problem, Report
+from penstock.verification.findings import Kind, PartitionFinding, Problem, Report
 from penstock.verification.invoice_check import (
     check_evidence,
     make_report,
@@ -93,7 +93,11 @@ def _read_partition(
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE and at >= answer.high_watermark:
             check.nothing_more(answer.high_watermark)
         elif answer.error:
-            check.refused(f"{answer.message or 'refused'} [{ErrorCode(answer.error).name}]")
+            damaged = answer.error == ErrorCode.CORRUPT_LOG
+            check.refused(
+                f"{answer.message or 'refused'} [{error_class(answer.error).code.name}]",
+                Kind.BATCH_ALTERED if damaged else Kind.UNPROVEN,
+            )
         elif not answer.stamps:
             check.nothing_more(answer.high_watermark)
         else:
