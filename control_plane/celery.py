@@ -12,6 +12,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
 SWEEP_S = 2.0
 RECONCILE_S = 10.0
+BILLING_S = 3.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -67,6 +68,7 @@ app.conf.update(
             "schedule": RECONCILE_S,
             "options": {"expires": RECONCILE_S},
         },
+        "billing": {"task": "billing.round", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
     },
 )
 app.autodiscover_tasks()

@@ -43,7 +43,9 @@ def _encoded(pk: int) -> str:
 
 def _decoded(cursor: str) -> int:
     try:
-        version, _, pk = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).partition(b" ")
+        version, _, pk = base64.b64decode(
+            cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+        ).partition(b" ")
         if version == b"1" and len(pk) < 20:
             return int(pk)
     except ValueError:

@@ -1,5 +1,6 @@
 """Rate limits of REST calls: per caller, and per address where nobody has signed in yet."""
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from rest_framework.request import Request
@@ -19,7 +20,7 @@ class CallerThrottle(SimpleRateThrottle):
 
     def get_cache_key(self, request: Request, view: "APIView") -> str:
         who = request.user.pk if isinstance(request.user, Caller) else self.get_ident(request)
-        return f"throttle {self.scope} {who}"
+        return f"throttle:{self.scope}:{who}"
 
 
 class SignUpThrottle(CallerThrottle):
@@ -33,4 +34,5 @@ class SignInThrottle(CallerThrottle):
 
     def get_cache_key(self, request: Request, view: "APIView") -> str:
         email = request.data.get("email", "") if isinstance(request.data, dict) else ""
-        return f"throttle {self.scope} {self.get_ident(request)} {str(email).lower()[:100]!r}"
+        person = hashlib.sha256(str(email).strip().lower().encode()).hexdigest()
+        return f"throttle:{self.scope}:{self.get_ident(request)}:{person}"

@@ -49,22 +49,26 @@ class Finding:
 
 
 def reconcile() -> list[Finding]:
-    """Compare once. Raises `BrokerUnavailable`."""
-    seen = brokers.client().describe(objects=True)
+    """Ask the brokers and compare once. Raises `BrokerUnavailable`."""
+    findings = mend(brokers.client().describe(objects=True))
+    for finding in findings:
+        _log.warning("reconciled", extra={"object": finding.object_id, "found": finding.what})
+    return findings
+
+
+def mend(seen: view.ClusterView) -> list[Finding]:
+    """Compare what is wanted with what was seen, objects included, and write down what must be done about it."""
     actor = system("reconciliation")
     if not seen.tenants and tenants.all_tenants().filter(delivered_generation__gt=0).exists():
         # An empty metadata store: making every topic again, empty, is for a person to decide.
         _log.error("the brokers hold no tenant at all; nothing is reconciled")
         return []
-    findings = [
+    return [
         *_tenants(actor, seen),
         *_topics(actor, seen),
         *_keys(actor, seen),
         *_unknown(actor, seen),
     ]
-    for finding in findings:
-        _log.warning("reconciled", extra={"object": finding.object_id, "found": finding.what})
-    return findings
 
 
 def _judged(row: DesiredObject, seen: view.ClusterView) -> bool:

@@ -1,0 +1,233 @@
+"""The outbox: nothing is lost, one delivery at a time per object, a newer generation takes the older ones along."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from control_plane.outbox import actions, delivery, queries, registry
+from control_plane.outbox.models import Delivery
+from control_plane.outbox.registry import Delivered
+from penstock.contract.errors import BrokerUnavailable
+from penstock.contract.invariant import InvariantBroken
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KIND = "parcel"
+
+
+@dataclass
+class Recipient:
+    """Takes deliveries of a kind of object that only these tests know, and can refuse or be slow."""
+
+    newest: int = 1
+    refusal: Exception | None = None
+    told: list[int] = field(default_factory=list)
+    noted: list[int] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    entered: threading.Event = field(default_factory=threading.Event)
+    leave: threading.Event = field(default_factory=threading.Event)
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        self.told.append(self.newest)
+        told = self.newest
+        self.entered.set()
+        assert self.leave.wait(20)
+        if self.refusal is not None:
+            raise self.refusal
+        return Delivered(generation=told, revision=7)
+
+    def delivered(self, object_id: str, done: Delivered) -> None:
+        assert connection.in_atomic_block
+        self.noted.append(done.generation)
+
+    def failed(self, object_id: str, reason: str, message: str) -> None:
+        assert connection.in_atomic_block
+        self.failures.append(f"{reason}: {message}")
+
+
+@pytest.fixture
+def recipient() -> Iterator[Recipient]:
+    made = Recipient()
+    made.leave.set()
+    registry.register(KIND, made)
+    yield made
+    registry._deliverers.pop(KIND)
+
+
+def enqueue(generation: int, object_id: str = "par_1") -> None:
+    with transaction.atomic():
+        actions.enqueue(kind=KIND, object_id=object_id, tenant="tn_1", generation=generation)
+
+
+def row(generation: int = 1) -> Delivery:
+    return Delivery.objects.get(object_id="par_1", generation=generation)
+
+
+def test_a_row_is_written_in_a_transaction_only() -> None:
+    with pytest.raises(InvariantBroken):
+        actions.enqueue(kind=KIND, object_id="par_1", tenant="tn_1", generation=1)
+
+
+def test_a_change_that_is_rolled_back_leaves_no_row() -> None:
+    with pytest.raises(RuntimeError), transaction.atomic():
+        actions.enqueue(kind=KIND, object_id="par_1", tenant="tn_1", generation=1)
+        raise RuntimeError
+    assert not Delivery.objects.exists()
+
+
+def test_what_is_delivered_is_noted_on_row_and_object(recipient: Recipient) -> None:
+    enqueue(1)
+    assert not queries.is_delivered(KIND, "par_1", 1)
+    assert delivery.deliver(KIND, "par_1")
+    assert (recipient.told, recipient.noted) == ([1], [1])
+    assert queries.is_delivered(KIND, "par_1", 1)
+    assert delivery.deliver(KIND, "par_1")
+    assert recipient.told == [1]
+
+
+def test_a_newer_generation_takes_the_older_ones_along(recipient: Recipient) -> None:
+    for generation in (1, 2, 3):
+        enqueue(generation)
+    recipient.newest = 3
+    assert delivery.deliver(KIND, "par_1")
+    assert recipient.told == [3]
+    assert queries.waiting() == (0, None)
+
+
+def test_a_change_during_a_delivery_is_delivered_after_it(recipient: Recipient) -> None:
+    enqueue(1)
+    recipient.leave.clear()
+    worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
+    worker.start()
+    assert recipient.entered.wait(20)
+    enqueue(2)
+    recipient.newest = 2
+    recipient.leave.set()
+    worker.join(20)
+    assert recipient.told == [1, 2]
+    assert queries.is_delivered(KIND, "par_1", 2)
+
+
+def in_thread(kind: str, object_id: str) -> None:
+    try:
+        delivery.deliver(kind, object_id)
+    finally:
+        connection.close()
+
+
+def test_one_object_is_with_one_deliverer_and_others_are_not_held_up(recipient: Recipient) -> None:
+    enqueue(1)
+    enqueue(1, "par_2")
+    recipient.leave.clear()
+    worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
+    worker.start()
+    assert recipient.entered.wait(20)
+    assert actions.claim(KIND, "par_1", timezone.now()) is None
+    other = actions.claim(KIND, "par_2", timezone.now())
+    assert other is not None
+    recipient.leave.set()
+    worker.join(20)
+    assert recipient.told == [1]
+
+
+def test_of_many_who_want_one_row_one_gets_it(recipient: Recipient) -> None:
+    enqueue(1)
+    claims: list[object] = []
+    start = threading.Barrier(4)
+
+    def race() -> None:
+        start.wait(20)
+        try:
+            claims.append(actions.claim(KIND, "par_1", timezone.now()))
+        finally:
+            connection.close()
+
+    racers = [threading.Thread(target=race) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(20)
+    assert len(claims) == 4 and sum(claim is not None for claim in claims) == 1
+
+
+def test_a_deliverer_that_died_is_replaced_when_its_lease_is_over(recipient: Recipient) -> None:
+    enqueue(1)
+    now = timezone.now()
+    assert actions.claim(KIND, "par_1", now) is not None
+    almost = now + timedelta(seconds=actions.LEASE_S - 1)
+    assert actions.claim(KIND, "par_1", almost) is None
+    assert queries.due(almost, 10) == []
+    later = now + timedelta(seconds=actions.LEASE_S + 1)
+    assert queries.due(later, 10) == [(KIND, "par_1")]
+    claim = actions.claim(KIND, "par_1", later)
+    assert claim is not None and claim.attempts == 2
+
+
+def test_who_comes_late_with_a_failure_disturbs_nobody(recipient: Recipient) -> None:
+    enqueue(1)
+    now = timezone.now()
+    late = actions.claim(KIND, "par_1", now)
+    second = actions.claim(KIND, "par_1", now + timedelta(seconds=actions.LEASE_S + 1))
+    assert late is not None and second is not None
+    actions.settle_failed(late, "internal", "too late", now)
+    assert row().lease_holder == second.holder
+    assert recipient.failures == []
+
+
+def test_a_refusal_is_shown_on_the_object_and_tried_again_ever_later(recipient: Recipient) -> None:
+    enqueue(1)
+    recipient.refusal = BrokerUnavailable("nobody there")
+    waits = []
+    for _ in range(3):
+        Delivery.objects.update(next_attempt_at=timezone.now())
+        assert not delivery.deliver(KIND, "par_1")
+        waits.append((row().next_attempt_at - timezone.now()).total_seconds())
+    assert recipient.failures == ["broker_unavailable: nobody there"] * 3
+    assert row().error == "nobody there" and row().lease_until is None
+    assert waits[0] < waits[1] < waits[2] < 2.1
+    assert not delivery.deliver(KIND, "par_1"), "not due yet"
+    assert len(recipient.told) == 3
+    recipient.refusal = None
+    Delivery.objects.update(next_attempt_at=timezone.now())
+    assert delivery.deliver(KIND, "par_1")
+
+
+def test_a_change_after_a_refusal_is_delivered_at_once(recipient: Recipient) -> None:
+    enqueue(1)
+    recipient.refusal = BrokerUnavailable("nobody there")
+    delivery.deliver(KIND, "par_1")
+    recipient.refusal = None
+    enqueue(2)
+    recipient.newest = 2
+    assert delivery.deliver(KIND, "par_1")
+    assert queries.waiting()[0] == 0
+
+
+def test_our_own_fault_is_shown_and_not_tried_in_a_circle(recipient: Recipient) -> None:
+    enqueue(1)
+    recipient.refusal = ZeroDivisionError()
+    assert not delivery.deliver(KIND, "par_1")
+    assert recipient.failures == ["internal: the delivery broke; see the log"]
+    assert row().next_attempt_at > timezone.now()
+
+
+def test_the_sweep_delivers_whatever_was_lost(recipient: Recipient) -> None:
+    for number in range(3):
+        enqueue(1, f"par_{number}")
+    assert delivery.sweep(10) == 3
+    assert queries.waiting() == (0, None)
+    assert delivery.sweep(10) == 0
+
+
+def test_waiting_ends_when_it_is_delivered_or_the_time_is_up(recipient: Recipient) -> None:
+    enqueue(1)
+    assert not queries.wait_delivered(KIND, "par_1", 1, timeout_s=0.05)
+    worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
+    worker.start()
+    assert queries.wait_delivered(KIND, "par_1", 1, timeout_s=20)
+    worker.join(20)

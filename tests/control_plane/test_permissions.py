@@ -1,0 +1,141 @@
+"""Who may call what: every address by method and standing, and no address shows one tenant another's."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from control_plane.access import actions as access
+from control_plane.outbox import queries as outbox
+from control_plane.topics import actions as topics
+from tenants.roles import TABLE, Permission, Standing
+from tests.control_plane.world import ACTOR, House, call, make_house
+
+pytestmark = pytest.mark.django_db
+
+S = Standing
+EVERYBODY = frozenset(Standing)
+PEOPLE = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.BILLING, S.AUDITOR})
+WRITERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.KEY})
+OPERATOR = frozenset({S.OPERATOR})
+USAGE = PEOPLE | {S.KEY, S.OPERATOR}
+INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.OPERATOR})
+
+MAY = {
+    ("GET", "v1/tenants"): EVERYBODY,
+    ("POST", "v1/tenants"): PEOPLE,
+    ("POST", "v1/sign-out"): PEOPLE,
+    ("GET", "v1/tenants/<str:tenant>"): EVERYBODY,
+    ("POST", "v1/tenants/<str:tenant>/suspend"): OPERATOR,
+    ("POST", "v1/tenants/<str:tenant>/resume"): OPERATOR,
+    ("GET", "v1/topics"): EVERYBODY,
+    ("POST", "v1/topics"): WRITERS,
+    ("GET", "v1/topics/<str:name>"): EVERYBODY,
+    ("PATCH", "v1/topics/<str:name>"): WRITERS,
+    ("DELETE", "v1/topics/<str:name>"): WRITERS,
+    ("GET", "v1/keys"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
+    ("POST", "v1/keys"): WRITERS,
+    ("GET", "v1/keys/<str:key>"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
+    ("DELETE", "v1/keys/<str:key>"): WRITERS,
+    ("GET", "v1/quotas"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("PATCH", "v1/quotas"): OPERATOR,
+    ("GET", "v1/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
+    ("GET", "v1/cluster"): OPERATOR,
+    ("GET", "v1/usage"): USAGE,
+    ("GET", "v1/availability"): USAGE,
+    ("GET", "v1/costs"): USAGE,
+    ("GET", "v1/invoices"): INVOICES,
+    ("GET", "v1/invoices/<str:invoice>"): INVOICES,
+    ("GET", "v1/invoices/<str:invoice>/evidence"): INVOICES,
+    ("GET", "v1/price-books"): EVERYBODY,
+    ("POST", "v1/billing/cuts"): OPERATOR,
+    ("GET", "v1/billing/cuts/<str:cut>"): OPERATOR,
+    ("GET", "v1/billing/data-sets"): OPERATOR,
+}
+"""Every address that demands a credential, with those who may. The same is checked against the addresses there are."""
+FREE = {"v1/sign-up", "v1/sign-in", "v1/openapi.json", "healthz", "readyz", "metrics"}
+"""For everybody."""
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker runs here, so no request waits for one."""
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+
+
+def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
+    for pattern in patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, route)
+        else:
+            yield route, pattern
+
+
+def addresses() -> set[tuple[str, str]]:
+    found = set()
+    for route, pattern in routes(get_resolver().url_patterns):
+        view = getattr(pattern.callback, "view_class", None)
+        methods = [m.upper() for m in ("get", "post", "put", "patch", "delete") if hasattr(view, m)]
+        found |= {(method, route) for method in methods or ["GET"]}
+    return found
+
+
+def concrete(route: str, house: House) -> str:
+    topic = topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    key, _ = access.create_key(ACTOR, house.tenant, name="other")
+    values = {
+        "<str:tenant>": house.tenant.public_id,
+        "<str:name>": topic.name,
+        "<str:key>": key.public_id,
+        "<str:invoice>": "inv_none",
+        "<str:cut>": "cut_none",
+    }
+    for name, value in values.items():
+        route = route.replace(name, value)
+    return f"/{route}"
+
+
+def test_every_address_has_its_line_in_the_table() -> None:
+    assert {(method, route) for method, route in addresses() if route not in FREE} == MAY.keys()
+
+
+def test_every_permission_has_its_line() -> None:
+    assert TABLE.keys() == set(Permission)
+
+
+@pytest.mark.parametrize(("method", "route"), sorted(MAY))
+def test_those_may_who_may_and_nobody_else(method: str, route: str) -> None:
+    house = make_house("acme")
+    path = concrete(route, house)
+    assert call(method, path).status == 401
+    for standing in Standing:
+        tenant = house.tenant if standing is S.OPERATOR else None
+        answer = call(method, path, {}, token=house.credentials[standing], tenant=tenant)
+        if standing in MAY[method, route]:
+            # What is asked for may be wrong or not there; the caller is let through to hear it.
+            assert answer.status not in (401, 403), (standing, answer.body)
+        elif (method, route) == ("POST", "v1/sign-out"):
+            assert answer.status == 400
+        else:
+            assert answer.status == 403, (standing, answer.status, answer.body)
+
+
+@pytest.mark.parametrize(("method", "route"), sorted(MAY))
+def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
+    house, stranger = make_house("acme"), make_house("other")
+    path = concrete(route, house)
+    for standing in (S.OWNER, S.ADMIN, S.DEVELOPER, S.BILLING, S.AUDITOR, S.KEY, S.BOUND_KEY):
+        token = stranger.credentials[standing]
+        allowed = standing in MAY[method, route]
+        named = call(method, path, {}, token=token, tenant=house.tenant)
+        if route in ("v1/tenants", "v1/sign-out", "v1/price-books"):
+            assert house.tenant.public_id not in repr(named.body)
+        elif (
+            MAY[method, route] == OPERATOR and "<" not in route and route != "v1/quotas"
+        ) or route.startswith("v1/billing"):
+            assert named.status == 403
+        else:
+            assert named.status == 404, (standing, named.status, named.body)
+        if "<" in route and allowed:
+            assert call(method, path, {}, token=token).status == 404, standing

@@ -1,0 +1,248 @@
+"""What reconciliation does about each difference between what is wanted and what the brokers hold."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from control_plane.access import actions as access
+from control_plane.audit import queries as audit
+from control_plane.cluster import view
+from control_plane.cluster.deliverers import ms_of
+from control_plane.cluster.reconciliation import mend
+from control_plane.outbox.models import Delivery
+from control_plane.topics import actions as topic_actions
+from control_plane.topics.models import Topic
+from quotas.actions import set_limits
+from quotas.queries import limits_of
+from tenants import actions
+from tenants.models import ApiKey, Tenant
+from tests.control_plane.world import ACTOR, everything_delivered, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+REVISION = 100
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    """A tenant with a topic, a key and a bound key, all delivered at REVISION."""
+    made = make_tenant("acme")
+    topic_actions.create_topic(ACTOR, made, name="orders", partitions=3, settings={})
+    access.create_key(ACTOR, made, name="all")
+    access.create_key(ACTOR, made, name="bound", topic_prefix="o", operations=["consume"])
+    delivered()
+    return made
+
+
+def delivered() -> None:
+    """As if the brokers had taken everything."""
+    for model in (Tenant, Topic, ApiKey):
+        for row in model.objects.all():
+            row.delivered_generation, row.delivered_revision = row.generation, REVISION
+            row.save()
+    Topic.objects.update(on_brokers=True)
+    everything_delivered()
+
+
+def seen() -> view.ClusterView:
+    """What brokers would tell that hold just what is wanted."""
+    limits = {tenant.public_id: limits_of(tenant) for tenant in Tenant.objects.all()}
+    return view.ClusterView(
+        cluster_id="c",
+        controller=1,
+        revision=REVISION,
+        brokers=(),
+        tenants=tuple(
+            view.TenantSeen(
+                tenant=t.public_id,
+                generation=t.generation,
+                produce_bytes_per_s=limits[t.public_id].produce_bytes_per_s,
+                partitions_max=limits[t.public_id].partitions_max,
+                suspended=t.suspended,
+            )
+            for t in Tenant.objects.all()
+        ),
+        topics=tuple(
+            view.TopicSeen(
+                tenant=t.tenant.public_id,
+                name=t.name,
+                topic_id=t.topic_id,
+                partitions=t.partitions,
+                settings_json=json.dumps(t.settings),
+                generation=t.generation,
+            )
+            for t in Topic.objects.filter(deleted_at=None)
+        ),
+        keys=tuple(
+            view.KeySeen(
+                key_id=k.key_id,
+                tenant=k.tenant.public_id,
+                revoked=k.revoked_at is not None,
+                expires_at_ms=ms_of(k.expires_at),
+                generation=k.generation,
+                bindings=tuple(
+                    view.BindingSeen(topic_prefix=b.topic_prefix, operations=tuple(b.operations))
+                    for b in k.bindings.all()
+                ),
+            )
+            for k in ApiKey.objects.all()
+        ),
+    )
+
+
+def conditions(row: Tenant | Topic | ApiKey) -> list[str]:
+    row.refresh_from_db()
+    return [condition["type"] for condition in row.conditions]
+
+
+def last_action(tenant: Tenant) -> str:
+    return audit.entries(tenant.public_id).order_by("-sequence")[0].action
+
+
+def waiting() -> list[tuple[str, int]]:
+    return list(Delivery.objects.filter(delivered_at=None).values_list("kind", "generation"))
+
+
+def test_what_is_as_wanted_is_left_alone(tenant: Tenant) -> None:
+    before = audit.entries(tenant.public_id).count()
+    assert mend(seen()) == []
+    assert waiting() == [] and audit.entries(tenant.public_id).count() == before
+
+
+def test_a_topic_that_is_gone_is_made_again_under_a_new_id_and_says_so(tenant: Tenant) -> None:
+    topic = Topic.objects.get()
+    (finding,) = mend(replace(seen(), topics=()))
+    assert (finding.object_id, finding.what) == (topic.public_id, "it was gone on the brokers")
+    lost = topic.topic_id
+    assert conditions(topic) == ["recreated"]
+    assert topic.topic_id != lost and not topic.on_brokers
+    assert lost in topic.conditions[0]["message"]
+    assert last_action(tenant) == "topic.recreate"
+    assert waiting() == [("topic", 2)]
+    assert mend(replace(seen(), topics=())) == [], "its delivery is on its way"
+
+
+def test_another_topic_of_the_same_name_is_taken_as_it_is(tenant: Tenant) -> None:
+    whole = seen()
+    other = replace(whole.topics[0], topic_id="ab" * 16, partitions=5, generation=9)
+    (finding,) = mend(replace(whole, topics=(other,)))
+    topic = Topic.objects.get()
+    assert (topic.topic_id, topic.partitions, topic.generation) == ("ab" * 16, 5, 10)
+    assert conditions(topic) == ["adopted"] and "another topic of this name" in finding.what
+    assert last_action(tenant) == "topic.adopt"
+
+
+def test_partitions_added_by_hand_stay(tenant: Tenant) -> None:
+    whole = seen()
+    mend(replace(whole, topics=(replace(whole.topics[0], partitions=4),)))
+    assert Topic.objects.get().partitions == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"partitions": 2}, "it has 2 partitions on the brokers, 3 are wanted"),
+        ({"generation": 7}, "the brokers hold generation 7, 1 is wanted"),
+        ({"settings_json": '{"retention_ms": 7200000}'}, "retention_ms is 7200000 on the brokers"),
+        ({"settings_json": "{"}, "its settings on the brokers cannot be read"),
+    ],
+)
+def test_a_topic_that_was_changed_is_told_anew_once(
+    tenant: Tenant, change: dict[str, object], why: str
+) -> None:
+    whole = seen()
+    held = replace(whole, topics=(replace(whole.topics[0], **change),))  # type: ignore[arg-type]
+    (finding,) = mend(held)
+    assert why in finding.what
+    topic = Topic.objects.get()
+    assert topic.generation == held.topics[0].generation + 1
+    assert conditions(topic) == ["drift"]
+    delivered()
+    stubborn = replace(held, topics=(replace(held.topics[0], generation=topic.generation),))
+    if "generation" not in change:
+        assert mend(stubborn) == [], "told again only after a while"
+    mend(seen())
+    assert conditions(topic) == []
+
+
+def test_a_tenant_that_is_gone_or_has_other_limits_is_told_anew(tenant: Tenant) -> None:
+    whole = seen()
+    changed = replace(whole.tenants[0], partitions_max=1)
+    assert ["partitions_max is 1" in f.what for f in mend(replace(whole, tenants=(changed,)))] == [True]
+    assert last_action(tenant) == "tenant.reassert"
+    assert conditions(tenant) == ["drift"] and waiting() == [("tenant", 2)]
+
+
+def test_brokers_that_hold_no_tenant_at_all_are_left_to_a_person(tenant: Tenant) -> None:
+    assert mend(replace(seen(), tenants=(), topics=(), keys=())) == []
+    assert waiting() == []
+
+
+def test_a_key_that_is_gone_or_bound_otherwise_is_told_anew(tenant: Tenant) -> None:
+    whole = seen()
+    free, bound = ApiKey.objects.get(name="all"), ApiKey.objects.get(name="bound")
+    keys = [replace(k, bindings=()) for k in whole.keys if k.key_id == bound.key_id]
+    found = {f.object_id: f.what for f in mend(replace(whole, keys=tuple(keys)))}
+    assert found == {
+        free.public_id: "it is gone on the brokers",
+        bound.public_id: "what it is bound to differs on the brokers",
+    }
+    assert sorted(waiting()) == [("key", 2), ("key", 2)]
+
+
+def test_a_key_revoked_by_hand_stays_revoked(tenant: Tenant) -> None:
+    whole = seen()
+    keys = tuple(replace(key, revoked=True) for key in whole.keys)
+    mend(replace(whole, keys=keys))
+    assert all(key.revoked_at is not None for key in ApiKey.objects.all())
+    assert last_action(tenant) == "key.revoke"
+
+
+def test_a_revoked_key_that_brokers_let_in_is_revoked_anew(tenant: Tenant) -> None:
+    key = actions.revoke_key(ACTOR, ApiKey.objects.get(name="all"))
+    delivered()
+    whole = seen()
+    keys = tuple(replace(k, revoked=False) for k in whole.keys)
+    (finding,) = mend(replace(whole, keys=keys))
+    assert (finding.object_id, finding.what) == (
+        key.public_id,
+        "it was revoked, and the brokers let it in",
+    )
+    assert waiting() == [("key", 3)]
+
+
+def test_what_nobody_asked_for_is_reported_once_and_never_removed(tenant: Tenant) -> None:
+    whole = seen()
+    strange_topic = replace(whole.topics[0], name="strange", topic_id="cd" * 16)
+    strange_key = replace(whole.keys[0], key_id="z" * 12)
+    foreign = replace(strange_topic, tenant="tn_dev", topic_id="ef" * 16)
+    held = replace(whole, topics=(*whole.topics, strange_topic, foreign), keys=(*whole.keys, strange_key))
+    (finding,) = mend(held)
+    assert finding.object_id == tenant.public_id
+    assert "topic strange" in finding.what and "key zzzzzzzzzzzz" in finding.what
+    assert conditions(tenant) == ["unknown_objects"] and waiting() == []
+    assert last_action(tenant) == "tenant.unknown_objects"
+    assert mend(held) == []
+    mend(whole)
+    assert conditions(tenant) == []
+
+
+def test_a_view_older_than_a_delivery_tells_nothing_of_its_object(tenant: Tenant) -> None:
+    assert mend(replace(seen(), topics=(), keys=(), revision=REVISION - 1)) == []
+
+
+def test_what_waits_for_delivery_is_not_judged(tenant: Tenant) -> None:
+    whole = seen()
+    topic_actions.update_topic(ACTOR, tenant, "orders", partitions=6)
+    set_limits(ACTOR, tenant, partitions_max=50)
+    assert mend(replace(whole, topics=())) == []
+
+
+def test_a_deleted_topic_that_brokers_still_hold_is_deleted_anew(tenant: Tenant) -> None:
+    whole = seen()
+    topic_actions.delete_topic(ACTOR, tenant, "orders")
+    delivered()
+    (finding,) = mend(replace(seen(), topics=whole.topics))
+    assert finding.what == "it was deleted, and the brokers still hold it"
+    assert waiting() == [("topic", 3)]

@@ -1,0 +1,313 @@
+"""The REST frame: problems, paging, idempotency, credentials, limits, the document."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from control_plane.access import actions as access
+from control_plane.api import idempotency
+from control_plane.api.models import IdempotentRequest
+from control_plane.outbox import queries as outbox
+from control_plane.topics import actions as topics
+from control_plane.topics.models import Topic
+from tenants import actions
+from tenants.models import ApiKey, Person, Tenant
+from tests.control_plane.world import ACTOR, PASSWORD, call, make_person, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+SIGN_UP = {"email": "ann@example.com", "password": PASSWORD, "tenant": "acme"}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker runs here, so no request waits for one."""
+    monkeypatch.setattr(outbox, "WAIT_S", 0.0)
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def key(tenant: Tenant) -> str:
+    return access.create_key(ACTOR, tenant, name="app")[1].reveal()
+
+
+def assert_problem(answer: Any, status: int, code: str, detail: str = "") -> None:
+    assert answer.status == status, answer.body
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert {"type", "title", "status", "detail", "code", "fields"} == answer.body.keys()
+    assert (answer.body["status"], answer.body["code"]) == (status, code)
+    assert detail in answer.body["detail"]
+
+
+def test_a_new_person_has_a_tenant_and_a_session_that_sees_it() -> None:
+    made = call("POST", "/v1/sign-up", SIGN_UP)
+    assert made.status == 201
+    token = made.body["token"]
+    assert token.startswith("pss_")
+    assert made.body["tenant"]["delivered"] is False
+    assert made.body["tenant"]["token"] == {"object": made.body["tenant"]["id"], "generation": 1}
+    listed = call("GET", "/v1/tenants", token=token)
+    assert [item["name"] for item in listed.body["items"]] == ["acme"]
+    signed_in = call("POST", "/v1/sign-in", {"email": "ann@example.com", "password": PASSWORD})
+    assert signed_in.status == 200
+    assert call("POST", "/v1/sign-out", token=token).status == 204
+    assert_problem(call("GET", "/v1/tenants", token=token), 401, "unauthenticated", "the session has ended")
+    assert call("GET", "/v1/tenants", token=signed_in.body["token"]).status == 200
+
+
+def test_a_wrong_password_is_refused_without_saying_what_was_wrong() -> None:
+    call("POST", "/v1/sign-up", SIGN_UP)
+    for email in ("ann@example.com", "bob@example.com"):
+        answer = call("POST", "/v1/sign-in", {"email": email, "password": "wrong"})
+        assert_problem(answer, 401, "unauthenticated", "the e-mail address or the password is wrong")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_taken_name_is_a_problem_that_names_the_field() -> None:
+    call("POST", "/v1/sign-up", SIGN_UP)
+    answer = call("POST", "/v1/sign-up", {**SIGN_UP, "email": "bob@example.com"})
+    assert_problem(answer, 409, "already_exists", "tenant: the name 'acme' is taken")
+    assert answer.body["fields"] == {"tenant": ["the name 'acme' is taken"]}
+    assert Person.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "email"),
+        ({**SIGN_UP, "extra": 1}, "extra"),
+        ({**SIGN_UP, "email": 5}, "email"),
+        ({**SIGN_UP, "email": "no"}, "email"),
+        ({**SIGN_UP, "password": "short"}, "password"),
+        ({**SIGN_UP, "tenant": "a b"}, "tenant"),
+        ([], "non_field_errors"),
+    ],
+)
+def test_wrong_input_is_refused_by_field_and_makes_nothing(body: Any, field: str) -> None:
+    answer = call("POST", "/v1/sign-up", body)
+    assert_problem(answer, 400, "invalid_request")
+    assert field in answer.body["fields"]
+    assert not Person.objects.exists()
+
+
+def test_what_is_no_json_or_no_address_or_no_method_is_a_problem_too(key: str) -> None:
+    from django.test import Client
+
+    answer = Client().post(
+        "/v1/topics", "{", content_type="application/json", headers={"Authorization": f"Bearer {key}"}
+    )
+    assert answer.status_code == 400 and answer.headers["Content-Type"] == "application/problem+json"
+    assert_problem(call("GET", "/v1/no-such-thing"), 404, "not_found", "/v1/no-such-thing")
+    assert_problem(call("PUT", "/v1/topics", {}, token=key), 405, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "x",
+        "penstock_test_short",
+        "pss_" + "0" * 43,
+        "pso_" + "0" * 43,
+        "penstock_test_" + "0" * 12 + "_" + "0" * 49,
+    ],
+)
+def test_a_credential_that_is_none_is_refused_without_repeating_it(token: str) -> None:
+    answer = call("GET", "/v1/topics", token=token)
+    assert_problem(answer, 401, "unauthenticated")
+    assert not token or token not in answer.body["detail"]
+    assert_problem(call("GET", "/v1/topics"), 401, "unauthenticated")
+
+
+def test_revoked_and_expired_keys_and_those_of_a_suspended_tenant_are_refused_by_name(tenant: Tenant) -> None:
+    revoked, text = access.create_key(ACTOR, tenant, name="a")
+    actions.revoke_key(ACTOR, revoked)
+    assert_problem(call("GET", "/v1/topics", token=text.reveal()), 401, "unauthenticated", "was revoked")
+    expired, text = access.create_key(ACTOR, tenant, name="b", expires_at=timezone.now() + timedelta(hours=1))
+    assert call("GET", "/v1/topics", token=text.reveal()).status == 200
+    ApiKey.objects.filter(pk=expired.pk).update(expires_at=timezone.now())
+    assert_problem(call("GET", "/v1/topics", token=text.reveal()), 401, "unauthenticated", "has expired")
+    _, text = access.create_key(ACTOR, tenant, name="c")
+    actions.set_suspended(ACTOR, tenant, True)
+    assert_problem(call("GET", "/v1/topics", token=text.reveal()), 401, "unauthenticated", "is suspended")
+
+
+def test_a_key_is_shown_once_and_its_use_is_noted(tenant: Tenant, key: str) -> None:
+    made = call(
+        "POST", "/v1/keys", {"name": "n", "topic_prefix": "orders", "operations": ["consume"]}, token=key
+    )
+    assert made.status == 201 and made.body["key"].startswith("penstock_test_")
+    shown = call("GET", f"/v1/keys/{made.body['id']}", token=key).body
+    assert "key" not in shown and shown["last_used_at"] is None
+    assert shown["bindings"] == [{"topic_prefix": "orders", "operations": ["consume"]}]
+    assert call("GET", "/v1/topics", token=made.body["key"]).status == 200
+    assert call("GET", f"/v1/keys/{made.body['id']}", token=key).body["last_used_at"] is not None
+    revoked = call("DELETE", f"/v1/keys/{made.body['id']}", token=key)
+    assert revoked.status == 200 and revoked.body["revoked_at"] is not None
+    assert revoked.body["token"]["generation"] == 2
+
+
+def test_topics_over_rest_from_creation_to_deletion(key: str) -> None:
+    made = call("POST", "/v1/topics", {"name": "orders", "partitions": 2}, token=key)
+    assert made.status == 201 and made.body["token"] == {"object": made.body["id"], "generation": 1}
+    assert made.body["delivered"] is False
+    changed = call("PATCH", "/v1/topics/orders", {"settings": {"retention_ms": -1}}, token=key)
+    assert changed.body["settings"]["retention_ms"] == -1 and changed.body["generation"] == 2
+    assert_problem(
+        call("POST", "/v1/topics", {"name": "orders"}, token=key),
+        409,
+        "already_exists",
+        "topic 'orders' exists",
+    )
+    answer = call("POST", "/v1/topics", {"name": "x", "settings": {"retention": 1}}, token=key)
+    assert_problem(answer, 400, "invalid_request", "retention: no such topic setting")
+    assert call("DELETE", "/v1/topics/orders", token=key).status == 200
+    assert_problem(call("GET", "/v1/topics/orders", token=key), 404, "not_found", "topic 'orders'")
+
+
+def test_a_bound_key_sees_its_topics_only(tenant: Tenant, key: str) -> None:
+    for name in ("orders.eu", "orders.us", "returns"):
+        topics.create_topic(ACTOR, tenant, name=name, partitions=1, settings={})
+    _, text = access.create_key(ACTOR, tenant, name="b", topic_prefix="orders.")
+    listed = call("GET", "/v1/topics", token=text.reveal()).body["items"]
+    assert [item["name"] for item in listed] == ["orders.eu", "orders.us"]
+    assert_problem(call("GET", "/v1/topics/returns", token=text.reveal()), 404, "not_found")
+
+
+def test_pages_hold_every_item_once_in_order(tenant: Tenant, key: str) -> None:
+    for number in range(7):
+        topics.create_topic(ACTOR, tenant, name=f"t{number}", partitions=1, settings={})
+    names, cursor = [], None
+    for _ in range(4):
+        query = "?limit=3" + (f"&cursor={cursor}" if cursor else "")
+        page = call("GET", f"/v1/topics{query}", token=key).body
+        names += [item["name"] for item in page["items"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert names == [f"t{number}" for number in range(7)]
+    exact = call("GET", "/v1/topics?limit=7", token=key).body
+    assert len(exact["items"]) == 7 and exact["next"] is None
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "limit=-1", "cursor=x", "cursor=MSAx%21"]
+)
+def test_a_page_that_cannot_be_is_refused(key: str, query: str) -> None:
+    assert_problem(call("GET", f"/v1/topics?{query}", token=key), 400, "invalid_request", query.split("=")[0])
+
+
+def test_a_post_with_its_key_again_gets_the_first_answer_and_makes_nothing(key: str) -> None:
+    first = call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
+    again = call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
+    assert (again.status, again.body) == (first.status, first.body)
+    assert again.headers["Idempotency-Replayed"] == "true" and "Idempotency-Replayed" not in first.headers
+    assert Topic.objects.count() == 1
+    refused = call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k2")
+    replayed = call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k2")
+    assert refused.status == 409
+    assert_problem(replayed, 409, "already_exists", "topic 'orders' exists")
+
+
+def test_an_idempotency_key_with_another_request_is_refused(tenant: Tenant, key: str) -> None:
+    call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
+    other = call("POST", "/v1/topics", {"name": "other"}, token=key, Idempotency_Key="k1")
+    assert_problem(other, 400, "invalid_request", "this key came with another request")
+    _, text = access.create_key(ACTOR, tenant, name="second")
+    theirs = call("POST", "/v1/topics", {"name": "theirs"}, token=text.reveal(), Idempotency_Key="k1")
+    assert theirs.status == 201
+    assert_problem(
+        call("POST", "/v1/topics", {"name": "x"}, token=key, Idempotency_Key="k" * 256),
+        400,
+        "invalid_request",
+    )
+
+
+def test_a_secret_is_not_kept_for_the_repetition_of_its_request(key: str) -> None:
+    made = call("POST", "/v1/keys", {"name": "n"}, token=key, Idempotency_Key="k1")
+    again = call("POST", "/v1/keys", {"name": "n"}, token=key, Idempotency_Key="k1")
+    assert_problem(again, 409, "already_exists", f"{made.body['id']} was made by the first request")
+    assert made.body["key"] not in repr(list(IdempotentRequest.objects.values_list()))
+    assert ApiKey.objects.filter(name="n").count() == 1
+
+
+def test_a_request_at_work_is_waited_for_and_one_that_died_is_replaced(key: str) -> None:
+    body = {"name": "orders"}
+    call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1")
+    Topic.objects.all().delete()
+    IdempotentRequest.objects.update(status=None, answer=None)
+    waiting = call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1")
+    assert_problem(waiting, 429, "throttled", "still at work")
+    assert waiting.headers["Retry-After"] == "1"
+    IdempotentRequest.objects.update(started_at=timezone.now() - idempotency.ABANDONED)
+    assert call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1").status == 201
+
+
+def test_too_many_requests_are_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from control_plane.api.throttles import SignInThrottle
+
+    monkeypatch.setattr(SignInThrottle, "rate", "3/minute", raising=False)
+    body = {"email": "ann@example.com", "password": "x"}
+    statuses = [call("POST", "/v1/sign-in", body).status for _ in range(3)]
+    answer = call("POST", "/v1/sign-in", body)
+    assert statuses == [401] * 3
+    assert_problem(answer, 429, "throttled", "too many requests")
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    assert call("POST", "/v1/sign-in", {**body, "email": "bob@example.com"}).status == 401
+
+
+def test_a_person_of_two_tenants_names_one(tenant: Tenant) -> None:
+    person, token = make_person("ann@example.com")
+    actions.create_tenant(ACTOR, name="one", owner=person)
+    assert call("GET", "/v1/topics", token=token).status == 200
+    made = call("POST", "/v1/tenants", {"name": "two"}, token=token)
+    assert made.status == 201
+    assert_problem(
+        call("GET", "/v1/topics", token=token), 400, "invalid_request", "Penstock-Tenant: you have 2"
+    )
+    assert call("GET", "/v1/topics", token=token, tenant=made.body["id"]).status == 200
+    assert_problem(call("GET", "/v1/topics", token=token, tenant=tenant), 404, "not_found")
+
+
+def test_every_answer_has_a_request_id_and_keeps_a_plain_one(key: str) -> None:
+    assert len(call("GET", "/v1/topics", token=key).headers["X-Request-Id"]) == 16
+    assert call("GET", "/healthz", X_Request_Id="mine-1").headers["X-Request-Id"] == "mine-1"
+    assert call("GET", "/healthz", X_Request_Id="a b\r").headers["X-Request-Id"] != "a b\r"
+
+
+def test_readiness_names_what_is_missing() -> None:
+    answer = call("GET", "/readyz")
+    assert answer.status == 503
+    assert answer.body["checks"]["database"] == "ok"
+    assert answer.body["checks"]["worker"] == "no heartbeat yet"
+    assert answer.body["checks"]["brokers"].startswith("failed: no answer from")
+    assert call("GET", "/healthz").body == {"status": "ok"}
+
+
+def test_metrics_count_requests_by_route(key: str) -> None:
+    call("GET", "/v1/topics/orders", token=key)
+    text = call("GET", "/metrics").body.decode()
+    assert 'penstock_http_requests_total{method="GET",route="v1/topics/<str:name>",status="404"}' in text
+    assert "penstock_outbox_waiting" in text and text.endswith("# EOF\n")
+
+
+def test_the_openapi_document_validates_and_tells_every_address(tmp_path: Any) -> None:
+    call_command("spectacular", "--validate", "--fail-on-warn", "--file", str(tmp_path / "openapi.yaml"))
+    document = call("GET", "/v1/openapi.json").body
+    assert document["openapi"].startswith("3.")
+    assert {"/v1/sign-up", "/v1/topics", "/v1/topics/{name}", "/v1/keys/{key}", "/v1/audit"} <= set(
+        document["paths"]
+    )
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            responses = operation["responses"]
+            assert any(status.startswith("2") for status in responses), (path, method)
+            assert "401" in responses, (path, method)

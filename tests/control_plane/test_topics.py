@@ -1,0 +1,162 @@
+"""Topics and limits as desired state: names, settings, partitions, generations."""
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from control_plane.outbox.models import Delivery
+from control_plane.topics import actions, queries
+from control_plane.topics.models import Topic
+from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from quotas.actions import set_limits
+from quotas.plans import STANDARD, SYSTEM
+from quotas.queries import limits_of
+from tenants.actions import create_tenant
+from tenants.models import Tenant
+from tests.control_plane.world import ACTOR, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    return make_tenant("acme")
+
+
+def create(tenant: Tenant, name: str = "orders", partitions: int = 3, **settings: object) -> Topic:
+    return actions.create_topic(ACTOR, tenant, name=name, partitions=partitions, settings=settings)
+
+
+def generations(topic: Topic) -> list[int]:
+    rows = Delivery.objects.filter(kind="topic", object_id=topic.public_id)
+    return sorted(rows.values_list("generation", flat=True))
+
+
+def test_a_topic_has_its_id_before_the_brokers_hear_of_it(tenant: Tenant) -> None:
+    topic = create(tenant)
+    assert topic.public_id.startswith("top_") and len(bytes.fromhex(topic.topic_id)) == 16
+    assert (topic.generation, topic.delivered_generation, topic.on_brokers) == (1, 0, False)
+    assert generations(topic) == [1]
+
+
+def test_settings_that_are_not_named_are_the_services(tenant: Tenant) -> None:
+    assert create(tenant, retention_ms=7_200_000).settings["retention_ms"] == 7_200_000
+    one = create(tenant, "one", replication=1)
+    assert (one.settings["replication"], one.settings["min_insync_replicas"]) == (1, 1)
+    three = create(tenant, "three")
+    assert (three.settings["replication"], three.settings["min_insync_replicas"]) == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "__usage", "ä"])
+def test_what_is_no_name_of_a_topic_is_refused(tenant: Tenant, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="name: "):
+        create(tenant, name)
+
+
+def test_the_services_own_tenant_may_have_internal_topics() -> None:
+    system = create_tenant(ACTOR, name="system", public_id=SYSTEM_TENANT)
+    assert create(system, "__usage").name == "__usage"
+    with pytest.raises(InvalidRequest, match="the service's own topics stay"):
+        actions.delete_topic(ACTOR, system, "__usage")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"retention": 1}, "retention: no such topic setting"),
+        ({"retention_ms": 1}, "retention_ms: 1 is not within"),
+        ({"retention_ms": "long"}, "retention_ms: 'long' is not a whole number"),
+        ({"replication": 9}, "replication: 9 is not within"),
+        ({"replication": True}, "replication: True is not a number"),
+        ({"replication": [3]}, "replication: "),
+        ({"durability": "none"}, "durability: 'none' is not one of"),
+    ],
+)
+def test_what_is_no_setting_is_refused_by_name(
+    tenant: Tenant, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        create(tenant, **settings)
+    assert not Topic.objects.exists()
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 10_001])
+def test_a_number_of_partitions_out_of_bounds_is_refused(tenant: Tenant, partitions: int) -> None:
+    with pytest.raises(InvalidRequest, match="partitions: "):
+        create(tenant, partitions=partitions)
+
+
+def test_two_tenants_may_use_one_name_and_one_tenant_may_not_twice(tenant: Tenant) -> None:
+    mine, other = create(tenant), create(make_tenant("other"))
+    assert mine.topic_id != other.topic_id
+    with pytest.raises(AlreadyExists, match="topic 'orders' exists"):
+        create(tenant)
+    assert queries.topic(tenant, "orders") == mine
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(tenant: Tenant) -> None:
+    first = create(tenant)
+    deleted = actions.delete_topic(ACTOR, tenant, "orders")
+    assert generations(deleted) == [1, 2]
+    with pytest.raises(NotFound):
+        queries.topic(tenant, "orders")
+    with pytest.raises(NotFound):
+        actions.delete_topic(ACTOR, tenant, "orders")
+    second = create(tenant)
+    assert second.topic_id != first.topic_id
+    assert list(queries.deleted_topics(tenant)) == [first]
+
+
+def test_a_change_keeps_what_is_not_named_and_counts_up_only_if_something_changed(tenant: Tenant) -> None:
+    create(tenant, retention_ms=7_200_000)
+    changed = actions.update_topic(ACTOR, tenant, "orders", partitions=5, settings={"segment_ms": 60_000})
+    assert (changed.generation, changed.partitions) == (2, 5)
+    assert (changed.settings["segment_ms"], changed.settings["retention_ms"]) == (60_000, 7_200_000)
+    same = actions.update_topic(ACTOR, tenant, "orders", partitions=5, settings={"segment_ms": 60_000})
+    assert same.generation == 2 and generations(same) == [1, 2]
+
+
+def test_partitions_are_never_removed_and_replication_stays(tenant: Tenant) -> None:
+    create(tenant)
+    with pytest.raises(InvalidRequest, match="partitions: orders has 3, 2 would remove some"):
+        actions.update_topic(ACTOR, tenant, "orders", partitions=2)
+    with pytest.raises(InvalidRequest, match="replication: orders has 3, and keeps it"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"replication": 2, "min_insync_replicas": 1})
+
+
+def test_the_tenants_partitions_are_limited_over_all_its_topics(tenant: Tenant) -> None:
+    set_limits(ACTOR, tenant, partitions_max=4)
+    create(tenant)
+    with pytest.raises(LimitExceeded, match="partitions_max: more needs 2, 3 of 4 are used"):
+        create(tenant, "more", 2)
+    with pytest.raises(LimitExceeded, match="partitions_max: orders needs 2, 3 of 4 are used"):
+        actions.update_topic(ACTOR, tenant, "orders", partitions=5)
+    create(tenant, "more", 1)
+    actions.delete_topic(ACTOR, tenant, "orders")
+    create(tenant, "again", 3)
+
+
+def test_limits_are_the_plans_until_others_are_set(tenant: Tenant) -> None:
+    assert limits_of(tenant) == STANDARD
+    changed = set_limits(ACTOR, tenant, produce_bytes_per_s=0)
+    assert changed.generation == 2
+    assert limits_of(tenant).produce_bytes_per_s == 0
+    assert limits_of(tenant).partitions_max == STANDARD.partitions_max
+    assert set_limits(ACTOR, tenant, produce_bytes_per_s=0).generation == 2
+    assert limits_of(create_tenant(ACTOR, name="system", public_id=SYSTEM_TENANT)) == SYSTEM
+
+
+@pytest.mark.parametrize("field", ["produce_bytes_per_s", "partitions_max"])
+@pytest.mark.parametrize("value", [-1, 2**63])
+def test_what_is_no_limit_is_refused(tenant: Tenant, field: str, value: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"{field}: {value} is not within"):
+        set_limits(ACTOR, tenant, **{field: value})
+
+
+def test_the_database_itself_keeps_names_apart(tenant: Tenant) -> None:
+    topic = create(tenant)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Topic.objects.create(
+            tenant=tenant, name="orders", public_id="top_x", topic_id="0" * 32, partitions=1, settings={}
+        )
+    assert queries.topic(tenant, "orders") == topic
