@@ -71,7 +71,7 @@ class Watch:
             for _ in self._call:
                 pass
         except grpc.RpcError as error:
-            trailing = dict(error.trailing_metadata() or ())
+            trailing: dict[str, Any] = dict(error.trailing_metadata() or ())  # type: ignore[arg-type]
             return ErrorCode(int(trailing[methods.ERROR_CODE])), error.details() or ""
         raise AssertionError("the watch ended without an error")
 

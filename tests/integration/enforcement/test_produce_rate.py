@@ -4,7 +4,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,14 @@ PLACES = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 class Load:
     """Sends as fast as the client lets it, until told to stop; counts what was acknowledged and when."""
 
-    def __init__(self, client: Client, topic: str, size: int) -> None:
+    def __init__(
+        self, client: Client, topic: str, size: int, *, batch_bytes: int = 32_000, buffer_bytes: int = 1 << 20
+    ) -> None:
         self.acknowledged: list[tuple[float, int]] = []
         self.errors: list[BaseException] = []
         self._topic, self._size = topic, size
         self._producer = client.producer(
-            compression="none", linger_ms=5, batch_bytes=32_000, buffer_bytes=1 << 20
+            compression="none", linger_ms=5, batch_bytes=batch_bytes, buffer_bytes=buffer_bytes
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -42,8 +45,12 @@ class Load:
             number += 1
         self._producer.flush(30)
 
-    def _done(self, delivery: object) -> None:
-        self.acknowledged.append((time.monotonic(), self._size))
+    def _done(self, delivery: Any) -> None:
+        error = delivery.exception()
+        if error is None:
+            self.acknowledged.append((time.monotonic(), self._size))
+        else:
+            self.errors.append(error)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -91,6 +98,37 @@ def test_the_rate_holds_over_all_brokers_and_another_tenant_is_not_slowed(
     assert abs(measured - RATE) / RATE < TOLERANCE
     assert throttled_ms > 0
     assert middle_ms < 100 and worst_ms < 1_500
+
+
+def test_many_senders_of_large_batches_share_the_rate_and_each_gets_through(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    """Their batches want many times what may be held, so most are refused at first and come back when told."""
+    cluster.create_topic(tenant, "shared", 3, assignments=PLACES)
+    cluster.admin.wait_until_seen(
+        cluster.admin.put_tenant(tenant.name, generation=1, produce_bytes_per_s=RATE)
+    )
+    with ExitStack() as opened:
+        loads = []
+        for _ in range(4):
+            client = opened.enter_context(cluster.client(tenant))
+            loads.append(Load(client, "shared", 20_000, batch_bytes=400_000, buffer_bytes=16 << 20))
+        for load in loads:
+            opened.enter_context(load.running())
+        time.sleep(4.0)
+        began = time.monotonic()
+        time.sleep(10.0)
+        ended = time.monotonic()
+        shares = [load.bytes_between(began, ended) / (ended - began) for load in loads]
+        refused = sum(cluster.metric(number, "penstock_throttle_refusals_total") for number in cluster.ids)
+        cluster.admin.put_tenant(tenant.name, generation=2)
+    print(
+        f"{sum(shares):,.0f} B/s of {RATE:,}: {[f'{share:,.0f}' for share in shares]}, {refused:.0f} refusals"
+    )
+    assert refused > 0
+    assert abs(sum(shares) - RATE) / RATE < 2 * TOLERANCE, "batches of 0.4 MB blur the edges of the window"
+    assert min(shares) > 0
+    assert not [error for load in loads for error in load.errors]
 
 
 def test_a_rate_that_is_lifted_lets_the_sender_go_at_once_and_nothing_is_lost(

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_leaders_are_spread_again_after_a_broker_was_killed_and_came_back(tmp_pa
         stop = threading.Event()
         with cluster.client(tenant) as client:
             producer = client.producer(linger_ms=1)
-            sent = []
+            sent: list[Any] = []
 
             def send() -> None:
                 while not stop.wait(0.005):
