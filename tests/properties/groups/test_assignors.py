@@ -1,0 +1,71 @@
+"""Assignors over random groups: everything assigned once, balance within one, and no move that is not needed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.groups.assignors import ASSIGNORS, range_assignment, sticky_assignment
+from penstock.contract.ids import TopicId, TopicPartition
+
+TOPICS = [TopicId(bytes([number]) * 16) for number in range(4)]
+counts_of = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12), min_size=1)
+members_of = st.lists(st.sampled_from([f"m{number}" for number in range(8)]), unique=True, max_size=8)
+
+
+def everything(counts: dict[TopicId, int]) -> set[TopicPartition]:
+    return {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}
+
+
+@given(counts_of, st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from(TOPICS), unique=True)))
+def test_each_partition_has_one_owner_that_subscribed(
+    counts: dict[TopicId, int], subscriptions: dict[str, list[TopicId]]
+) -> None:
+    wanted = {
+        place for place in everything(counts) if any(place.topic_id in t for t in subscriptions.values())
+    }
+    for assign in ASSIGNORS.values():
+        assigned = assign(subscriptions, counts, {})
+        owned = [place for places in assigned.values() for place in places]
+        assert sorted(owned) == sorted(wanted)
+        assert all(
+            place.topic_id in subscriptions[member] for member, places in assigned.items() for place in places
+        )
+        assert all(list(places) == sorted(places) for places in assigned.values())
+
+
+@given(counts_of, members_of)
+def test_equal_subscriptions_are_balanced_within_one(counts: dict[TopicId, int], members: list[str]) -> None:
+    subscriptions = dict.fromkeys(sorted(members), sorted(counts))
+    loads = [len(places) for places in sticky_assignment(subscriptions, counts, {}).values()]
+    assert not loads or max(loads) - min(loads) <= 1
+    for topic in counts:
+        of_topic = [
+            sum(place.topic_id == topic for place in places)
+            for places in range_assignment(subscriptions, counts, {}).values()
+        ]
+        assert not of_topic or max(of_topic) - min(of_topic) <= 1
+
+
+@given(counts_of, st.lists(members_of, min_size=2, max_size=6))
+def test_no_more_partitions_move_than_balance_demands(
+    counts: dict[TopicId, int], generations: list[list[str]]
+) -> None:
+    current: dict[str, tuple[TopicPartition, ...]] = {}
+    for members in generations:
+        subscriptions = dict.fromkeys(sorted(members), sorted(counts))
+        following = sticky_assignment(subscriptions, counts, current)
+        if members:
+            each, more = divmod(len(everything(counts)), len(members))
+            kept = sorted((len(current.get(member, ())) for member in members), reverse=True)
+            # The fullest keep one more; whoever has less than his share can only gain.
+            bound = sum(min(had, each + (rank < more)) for rank, had in enumerate(kept))
+            stayed = sum(len(set(following[m]) & set(current.get(m, ()))) for m in members)
+            assert stayed == bound
+        current = following
+
+
+@given(counts_of, members_of)
+def test_an_assignment_that_stands_stays(counts: dict[TopicId, int], members: list[str]) -> None:
+    subscriptions = dict.fromkeys(sorted(members), sorted(counts))
+    for assign in ASSIGNORS.values():
+        first = assign(subscriptions, counts, {})
+        assert assign(subscriptions, counts, first) == first
