@@ -32,13 +32,26 @@ def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
 def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame) -> Check:
     """Every reading tells a point that is used or void, or is in `rejected`."""
     own = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below")).select(*POINT, "totals")
-    told = readings.join(own, [*POINT, "totals"], "left_semi").count()
-    refused = readings.join(rejected, ["src_partition", "src_offset", "row"], "left_semi").count()
-    numbers = {"readings": readings.count(), "used": told, "rejected": refused}
+    row = (
+        readings.select(*POINT, "totals", "src_partition", "src_offset", "row")
+        .join(own.withColumn("told", F.lit(1)), [*POINT, "totals"], "left")
+        .join(
+            rejected.select("src_partition", "src_offset", "row", F.lit(1).alias("refused")),
+            ["src_partition", "src_offset", "row"],
+            "left",
+        )
+        .agg(
+            F.count("*").alias("readings"),
+            F.count("told").alias("used"),
+            F.count("refused").alias("rejected"),
+        )
+        .collect()[0]
+    )
+    numbers = {"readings": row["readings"], "used": row["used"], "rejected": row["rejected"]}
     return Check(
         name="every reading is used or rejected",
         numbers=numbers,
-        holds=numbers["readings"] == told + refused,
+        holds=row["readings"] == row["used"] + row["rejected"],
     )
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
@@ -63,28 +64,49 @@ def link(previous: bytes, record: bytes | None) -> bytes:
     return hashlib.sha256(previous + (record or b"")).digest()
 
 
-def holes(bronze: DataFrame, ends: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """(partition, first missing offset, how many) below `ends` of each partition of `__usage`, in order."""
-    order = Window.partitionBy("src_partition").orderBy("src_offset")
-    before = F.coalesce(F.lag("src_offset").over(order), F.lit(-1))
-    within = (
-        bronze.select("src_partition", "src_offset")
-        .withColumn("first_missing", before + 1)
-        .withColumn("missing", F.col("src_offset") - F.col("first_missing"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """What bronze holds: rows, rows with a place of their own, and (partition, first missing offset, how many) of
+    each hole, in order.
+    """
+
+    records: int
+    distinct: int
+    holes: list[tuple[int, int, int]]
+
+
+def extent(bronze: DataFrame, ends: Mapping[str, int]) -> Extent:
+    """Holes are looked for below `ends` of each partition of `__usage`."""
+    counted = (
+        bronze.groupBy("src_partition")
+        .agg(
+            F.count("*").alias("rows"),
+            F.count_distinct("src_offset").alias("distinct"),
+            F.max("src_offset").alias("last"),
+        )
+        .collect()
     )
-    found = [
-        (row["src_partition"], row["first_missing"], row["missing"])
-        for row in within.where("missing > 0").select("src_partition", "first_missing", "missing").collect()
-    ]
-    last = {
-        row["src_partition"]: row["last"]
-        for row in bronze.groupBy("src_partition").agg(F.max("src_offset").alias("last")).collect()
-    }
+    found = []
+    if any(row["distinct"] != row["last"] + 1 for row in counted):
+        order = Window.partitionBy("src_partition").orderBy("src_offset")
+        first = (F.coalesce(F.lag("src_offset").over(order), F.lit(-1)) + 1).alias("first_missing")
+        inner = (
+            bronze.select("src_partition", "src_offset", first)
+            .withColumn("missing", F.col("src_offset") - F.col("first_missing"))
+            .where("missing > 0")
+            .collect()
+        )
+        found = [(row["src_partition"], row["first_missing"], row["missing"]) for row in inner]
+    last = {row["src_partition"]: row["last"] for row in counted}
     for name, end in ends.items():
         reached = last.get(int(name), -1) + 1
         if reached < end:
             found.append((int(name), reached, end - reached))
-    return sorted(found)
+    return Extent(
+        records=sum(row["rows"] for row in counted),
+        distinct=sum(row["distinct"] for row in counted),
+        holes=sorted(found),
+    )
 
 
 def named(found: list[tuple[int, int, int]], most: int = 20) -> str:

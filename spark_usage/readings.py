@@ -30,18 +30,12 @@ def points_of(readings: DataFrame) -> DataFrame:
     Of readings that disagree the one with the smallest totals counts; `contradicting` finds the others. Where a
     generation begins the one before it ends, with the same totals.
     """
-    begins = (F.col("reading_kind") == GENERATION_START) & (F.col("log_generation") > 0)
-    ends_of_older = (
-        readings.where(begins)
-        .withColumn("log_generation", F.col("log_generation") - 1)
-        .withColumn("reading_kind", F.lit(PERIODIC))
-    )
     best = F.min(
         F.struct("totals", -F.size("principal_rows"), "accepted_ms", "tenant", "topic", "principal_rows")
     ).alias("best")
     is_start = F.max(F.col("reading_kind") == GENERATION_START).alias("is_start")
     return (
-        readings.unionByName(ends_of_older)
+        readings.unionByName(_ends_of_older(readings))
         .groupBy(*POINT)
         .agg(best, is_start)
         .select(
@@ -49,6 +43,23 @@ def points_of(readings: DataFrame) -> DataFrame:
             "is_start",
             *(f"best.{name}" for name in ("tenant", "topic", "totals", "accepted_ms", "principal_rows")),
         )
+    )
+
+
+def _ends_of_older(readings: DataFrame) -> DataFrame:
+    """Readings that begin a generation, as readings of the older one to which the log below them belongs."""
+    begins = readings.where((F.col("reading_kind") == GENERATION_START) & (F.col("log_generation") > 0))
+    older = begins.select(
+        *PARTITION, F.col("log_generation").alias("older"), F.col("end_offset").alias("begun_at")
+    ).distinct()
+    below = (F.col("older") < F.col("log_generation")) & (F.col("begun_at") <= F.col("end_offset"))
+    return (
+        begins.join(older, list(PARTITION))
+        .groupBy(*(f"`{name}`" for name in readings.columns))
+        .agg(F.coalesce(F.max(F.when(below, F.col("older"))), F.lit(0)).alias("owner"))
+        .withColumn("log_generation", F.col("owner"))
+        .withColumn("reading_kind", F.lit(PERIODIC))
+        .drop("owner")
     )
 
 

@@ -82,11 +82,8 @@ class _Fold:
         self.spark, self.catalog, self.assets, self.source, self._progress = (
             spark, catalog, tuple(assets), source, progress,
         )  # fmt: skip
-        counted = source.agg(
-            F.count("*").alias("rows"), F.count_distinct("src_partition", "src_offset").alias("distinct")
-        ).collect()[0]
-        self.records, self._distinct = int(counted["rows"]), int(counted["distinct"])
-        self.holes = evidence.holes(source, ends)
+        there = evidence.extent(source, ends)
+        self.records, self._distinct, self.holes = there.records, there.distinct, there.holes
         read = {"offsets": ends, "records": self.records, "holes": [list(hole) for hole in self.holes]}
         self._read: dict[str, Any] = read
         hours = {"usage_hour": run_id_of("usage_hour", self._inputs())}

@@ -44,9 +44,9 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
     paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["TZ"] = "UTC"
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if master.startswith("local") else "")
-    if not os.environ["SPARK_LOCAL_IP"]:
-        del os.environ["SPARK_LOCAL_IP"]
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logs = work / "log4j2.properties"
     logs.write_text(_QUIET)
     options = f"-Dlog4j2.configurationFile={logs.as_uri()} -Duser.timezone=UTC -Dderby.system.home={work}"
@@ -58,23 +58,25 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.executorEnv.TZ": "UTC",
         "spark.local.dir": str(work / "scratch"),
-        "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if local:
+        # On one machine planning costs more than small data; a cluster plans as it goes.
+        settings["spark.sql.adaptive.enabled"] = "false"
+        settings["spark.sql.shuffle.partitions"] = str(SHUFFLE_PARTITIONS)
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    if not master.startswith("local"):
+    if not local:
         spark.sparkContext.addPyFile(str(_packed(work / "penstock-usage.zip")))
     spark.dataSource.register(PenstockDataSource)
     return spark

@@ -1,0 +1,1 @@
+"""Tests of the usage pipeline; one Spark session a test process."""

@@ -1,0 +1,80 @@
+"""One Spark session for all tests of this process, and data sets in a folder of the test's own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_usage.configuration import DEFAULT_ASSETS
+from spark_usage.manifest import Catalog
+from spark_usage.rounds import Round, fold
+from spark_usage.session import start_session
+from tests.spark_usage.records import Stored, bronze_frame
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = start_session("local[2]", tmp_path_factory.mktemp("spark"), "tests of the usage pipeline")
+    yield session
+    session.stop()
+
+
+class Pipeline:
+    """Folds records that a test made up, and reads what came of them."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.catalog = Catalog(folder)
+
+    def fold(
+        self, stored: Sequence[Stored], *, ends: dict[str, int] | None = None, again: bool = True
+    ) -> Round:
+        """A round over exactly these records; `ends` are those of `__usage` when records at its end are missing."""
+        found: dict[str, int] = {}
+        for record in stored:
+            name = str(record.partition)
+            found[name] = max(found.get(name, 0), record.offset + 1)
+        return fold(
+            self.spark,
+            self.folder,
+            DEFAULT_ASSETS,
+            again=again,
+            rows=bronze_frame(self.spark, stored),
+            offsets=ends or found,
+        )
+
+    def table(self, dataset: str) -> pa.Table:
+        """The current run."""
+        manifest = self.catalog.current(dataset)
+        assert manifest is not None
+        folder = self.catalog.run_folder(dataset, manifest["run_id"])
+        return pa.concat_tables(
+            [pq.read_table(folder / file["name"], partitioning=None) for file in manifest["files"]]
+        )
+
+    def rows(self, dataset: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Some columns of the current run, in the order of its key."""
+        table = self.table(dataset)
+        return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+
+    def sql(self, query: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
+        """DuckDB's answer."""
+        with duckdb.connect() as connection:
+            for name, table in tables.items():
+                connection.register(name, table)
+            return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    return Pipeline(spark, tmp_path / "datasets")
+
+
+@pytest.fixture
+def make_pipeline(spark: SparkSession, tmp_path: Path) -> Callable[[str], Pipeline]:
+    return lambda name: Pipeline(spark, tmp_path / name)

@@ -1,0 +1,82 @@
+"""Three real brokers with the internal topics, the key of the system tenant, and a configuration for the pipeline."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_plane.dev.provisioning import provision_internal_topics
+from penstock import Client
+from penstock.contract.ids import SYSTEM_TENANT
+from spark_usage import configuration
+from tests.integration.brokers import Brokers, brokers
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    brokers: Brokers
+    api_key: str
+    config_file: Path
+
+    @property
+    def configuration(self) -> configuration.Configuration:
+        return configuration.read(self.config_file)
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        return {
+            "bootstrap": ",".join(self.brokers.bootstrap),
+            "api_key_file": str(self.configuration.api_key_file),
+        }
+
+    def write(self, values: Sequence[bytes]) -> None:
+        """Put records into `__usage`, in turn over its partitions."""
+        with (
+            Client(bootstrap=self.brokers.bootstrap, api_key=self.api_key) as client,
+            client.producer() as producer,
+        ):
+            deliveries = [
+                producer.send("__usage", value, partition=number % 3) for number, value in enumerate(values)
+            ]
+            for delivery in deliveries:
+                delivery.result(timeout=30)
+
+    def process(self, *arguments: str) -> "subprocess.Popen[str]":
+        """A process of the pipeline, which leads a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            cwd=PROJECT,
+            env={**os.environ, configuration.VARIABLE: str(self.config_file)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[Service]:
+    with brokers(folder / "brokers") as cluster:
+        provision_internal_topics(cluster.admin, len(cluster.ids))
+        key = cluster.another_key(SYSTEM_TENANT).api_key
+        key_file = folder / "usage.key"
+        key_file.write_text(key + "\n")
+        config_file = folder / "penstock.json"
+        config_file.write_text(
+            json.dumps(
+                {
+                    "brokers": {"bootstrap": cluster.bootstrap},
+                    "datasets": str(folder / "datasets"),
+                    "usage_key_file": str(key_file),
+                    "spark": {"master": "local[2]"},
+                    "pipeline_interval_s": 1,
+                }
+            )
+        )
+        yield Service(brokers=cluster, api_key=key, config_file=config_file)
