@@ -1,0 +1,257 @@
+"""An invoice is proven against real brokers by the tenant's key alone, and the proof fails where it must."""
+
+import copy
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import pytest
+
+from data_plane.dev.provisioning import provision_internal_topics
+from penstock.client.settings import ConnectionSettings
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.records.stamp import STAMP_BYTES, stamp_seed
+from penstock.verification.evidence import read_evidence
+from penstock.verification.findings import Kind, Report
+from penstock.verification.proving import prove
+from penstock.verification.stamped_reads import StampedReads
+from tests.integration.brokers import Tenant, brokers
+from tests.integration.metering.usage import TIMINGS, Metered
+from tests.integration.proof.evidence import cut_evidence, seals_of, served
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+MESSAGES = 1_200
+_SIDECAR_HEADER_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billed:
+    """A tenant whose period has ended, and what its invoice claims."""
+
+    usage: Metered
+    tenant: Tenant
+    orders: TopicId
+    document: dict[str, Any]
+
+    def settings(self) -> ConnectionSettings:
+        return ConnectionSettings(bootstrap=tuple(self.usage.cluster.bootstrap), api_key=self.tenant.api_key)
+
+    def verify(
+        self, document: dict[str, Any] | None = None, previous: dict[str, Any] | None = None
+    ) -> Report:
+        before = None if previous is None else read_evidence(previous)
+        with StampedReads(self.settings(), patience_s=20) as reads:
+            return prove(read_evidence(document or self.document), before, reads)
+
+    def file(self, suffix: str) -> Path:
+        """Of the first segment of orders-0 on its leader's disk."""
+        cluster = self.usage.cluster
+        folder = cluster.partition_directory(cluster.leader(self.orders), TopicPartition(self.orders, 0))
+        return folder / f"{0:020d}{suffix}"
+
+
+@pytest.fixture(scope="module")
+def usage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
+    # Little is kept in memory, so that what is read is what rests on the disk.
+    settings = {"metering": True, "timings": TIMINGS, "limits": {"tail_bytes": 4096}}
+    with brokers(tmp_path_factory.mktemp("cluster"), settings=settings) as cluster:
+        provision_internal_topics(cluster.admin, 3)
+        yield Metered(cluster=cluster, system=cluster.another_key(SYSTEM_TENANT))
+
+
+def billed(usage: Metered, name: str) -> Billed:
+    """Two topics; the first has sealed segments."""
+    tenant = usage.cluster.tenant(name)
+    orders = usage.cluster.create_topic(tenant, "orders", partitions=2, segment_bytes=8192)
+    empty = usage.cluster.create_topic(tenant, "empty")
+    with usage.cluster.client(tenant) as client, client.producer(linger_ms=2, compression="none") as producer:
+        for number in range(MESSAGES):
+            producer.send("orders", b"%032d" % number, partition=number % 2)
+            if number % 100 == 0:
+                producer.flush()
+        producer.flush()
+    cluster = usage.cluster
+    cluster.wait_until("seals are in the usage log", lambda: len(usage.seals(orders)) >= 2, 30)
+    document = cut_evidence(usage, tenant, {orders: "orders", empty: "empty"})
+    assert document["invoice"]["lines"][0]["quantity"] == MESSAGES
+    return Billed(usage=usage, tenant=tenant, orders=orders, document=document)
+
+
+@pytest.fixture(scope="module")
+def honest(usage: Metered) -> Billed:
+    return billed(usage, "tn_honest")
+
+
+def kinds(report: Report) -> set[Kind]:
+    return {problem.kind for problem in report.problems}
+
+
+def command(bill: Billed, api_url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {
+        **os.environ,
+        "PENSTOCK_BOOTSTRAP": ",".join(bill.usage.cluster.bootstrap),
+        "PENSTOCK_API_KEY": bill.tenant.api_key,
+        "PENSTOCK_API_URL": api_url,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "verify-invoice", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_every_batch_that_an_invoice_counts_is_read_and_agrees(honest: Billed) -> None:
+    report = honest.verify()
+    assert report.problems == ()
+    assert sum(finding.messages for finding in report.partitions) == MESSAGES
+    assert all(finding.segments_sealed >= 2 for finding in report.partitions if finding.topic == "orders")
+    assert report.counted_total_micro == report.billed_total_micro > 0
+
+
+def test_the_command_proves_it_and_says_so(honest: Billed) -> None:
+    with served(honest.document) as api_url:
+        told = command(honest, api_url, "inv_1")
+        assert told.returncode == 0, told.stderr
+        assert "inv_1: proven" in told.stdout
+        assert "orders" in told.stdout
+        as_json = command(honest, api_url, "inv_1", "--json")
+    report = json.loads(as_json.stdout)
+    assert (as_json.returncode, report["proven"], report["problems"]) == (0, True, [])
+    assert report["lines"][0]["counted_quantity"] == MESSAGES
+
+
+def test_the_command_fails_and_names_what_is_wrong(honest: Billed) -> None:
+    altered = copy.deepcopy(honest.document)
+    altered["invoice"]["lines"][0]["quantity"] += 1
+    with served(altered) as api_url:
+        told = command(honest, api_url, "inv_1")
+        missing = command(honest, api_url, "inv_9")
+    assert told.returncode == 5
+    assert "line-differs: line messages_in: 1201 on the invoice, 1200 in the log" in told.stdout
+    assert "inv_1: NOT proven" in told.stdout
+    assert missing.returncode == 3
+    assert "no such invoice" in missing.stderr
+
+
+def test_an_altered_quantity_of_one_partition_is_named(honest: Billed) -> None:
+    altered = copy.deepcopy(honest.document)
+    part = next(part for part in altered["partitions"] if part["topic"] == "orders")
+    part["days"][0]["quantities"]["messages_in"] -= 1
+    report = honest.verify(altered)
+    assert kinds(report) == {Kind.QUANTITY_DIFFERS}
+    assert "599 messages on the invoice, 600 in the log" in report.problems[0].message
+
+
+def test_an_altered_price_is_named(honest: Billed) -> None:
+    altered = copy.deepcopy(honest.document)
+    altered["price_book"]["meters"][1]["tiers"][0]["unit_price"] = "0.900000000000"
+    report = honest.verify(altered)
+    assert Kind.PRICE_DIFFERS in kinds(report)
+    assert "prices of the hash" in report.problems[0].message
+
+
+def test_a_second_period_continues_where_the_first_ended(usage: Metered) -> None:
+    first = billed(usage, "tn_periods")
+    with usage.cluster.client(first.tenant) as client, client.producer(linger_ms=0) as producer:
+        for number in range(50):
+            producer.send("orders", b"more", partition=number % 2).result(20)
+    empty = TopicId(
+        bytes.fromhex(next(p for p in first.document["partitions"] if p["topic"] == "empty")["topic_id"])
+    )
+    second = cut_evidence(
+        usage, first.tenant, {first.orders: "orders", empty: "empty"}, previous=first.document
+    )
+    report = first.verify(second, first.document)
+    assert report.problems == ()
+    assert sum(finding.messages for finding in report.partitions) == 50
+    second["partitions"][1]["start_offset"] -= 1
+    assert Kind.OFFSETS_NOT_CONTIGUOUS in kinds(first.verify(second, first.document))
+
+
+def test_another_tenants_key_proves_nothing(honest: Billed) -> None:
+    other = honest.usage.cluster.tenant("tn_curious")
+    stranger = Billed(usage=honest.usage, tenant=other, orders=honest.orders, document=honest.document)
+    report = stranger.verify()
+    assert not report.proven
+    assert Kind.UNPROVEN in kinds(report) or Kind.OFFSETS_NOT_CONTIGUOUS in kinds(report)
+    assert sum(finding.batches for finding in report.partitions) == 0
+
+
+def test_a_leader_that_is_killed_while_it_proves_changes_nothing(honest: Billed) -> None:
+    cluster = honest.usage.cluster
+    killed = cluster.leader(honest.orders)
+    cluster.kill(killed)
+    try:
+        assert honest.verify().problems == ()
+    finally:
+        cluster.start(killed)
+    cluster.wait_until("all replicas are in sync again", lambda: cluster.whole(honest.orders), 60)
+
+
+def test_one_altered_byte_of_a_stored_batch_on_the_leaders_disk_is_named(usage: Metered) -> None:
+    bill = billed(usage, "tn_byte")
+    file = bill.file(".log")
+    with file.open("r+b") as log:
+        log.seek(80)
+        (byte,) = log.read(1)
+        log.seek(80)
+        log.write(bytes([byte ^ 1]))  # in the first batch, behind its header
+    report = bill.verify()
+    assert Kind.BATCH_ALTERED in kinds(report)
+    (problem, *_) = [problem for problem in report.problems if problem.kind is Kind.BATCH_ALTERED]
+    assert (problem.where, problem.offset) == ("orders-0", 0)
+
+
+def test_one_altered_stamp_with_a_good_checksum_in_a_sealed_segment_is_named(usage: Metered) -> None:
+    bill = billed(usage, "tn_stamp")
+    file = bill.file(".stamps")
+    body = struct.Struct(">qiiiiqIqhHIi4x")
+    with file.open("r+b") as stamps:
+        stamps.seek(_SIDECAR_HEADER_BYTES)
+        fields = list(body.unpack_from(stamps.read(STAMP_BYTES)))
+        fields[6] += 1  # the principal: who sent it
+        altered = body.pack(*fields)
+        stamps.seek(_SIDECAR_HEADER_BYTES)
+        seed = stamp_seed(TopicPartition(bill.orders, 0))
+        stamps.write(altered + struct.pack(">I", crc32c.crc32c(altered, seed)))
+    report = bill.verify()
+    assert kinds(report) == {Kind.SEAL_MISMATCH}
+    assert report.problems[0].where == "orders-0"
+    assert "not those that were sealed" in report.problems[0].message
+
+
+def test_what_retention_deleted_is_told_by_seals(usage: Metered) -> None:
+    tenant = usage.cluster.tenant("tn_deleted")
+    orders = usage.cluster.create_topic(tenant, "orders", segment_bytes=8192, retention_bytes=20_000)
+    with usage.cluster.client(tenant) as client, client.producer(linger_ms=2, compression="none") as producer:
+        for number in range(MESSAGES):
+            producer.send("orders", b"%032d" % number)
+            if number % 50 == 0:
+                producer.flush()
+        producer.flush()
+        document = cut_evidence(usage, tenant, {orders: "orders"})
+
+    def deleted() -> bool:
+        with usage.cluster.client(tenant) as client, client.consumer(["orders"]) as consumer:
+            return consumer.beginning_offsets()["orders", 0] > 0
+
+    usage.cluster.wait_until("retention deleted segments", deleted, 60)
+    document["seals"] = seals_of(usage, [(orders.hex(), 0)])
+    bill = Billed(usage=usage, tenant=tenant, orders=orders, document=document)
+    report = bill.verify()
+    assert report.problems == ()
+    (finding,) = report.partitions
+    assert finding.by_seals_alone is not None
+    assert finding.by_seals_alone[0] == 0
+    assert finding.messages == MESSAGES
