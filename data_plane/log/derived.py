@@ -26,6 +26,7 @@ from data_plane.log.small_file import (
     read_cache,
     write_cache,
 )
+from data_plane.log.start_state import NOTHING_KNOWN, StartState, read_start
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
@@ -73,20 +74,26 @@ class DerivedState:
         self._folded = 0
         self._snapshots: list[Snapshot] = []
         self._written_offset = -1
+        self._start = NOTHING_KNOWN
         self.drafts: list[Seal] = []
         """Seals without digest of segments that a fold closed, for sealing to take."""
 
-    def begin_at(self, offset: int, odometer: Odometer | None) -> None:
-        """The log is empty and begins at `offset`."""
-        self.producers = Producers()
-        self.odometer = odometer
-        self.last_accepted_ms = 0
+    def begin_at(self, offset: int, start: StartState = NOTHING_KNOWN) -> None:
+        """The log is empty and begins at `offset`, with what is known of everything below."""
+        self._start = start
+        self.producers = start.table(offset)
+        self.odometer = start.totals(offset, self._segments.seed)
+        self.last_accepted_ms = self._accepted_below()
         self.offset = offset
         self.minute_marks = MinuteMarks()
         self._minute_end_ms = 0
         self._folded = 0
         self._snapshots.clear()
         self._written_offset = -1
+
+    def _accepted_below(self) -> int:
+        """Acceptance of the last batch that was counted, 0 when that is not known: stamps never decrease."""
+        return 0 if self.odometer is None else max(0, self.odometer.last_accepted_ms)
 
     # folding
 
@@ -141,8 +148,9 @@ class DerivedState:
             self.producers, self.last_accepted_ms = snapshot.producers.copy(), snapshot.last_accepted_ms
             self.odometer, at = self._decoded(snapshot.odometer), snapshot.offset
         else:
-            self.producers, self.last_accepted_ms = Producers(), 0
+            self.producers = self._start.table(first)
             self.odometer, at = self._totals_at(first), first
+            self.last_accepted_ms = self._accepted_below()
         producers_from = self.offset = at
         if unsealed is not None and at > unsealed[1]:
             self.odometer, self.offset = self._totals_at(unsealed[0]), unsealed[0]
@@ -214,8 +222,9 @@ class DerivedState:
 
     def _totals_at(self, base_offset: int) -> Odometer | None:
         """The totals where a segment begins, as the seals before it tell; None when they do not."""
-        if not base_offset:
-            return Odometer()
+        known = self._start.totals(base_offset, self._segments.seed)
+        if known is not None:
+            return known
         seals: list[Seal] = []
         for seal in self._seals.read_all()[0]:
             if seal.end_offset > base_offset:
@@ -225,12 +234,16 @@ class DerivedState:
             seals.append(seal)
         return Odometer.resumed(seals) if seals and seals[-1].end_offset == base_offset else None
 
-    def totals_at_start(self) -> bytes:
-        """The encoded odometer at the first segment's base, for a replica that starts over there; empty if not
-        known."""
+    def state_at_start(self) -> StartState:
+        """For a replica that starts over where the first segment begins."""
         segments = self._segments
-        odometer = self._totals_at(segments.all[0].base_offset) if segments.all else self.odometer
-        return b"" if odometer is None else odometer.encode(segments.seed)
+        offset = segments.all[0].base_offset if segments.all else self.offset
+        odometer = self._totals_at(offset) if segments.all else self.odometer
+        return StartState(
+            offset=offset,
+            odometer=b"" if odometer is None else odometer.encode(segments.seed),
+            producers=self.producers.below(offset).pack(),
+        )
 
     def _encoded(self) -> bytes:
         return b"" if self.odometer is None else self.odometer.encode(self._segments.seed)
@@ -277,7 +290,9 @@ class DerivedState:
         self._written_offset = snapshot.offset
 
     def load_snapshot(self, log_end: int) -> list[str]:
-        """Read the written snapshot, if there is one; names of the caches that are bad or do not belong to this log."""
+        """Read what is known of the log's start, and the written snapshot, if there is one; names of the caches that
+        are bad or do not belong to this log."""
+        self._start = read_start(self._disk, self._directory)
         paths = [f"{self._directory}/{name}" for name in (layout.PRODUCERS_FILE, layout.ODOMETER_FILE)]
         if not any(self._disk.exists(path) for path in paths):
             return []

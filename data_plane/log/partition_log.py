@@ -11,7 +11,7 @@ The node's order of work for a change of the log's bounds:
     log.mark_durable(unsynced); log.truncate_to(offset)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from data_plane.disk import port
@@ -39,6 +39,7 @@ from data_plane.log.retention import Retention
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
 from data_plane.log.segments import CutPoint, Segments
+from data_plane.log.start_state import NOTHING_KNOWN, StartState, keep_start
 from data_plane.log.tail import Tail, TailBudget
 from data_plane.log.usage import LogUsage
 from penstock.contract import errors, limits
@@ -88,7 +89,7 @@ class PartitionLog:
         self.usage = LogUsage(segments, derived, seals, self._sealing)
         """What metering reads."""
         self._change_offset = 0
-        self._change_state = b""
+        self._change_state = NOTHING_KNOWN
         self._retention = Retention()
         self._checkpoint: LogFlush | None = None
         self._identity_file: File | None = None
@@ -112,7 +113,7 @@ class PartitionLog:
         segments = Segments(disk, directory, where, settings.index_interval_bytes)
         seals = SealFile(disk, directory, where)
         derived = DerivedState(disk, directory, segments, seals)
-        derived.begin_at(0, Odometer())
+        derived.begin_at(0)
         bounds = recovery.Bounds(0, 0, 0, 0)
         log = cls(identity, settings, bounds, segments, seals, derived, tail or TailBudget(_OWN_TAIL_BYTES))
         log._identity_file = file
@@ -400,10 +401,14 @@ class PartitionLog:
         damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
         return freed
 
-    def request_start_over(self, offset: int, totals: bytes = b"") -> None:
-        """Wipe and begin at `offset`, with the odometer's state there if it is known (`totals_at_start` of the
-        leader)."""
-        self._change_state = totals
+    def keep_start(self, state: StartState) -> Iterator[list[SyncStep]]:
+        """Before `request_start_over`: makes `state_at_start` of the leader durable, so that totals and producers
+        are known after a restart too. Raises port.DiskFull."""
+        return keep_start(self._segments.disk, self._segments.directory, state)
+
+    def request_start_over(self, offset: int, state: StartState = NOTHING_KNOWN) -> None:
+        """Wipe and begin at `offset`, with what is known of everything below it (`state_at_start` of the leader)."""
+        self._change_state = state
         self._request(JournalPiece(PieceKind.START_OVER, offset, self.log_end_offset), offset)
 
     def start_over(self, offset: int) -> None:
@@ -414,7 +419,7 @@ class PartitionLog:
         self._tail.clear()
         damage.clear()
         derived = self._derived
-        derived.begin_at(offset, self._odometer_at(offset))
+        derived.begin_at(offset, self._change_state)
         derived.forget_snapshots()
         derived.epochs = LeaderEpochs()
         derived.write_epochs()
@@ -423,18 +428,9 @@ class PartitionLog:
         self._pending.durable_end = offset
         self.log_start_offset = self._appender.end_offset = self.high_watermark = offset
 
-    def _odometer_at(self, offset: int) -> Odometer | None:
-        if not offset:
-            return Odometer()
-        if not self._change_state:
-            return None
-        odometer = Odometer.decode(self._change_state, self._segments.seed)
-        return odometer if odometer.end_offset == offset else None
-
-    def totals_at_start(self) -> bytes:
-        """The odometer's state at `first_segment_offset`, for a replica that starts over there; empty when not
-        known."""
-        return self._derived.totals_at_start()
+    def state_at_start(self) -> StartState:
+        """Totals and producers at `first_segment_offset`, for a replica that starts over there."""
+        return self._derived.state_at_start()
 
     def _request(self, change: JournalPiece, offset: int) -> None:
         self._change_offset = offset

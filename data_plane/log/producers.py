@@ -63,6 +63,17 @@ class Producers:
         """An independent table; cheap, since entries are never changed in place."""
         return Producers(self._table.copy(), table_max=self._table_max, idle_ms=self._idle_ms)
 
+    def below(self, offset: int) -> "Producers":
+        """What the table held at `offset`, as far as it still tells: producers with a remembered batch below it."""
+        table: dict[int, Producer] = {}
+        for producer_id, (epoch, last, accepted_ms, window) in self._table.items():
+            known = tuple(batch for batch in window if batch[2] < offset)
+            if known:
+                table[producer_id] = (epoch, known[-1][1], known[-1][3], known)
+            elif not window:
+                table[producer_id] = (epoch, last, accepted_ms, ())
+        return Producers(table, table_max=self._table_max, idle_ms=self._idle_ms)
+
     def __len__(self) -> int:
         return len(self._table)
 

@@ -29,6 +29,7 @@ class SmallFileKind(IntEnum):
     ODOMETER = 4
     INDEX = 5
     SEAL = 6
+    START = 7
 
 
 class SmallFileCorrupt(Exception):

@@ -8,6 +8,7 @@ from data_plane.disk.port import Disk, DiskFault, DiskFull, SyncStep
 from data_plane.log.checkpoint import take_checkpoint
 from data_plane.log.journal import Journal
 from data_plane.log.outcomes import Unsynced
+from data_plane.log.start_state import StartState
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
@@ -89,9 +90,19 @@ class Committer:
         replica.log.request_truncation(offset, declared=declared)
         await self._change(replica, lambda: replica.log.truncate_to(offset))
 
-    async def start_over(self, replica: Replica, offset: int) -> None:
-        """Wipe the log and begin at `offset` (RL32). The replica is busy meanwhile."""
-        replica.log.request_start_over(offset)
+    async def start_over(self, replica: Replica, offset: int, state: StartState) -> None:
+        """Wipe the log and begin at `offset` (RL32), with what the leader knows of everything below it. The replica is
+        busy meanwhile."""
+        replica.busy = True
+        try:
+            if offset:
+                await self._perform(replica.log.keep_start(state))
+        except DiskFull:
+            pass  # it is known until the next start, and then taken from the leader's seals or not at all
+        except BaseException:
+            replica.no_longer_busy()
+            raise
+        replica.log.request_start_over(offset, state)
         await self._change(replica, lambda: replica.log.start_over(offset))
 
     async def move_log_start(self, replica: Replica, offset: int) -> None:

@@ -9,6 +9,7 @@ from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import REPLICATE
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import ReplicaRejected
+from data_plane.log.start_state import StartState
 from data_plane.node.committer import Committer
 from data_plane.node.config import NodeConfig
 from data_plane.node.heads import read_head
@@ -290,7 +291,10 @@ class LeaderLink:
             return
         try:
             if answer.start_over:
-                await self._committer.start_over(replica, state.start_over(answer.log_start_offset))
+                known = StartState(
+                    offset=answer.log_start_offset, odometer=answer.odometer, producers=answer.producers
+                )
+                await self._committer.start_over(replica, state.start_over(answer.log_start_offset), known)
                 self._reopen(replica)
             elif answer.diverging:
                 await self._truncate(replica, state, answer.divergence_epoch, answer.divergence_end_offset)

@@ -150,6 +150,9 @@ class FollowerStream:
         elif isinstance(verdict, StartOver):
             answer.start_over = True
             answer.log_start_offset = verdict.log_start_offset
+            known = replica.log.state_at_start()
+            if known.offset == verdict.log_start_offset:
+                answer.odometer, answer.producers = known.odometer, known.producers
         elif isinstance(verdict, Accepted):
             replica.log_starts[self._broker] = wanted.log_start_offset
             self._accept(wanted.handle, replica, leading, verdict.offset)

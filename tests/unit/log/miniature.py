@@ -8,6 +8,7 @@ from data_plane.log.checkpoint import Checkpoint, read_checkpoint, take_checkpoi
 from data_plane.log.journal import Journal, JournalSettings
 from data_plane.log.outcomes import ColdRead, RecoveryReport, Slice
 from data_plane.log.partition_log import PartitionLog
+from data_plane.log.start_state import NOTHING_KNOWN, StartState
 from data_plane.log.tail import TailBudget
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Medium
@@ -124,8 +125,9 @@ class Miniature:
         self.logs[partition].move_log_start(offset)
         return self.logs[partition].delete_below(offset)
 
-    def start_over(self, offset: int, partition: int = 0, totals: bytes = b"") -> None:
-        self.logs[partition].request_start_over(offset, totals)
+    def start_over(self, offset: int, partition: int = 0, state: StartState = NOTHING_KNOWN) -> None:
+        self.perform(self.logs[partition].keep_start(state))
+        self.logs[partition].request_start_over(offset, state)
         self.commit(raise_watermark=False)
         self.logs[partition].start_over(offset)
 

@@ -212,7 +212,7 @@ def test_totals_travel_with_a_replica_that_starts_above_zero() -> None:
     leader.move_log_start(start)
     follower = Miniature()
     follower.create()
-    follower.start_over(start, totals=leader.log.totals_at_start())
+    follower.start_over(start, state=leader.log.state_at_start())
     part = leader.read(start, max_bytes=1 << 20)
     while part.size:
         follower.log.append_as_follower(memoryview(part.stamps), memoryview(b"".join(part.batches)), 2)
@@ -222,9 +222,24 @@ def test_totals_travel_with_a_replica_that_starts_above_zero() -> None:
     assert follower.log.odometer.minute_rows == leader.log.odometer.minute_rows
 
 
+def test_totals_and_producers_below_the_start_are_known_after_a_crash() -> None:
+    leader = uncommitted(committed=20)
+    start = leader.log._segments.all[2].base_offset
+    leader.move_log_start(start)
+    known = leader.log.state_at_start()
+    follower = Miniature()
+    follower.create()
+    follower.start_over(start, state=known)
+    follower = reopened(follower.disk)  # type: ignore[arg-type]
+    assert follower.log.state_at_start() == known
+    assert follower.log.odometer is not None
+    assert follower.log.odometer.encode(follower.log._segments.seed) == known.odometer
+    assert follower.log.last_accepted_ms == follower.log.odometer.last_accepted_ms > 0
+
+
 def test_the_totals_at_the_start_of_a_whole_log_are_none_counted() -> None:
     miniature = uncommitted()
-    assert miniature.log.totals_at_start() != b""
+    assert miniature.log.state_at_start().odometer != b""
 
 
 def test_a_piece_that_the_journal_did_not_take_has_no_sequence() -> None:
