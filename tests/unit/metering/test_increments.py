@@ -1,0 +1,98 @@
+"""Increments add up by key, within a bound, and each is handed out once."""
+
+from data_plane.metering.delivery import PushedBatches
+from data_plane.metering.increments import (
+    FETCH,
+    PRODUCE,
+    DeliveredKey,
+    Increments,
+    RequestsKey,
+    RequestTally,
+)
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TenantId, TopicId, TopicPartition
+from penstock.records.stamp import Stamp, pack_stamp, stamp_seed
+
+TENANT = TenantId("tn_a")
+WHERE = TopicPartition(TopicId(bytes(16)), 0)
+
+
+def key(minute: int, group: str = "") -> DeliveredKey:
+    return DeliveredKey(TENANT, WHERE.topic_id, "orders", 0, group, 7, minute)
+
+
+def stamps(*batches: tuple[int, int]) -> bytes:
+    """Packed stamps of (records, bytes) each."""
+    packed, offset = b"", 0
+    for count, size in batches:
+        stamp = Stamp(offset, count, count, size, 1, 0, 1, -1, -1, 0, 0, -1)
+        packed += pack_stamp(stamp, stamp_seed(WHERE))
+        offset += count
+    return packed
+
+
+def test_deliveries_of_one_key_add_up_and_are_taken_once() -> None:
+    increments = Increments()
+    increments.delivered(key(1), 2, 20)
+    increments.delivered(key(1), 3, 30)
+    increments.delivered(key(1, "workers"), 4, 40)
+    assert increments.take_delivered(1) == [(key(1), 5, 50)]
+    assert increments.take_delivered(9) == [(key(1, "workers"), 4, 40)]
+    assert increments.take_delivered(9) == []
+
+
+def test_what_has_no_room_is_given_to_the_tenant() -> None:
+    increments = Increments(keys_max=2)
+    for minute in range(3):
+        increments.delivered(key(minute), 1, 10)
+    increments.delivered(key(0), 1, 10)
+    assert increments.take_delivered(9) == [(key(0), 2, 20), (key(1), 1, 10)]
+    assert increments.forgone == 1
+
+
+def test_only_our_faults_are_bad_and_the_clients_count_neither_way() -> None:
+    tally = RequestTally(TENANT, PRODUCE)
+    for error in (
+        ErrorCode.OK,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.THROTTLED,
+        ErrorCode.FORBIDDEN,
+        ErrorCode.NOT_LEADER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INTERNAL,
+    ):
+        tally.count(error)
+    increments = Increments()
+    increments.gather(tally, 5)
+    increments.gather(tally, 5)
+    assert increments.take_requests(9) == [(RequestsKey(TENANT, PRODUCE, 5), 3, 2)]
+
+
+def test_a_stream_that_asked_for_nothing_leaves_no_row() -> None:
+    increments = Increments()
+    increments.gather(RequestTally(TENANT, FETCH), 5)
+    assert len(increments) == 0
+
+
+def test_batches_count_when_their_credit_has_returned_whole() -> None:
+    pushed = PushedBatches()
+    pushed.pushed(stamps((10, 100), (5, 60), (1, 20)), 0)
+    assert pushed.returned(99) == (0, 0)
+    assert pushed.returned(1) == (10, 100)
+    assert pushed.returned(80) == (6, 80)
+
+
+def test_messages_before_the_position_are_not_delivered() -> None:
+    pushed = PushedBatches()
+    pushed.pushed(stamps((10, 100), (5, 60)), 7)
+    assert pushed.returned(160) == (8, 160)
+
+
+def test_credit_beyond_what_was_pushed_counts_for_nothing_later() -> None:
+    pushed = PushedBatches()
+    assert pushed.returned(1_000) == (0, 0)
+    pushed.pushed(stamps((1, 50)), 0)
+    assert pushed.returned(500) == (1, 50)
+    pushed.pushed(stamps((1, 50)), 0)
+    assert pushed.returned(49) == (0, 0)
+    assert pushed.returned(1) == (1, 50)
