@@ -1,0 +1,253 @@
+"""What holds in every form of the service: deliveries, lost wake-ups, dead workers, and mending by reconciliation."""
+
+import threading
+import time
+
+import pytest
+
+from penstock import AlreadyExists, NotFound, PenstockError, Unauthenticated
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.topic_settings import TopicSettings
+from tests.control_plane.service.running import Service
+
+LEASE_S = 20.0
+"""Of a delivery: after it, somebody else may deliver."""
+REFUSED_WITHIN_S = 1.0
+
+
+class Deliveries:
+    """Inherited by one class a form. Each test has a tenant of its own."""
+
+    def test_what_is_asked_for_is_with_the_brokers_when_the_answer_comes(self, service: Service) -> None:
+        acme = service.sign_up()
+        rest = service.client_of(acme.api_key)
+        topic = rest.post("/v1/topics", {"name": "orders", "partitions": 3})
+        assert topic["delivered"] and topic["conditions"] == [], service.last_words()
+        assert service.held_topics(acme.tenant) == {"orders": topic["topic_id"]}
+        with service.sdk(acme.api_key) as client, client.producer() as producer:
+            assert producer.send("orders", b"one").result(20).offset == 0
+        seen = service.brokers.describe(partitions=True)
+        leaders = [p.leader for p in seen.partitions if p.topic_id == topic["topic_id"]]
+        assert sorted(leaders) == [1, 2, 3]
+
+    def test_changes_and_deletions_reach_the_brokers(self, service: Service) -> None:
+        acme = service.sign_up()
+        first = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        changed = acme.rest.patch(
+            "/v1/topics/orders", {"partitions": 3, "settings": {"retention_ms": 7_200_000}}
+        )
+        assert changed["delivered"], service.last_words()
+        (held,) = [t for t in service.brokers.describe(objects=True).topics if t.tenant == acme.tenant]
+        assert (held.partitions, held.generation) == (
+            3,
+            2,
+        ) and '"retention_ms": 7200000' in held.settings_json
+        assert acme.rest.delete("/v1/topics/orders")["delivered"]
+        assert service.held_topics(acme.tenant) == {}
+        second = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        assert second["delivered"] and second["topic_id"] != first["topic_id"]
+
+    def test_tenants_share_names_and_see_nothing_of_each_other(self, service: Service) -> None:
+        first, second = service.sign_up(), service.sign_up()
+        first.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        with pytest.raises(NotFound):
+            second.rest.get("/v1/topics/orders")
+        with pytest.raises(NotFound):
+            service.client_of(second.api_key, first.tenant).get("/v1/topics")
+        assert second.rest.post("/v1/topics", {"name": "orders", "partitions": 1})["delivered"]
+        with pytest.raises(AlreadyExists):
+            second.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+
+    def test_limits_and_bindings_are_what_the_brokers_hold(self, service: Service) -> None:
+        acme = service.sign_up()
+        told = service.operator(acme.tenant).patch("/v1/quotas", {"produce_bytes_per_s": 123_456})
+        key = acme.rest.post("/v1/keys", {"name": "b", "topic_prefix": "orders.", "operations": ["produce"]})
+        assert told["delivered"] and key["delivered"]
+        seen = service.brokers.describe(objects=True)
+        (tenant,) = [t for t in seen.tenants if t.tenant == acme.tenant]
+        assert (tenant.produce_bytes_per_s, tenant.generation) == (123_456, 2)
+        (held,) = [k for k in seen.keys if f"key_{k.key_id}" == key["id"]]
+        assert [(b.topic_prefix, b.operations) for b in held.bindings] == [("orders.", ("produce",))]
+
+    def test_a_revoked_key_is_refused_within_a_second_on_an_open_stream(self, service: Service) -> None:
+        acme = service.sign_up()
+        acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        key = acme.rest.post("/v1/keys", {"name": "short-lived"})
+        refused: list[tuple[float, PenstockError]] = []
+        sending = threading.Event()
+
+        def send() -> None:
+            with service.sdk(key["key"]) as client, client.producer() as producer:
+                for _ in range(10_000):
+                    try:
+                        producer.send("orders", b"x").result(20)
+                    except PenstockError as error:
+                        refused.append((time.monotonic(), error))
+                        return
+                    sending.set()
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert sending.wait(30)
+        asked = time.monotonic()
+        assert acme.rest.delete(f"/v1/keys/{key['id']}")["delivered"]
+        sender.join(30)
+        (at, error) = refused[0]
+        assert isinstance(error, Unauthenticated), error
+        assert at - asked <= REFUSED_WITHIN_S
+        with pytest.raises(Unauthenticated, match="was revoked"):
+            service.client_of(key["key"]).get("/v1/topics")
+
+    def test_a_topic_deleted_by_hand_is_made_again_and_says_so(self, service: Service) -> None:
+        acme = service.sign_up()
+        topic = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 2})
+        service.brokers.delete_topic(
+            tenant=acme.tenant, name="orders", topic_id=topic["topic_id"], generation=0
+        )
+        service.wait_until(
+            "the topic is there again", lambda: "orders" in service.held_topics(acme.tenant), 40
+        )
+        service.wait_until(
+            "its delivery is noted",
+            lambda: acme.rest.get("/v1/topics/orders")["delivered_generation"] == 2,
+            20,
+        )
+        mended = acme.rest.get("/v1/topics/orders")
+        assert mended["topic_id"] == service.held_topics(acme.tenant)["orders"] != topic["topic_id"]
+        assert [condition["type"] for condition in mended["conditions"]] == ["recreated"]
+        told = [e for e in acme.rest.items("/v1/audit") if e["action"] == "topic.recreate"]
+        assert [(e["actor_kind"], e["actor_id"], e["object_id"]) for e in told] == [
+            ("system", "reconciliation", topic["id"])
+        ]
+
+    def test_settings_changed_by_hand_are_set_right(self, service: Service) -> None:
+        acme = service.sign_up()
+        topic = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        by_hand = TopicSettings.from_dict({**topic["settings"], "retention_ms": 7_200_000})
+        service.brokers.update_topic(
+            tenant=acme.tenant, topic_id=topic["topic_id"], settings=by_hand, added=(), generation=5
+        )
+
+        def right() -> bool:
+            (held,) = [t for t in service.brokers.describe(objects=True).topics if t.tenant == acme.tenant]
+            return held.generation == 6 and '"retention_ms": 604800000' in held.settings_json
+
+        service.wait_until("the settings are as wanted", right, 40)
+
+    def test_what_nobody_asked_for_stays_and_is_reported(self, service: Service) -> None:
+        acme = service.sign_up()
+        service.brokers.create_topic(
+            tenant=acme.tenant,
+            name="by-hand",
+            topic_id="0123456789abcdef" * 2,
+            settings=TopicSettings(replication=1, min_insync_replicas=1),
+            assignments=[[1]],
+            generation=0,
+        )
+        service.wait_until(
+            "it is reported",
+            lambda: bool(acme.rest.get(f"/v1/tenants/{acme.tenant}")["conditions"]),
+            40,
+        )
+        (condition,) = acme.rest.get(f"/v1/tenants/{acme.tenant}")["conditions"]
+        assert condition["type"] == "unknown_objects" and "topic by-hand" in condition["message"]
+        assert "by-hand" in service.held_topics(acme.tenant)
+
+    def test_the_worker_may_be_killed_in_a_delivery(self, service: Service) -> None:
+        acme = service.sign_up()
+        names = [f"t{number}" for number in range(6)]
+        killed = threading.Event()
+
+        def kill() -> None:
+            time.sleep(0.15)
+            service.kill("worker")
+            killed.set()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        made = [acme.rest.post("/v1/topics", {"name": name, "partitions": 1}) for name in names]
+        killer.join(20)
+        assert killed.is_set() and not all(topic["delivered"] for topic in made)
+        service.start_worker()
+        service.wait_until(
+            "all are delivered",
+            lambda: all(t["delivered_generation"] == 1 for t in acme.rest.items("/v1/topics")),
+            LEASE_S + 30,
+        )
+        held = service.held_topics(acme.tenant)
+        assert held == {topic["name"]: topic["topic_id"] for topic in made}
+        service.wait_ready()
+
+    def test_a_lost_wake_up_costs_time_only(self, service: Service) -> None:
+        acme = service.sign_up()
+        service.stop("worker")
+        topic = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        assert topic["delivered"] is False and topic["token"]["generation"] == 1
+        self.lose_wake_ups(service)
+        service.start_worker()
+        service.wait_until(
+            "the sweep delivers it",
+            lambda: acme.rest.get("/v1/topics/orders")["delivered_generation"] == 1,
+            40,
+        )
+        assert service.held_topics(acme.tenant) == {"orders": topic["topic_id"]}
+        service.wait_ready()
+
+    def lose_wake_ups(self, service: Service) -> None:
+        """Throw away every message that waits."""
+        raise NotImplementedError
+
+    def test_brokers_serve_while_the_control_plane_is_away(self, service: Service) -> None:
+        acme = service.sign_up()
+        acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        service.stop("web")
+        service.stop("worker")
+        try:
+            with service.sdk(acme.api_key) as client, client.producer() as producer:
+                assert producer.send("orders", b"one").result(20).offset == 0
+        finally:
+            service.start_web()
+            service.start_worker()
+            service.wait_ready()
+        assert acme.rest.get("/v1/topics/orders")["name"] == "orders"
+
+    def test_a_change_waits_while_the_brokers_are_away(self, service: Service) -> None:
+        acme = service.sign_up()
+        service.cluster.down(timeout_s=5)
+        try:
+            topic = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+            assert topic["delivered"] is False
+            service.wait_until(
+                "the condition says why",
+                lambda: bool(acme.rest.get("/v1/topics/orders")["conditions"]),
+                30,
+            )
+            (condition,) = acme.rest.get("/v1/topics/orders")["conditions"]
+            assert (condition["type"], condition["reason"]) == ("delivery", "broker_unavailable")
+        finally:
+            service.cluster.up(None, lambda done, steps, note: None, provisioned=False)
+        service.wait_until(
+            "it is delivered after all",
+            lambda: acme.rest.get("/v1/topics/orders")["delivered_generation"] == 1,
+            60,
+        )
+        assert acme.rest.get("/v1/topics/orders")["conditions"] == []
+        service.wait_ready()
+
+    def test_bootstrap_is_repeatable_and_its_key_alone_sees_usage(self, service: Service) -> None:
+        key = (service.folder / "usage.key").read_text()
+        service.command("bootstrap")
+        assert (service.folder / "usage.key").read_text() == key
+        assert set(service.held_topics(SYSTEM_TENANT)) == {"__usage", "__groups"}
+        with service.sdk(key.strip()) as client, client.consumer(["__usage"]) as consumer:
+            assert len(consumer.end_offsets()) == 3
+        acme = service.sign_up()
+        with (
+            service.sdk(acme.api_key) as client,
+            client.consumer(["__usage"]) as consumer,
+            pytest.raises(NotFound),
+        ):
+            consumer.end_offsets()
+        with pytest.raises(InvalidRequest, match="the service's own"):
+            acme.rest.post("/v1/topics", {"name": "__usage", "partitions": 1})

@@ -1,0 +1,259 @@
+"""The whole control plane as processes, beside three real brokers, in either of its two forms."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.cluster.brokers import Brokers
+from data_plane.dev.cluster import DevCluster
+from data_plane.dev.layout import HOST, ClusterSpec, DataDirectory
+from penstock import Client
+from penstock.rest.client import RestClient
+from tests.integration import servers
+from tests.integration.installed import ROOT
+
+READY_S = 60.0
+STOP_S = 20.0
+_POLL_S = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Where desired state rests, and what carries wake-ups."""
+
+    database_url: str
+    celery_broker_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedUp:
+    """A tenant, its owner's session and a key of it."""
+
+    tenant: str
+    rest: RestClient
+    api_key: str
+
+
+@contextmanager
+def embedded(folder: Path) -> Iterator[Form]:
+    """SQLite and Celery's filesystem transport."""
+    yield Form(
+        database_url=f"sqlite:///{folder}/control.sqlite", celery_broker_url=f"filesystem://{folder}/celery"
+    )
+
+
+@contextmanager
+def with_servers(folder: Path) -> Iterator[Form]:
+    """A real PostgreSQL and a real Redis."""
+    with servers.postgresql() as database, servers.redis() as redis:
+        yield Form(
+            database_url=f"postgresql://penstock@{HOST}:{database.port}/postgres",
+            celery_broker_url=f"redis://{HOST}:{redis.port}/0",
+        )
+
+
+class Service:
+    """Brokers, web process and worker; each can be hurt and started again."""
+
+    def __init__(self, folder: Path, form: Form, cluster: DevCluster, spec: ClusterSpec) -> None:
+        self.folder, self.form, self.cluster, self.spec = folder, form, cluster, spec
+        self.config_file = folder / "config.json"
+        (port,) = servers.free_ports(1)
+        self.url = f"http://{HOST}:{port}"
+        self.bootstrap = [broker.client_address for broker in spec.brokers]
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._rest: list[RestClient] = []
+        self._tenants = 0
+        self.config_file.write_text(json.dumps(self._config(port)))
+        secret = cluster.directory.secret_file.read_text().strip()
+        self.brokers = Brokers([broker.internal_address for broker in spec.brokers], secret)
+
+    def _config(self, port: int) -> dict[str, Any]:
+        return {
+            "environment": "test",
+            "secret_key": secrets.token_hex(32),
+            "database_url": self.form.database_url,
+            "celery_broker_url": self.form.celery_broker_url,
+            "public_url": self.url,
+            "listen": f"{HOST}:{port}",
+            "brokers": {
+                "bootstrap": self.bootstrap,
+                "internal": [broker.internal_address for broker in self.spec.brokers],
+                "cluster_secret_file": str(self.cluster.directory.secret_file),
+                "pepper_file": str(self.cluster.directory.pepper_file),
+                "pepper_version": 1,
+            },
+            "datasets": str(self.folder / "datasets"),
+            "usage_key_file": str(self.folder / "usage.key"),
+            "operator_token_file": str(self.folder / "operator.token"),
+            "spark": {"master": "local[1]"},
+            "pipeline_interval_s": 20,
+            "price_book_file": None,
+        }
+
+    # -- processes -------------------------------------------------------------------------------------------
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
+            "PENSTOCK_CONFIG": str(self.config_file),
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def command(self, *arguments: str) -> str:
+        """Run `python -m control_plane …`; it must succeed. Its output."""
+        ran = subprocess.run(
+            [sys.executable, "-m", "control_plane", *arguments],
+            cwd=self.folder,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-4000:]}"
+        return ran.stdout
+
+    def start_web(self) -> None:
+        self._start("web", "-m", "control_plane.serve")
+
+    def start_worker(self) -> None:
+        self._start(
+            "worker", "-m", "celery", "-A", "control_plane.celery", "worker", "-B", "--loglevel", "info"
+        )
+
+    def _start(self, name: str, *arguments: str) -> None:
+        with self.output_file(name).open("ab") as output:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the process and those it forked, as when a machine's memory runs out."""
+        process = self._processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_S)
+
+    def stop(self, name: str) -> None:
+        """SIGTERM; it ends by itself."""
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_S)
+            pytest.fail(f"{name} did not end within {STOP_S:g} s\n{self.last_words()}")
+
+    def end(self) -> None:
+        """No process of ours is left after this."""
+        for rest in self._rest:
+            rest.close()
+        self.brokers.close()
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes.values():
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(STOP_S)
+
+    def output_file(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def last_words(self) -> str:
+        """The end of each process's output, for the message of a failure."""
+        parts = []
+        for name in ("web", "worker"):
+            file = self.output_file(name)
+            text = file.read_text(errors="backslashreplace") if file.exists() else ""
+            parts.append(f"--- {name}\n" + "\n".join(text.splitlines()[-25:]))
+        return "\n".join(parts)
+
+    def wait_until(self, what: str, holds: Callable[[], bool], timeout_s: float = 20.0) -> float:
+        """Seconds until `holds()`; fails with what the processes said when it never does."""
+        began = time.monotonic()
+        while not holds():
+            if time.monotonic() - began > timeout_s:
+                pytest.fail(f"after {timeout_s:g} s still not: {what}\n{self.last_words()}")
+            time.sleep(_POLL_S)
+        return time.monotonic() - began
+
+    def wait_ready(self) -> None:
+        """Until /readyz says that database, worker and brokers are there."""
+
+        def ready() -> bool:
+            with RestClient(self.url, timeout_s=1) as rest:
+                try:
+                    return bool(rest.get("/readyz")["status"] == "ready")
+                except Exception:
+                    return False
+
+        self.wait_until("the service is ready", ready, READY_S)
+
+    # -- callers ---------------------------------------------------------------------------------------------
+
+    def client_of(self, credential: str | None, tenant: str | None = None) -> RestClient:
+        rest = RestClient(self.url, credential, tenant=tenant)
+        self._rest.append(rest)
+        return rest
+
+    def operator(self, tenant: str | None = None) -> RestClient:
+        return self.client_of((self.folder / "operator.token").read_text().strip(), tenant)
+
+    def sign_up(self) -> SignedUp:
+        """A new tenant that the brokers know, with a key that they know."""
+        self._tenants += 1
+        name = f"tenant-{self._tenants}"
+        made = self.client_of(None).post(
+            "/v1/sign-up",
+            {"email": f"{name}@example.com", "password": "a horse, a battery", "tenant": name},
+        )
+        rest = self.client_of(made["token"])
+        key = rest.post("/v1/keys", {"name": "app"})
+        assert made["tenant"]["delivered"] and key["delivered"], self.last_words()
+        return SignedUp(tenant=made["tenant"]["id"], rest=rest, api_key=key["key"])
+
+    def sdk(self, api_key: str) -> Client:
+        return Client(bootstrap=self.bootstrap, api_key=api_key)
+
+    def held_topics(self, tenant: str) -> dict[str, str]:
+        """Name -> topic id, as the brokers hold them."""
+        seen = self.brokers.describe(objects=True)
+        return {topic.name: topic.topic_id for topic in seen.topics if topic.tenant == tenant}
+
+
+@contextmanager
+def service(folder: Path, form: Callable[[Path], Any]) -> Iterator[Service]:
+    """The service, ready and bootstrapped; no process is left at its end."""
+    with ExitStack() as stack:
+        chosen = stack.enter_context(form(folder))
+        cluster = DevCluster(DataDirectory(folder / "brokers"))
+        stack.callback(cluster.down, timeout_s=5)
+        result = cluster.up(3, lambda done, steps, note: None, provisioned=False)
+        running = Service(folder, chosen, cluster, result.spec)
+        stack.callback(running.end)
+        running.command("migrate", "-v0")
+        running.command("bootstrap")
+        running.start_web()
+        running.start_worker()
+        running.wait_ready()
+        yield running

@@ -1,0 +1,25 @@
+"""The embedded form: SQLite, and Celery's filesystem transport."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.control_plane.service.deliveries import Deliveries
+from tests.control_plane.service.running import Service, embedded
+from tests.control_plane.service.running import service as started
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with started(tmp_path_factory.mktemp("embedded"), embedded) as running:
+        yield running
+
+
+class TestEmbedded(Deliveries):
+    def lose_wake_ups(self, service: Service) -> None:
+        messages = list((service.folder / "celery" / "messages").glob("*.msg"))
+        assert messages, "the request's wake-up waits"
+        for message in messages:
+            message.unlink()

@@ -1,0 +1,25 @@
+"""The form of a real service: PostgreSQL and Redis."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.control_plane.service.deliveries import Deliveries
+from tests.control_plane.service.running import Service, with_servers
+from tests.control_plane.service.running import service as started
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with started(tmp_path_factory.mktemp("servers"), with_servers) as running:
+        yield running
+
+
+class TestWithServers(Deliveries):
+    def lose_wake_ups(self, service: Service) -> None:
+        with redis.Redis.from_url(service.form.celery_broker_url) as client:
+            assert client.llen("penstock"), "the request's wake-up waits"
+            client.flushdb()
