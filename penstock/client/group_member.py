@@ -153,8 +153,12 @@ class GroupMember:
 
     def commit(self, offsets: Mapping[Place, int] | None, deadline: float) -> CommitRequest:
         """Keep the positions of all that is owned, or these offsets. Raises `InvalidRequest` for a place that is not
-        owned and for an offset that nothing was read up to.
+        owned and for an offset that nothing was read up to, `UnknownMember` when everything was lost meanwhile.
         """
+        if any(event.kind is EventKind.LOST for event in self._events):
+            raise errors.UnknownMember(
+                f"group {self.settings.group}: this consumer was away too long and lost its partitions"
+            )
         wanted: dict[Place, tuple[bytes, int, int]] = {}
         if offsets is None:
             self._take_passed()

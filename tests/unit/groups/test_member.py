@@ -123,8 +123,8 @@ def test_a_fenced_member_drops_everything_and_joins_anew() -> None:
     service.run(1_500)
     assert member.core.epoch > 0, "it is a member again without a poll"
     assert "beat 0 owns -" in service.told[2:]
-    request = member.core.commit({}, service.runner.now)
-    assert request.done
+    with pytest.raises(errors.UnknownMember, match="lost its partitions"):
+        member.core.commit(None, service.runner.now)
     again = member.poll(ms=1_000)
     assert member.events == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3]), ("assigned", [0, 1, 2, 3])]
     assert service.committed() == {}, "what the lost poll returned was never moved past"

@@ -1,0 +1,176 @@
+"""The blocking and the asyncio surface do the same in a group: one story, told once and run on both."""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+import penstock
+import penstock.asyncio
+from tests.integration.brokers import Brokers, Tenant
+
+pytestmark = pytest.mark.processes
+
+T = TypeVar("T")
+Places = list[tuple[str, int]]
+
+
+class Surface:
+    """Calls either surface: what is awaitable is run on the loop at once."""
+
+    def __init__(self, awaited: bool) -> None:
+        self.awaited = awaited
+        self._runner = asyncio.Runner() if awaited else None
+
+    def __call__(self, made: Any) -> Any:
+        if self._runner is not None and inspect.isawaitable(made):
+
+            async def wait() -> Any:
+                return await made
+
+            return self._runner.run(wait())
+        return made
+
+    @contextmanager
+    def client(self, cluster: Brokers, tenant: Tenant) -> Iterator[Any]:
+        module = penstock.asyncio if self.awaited else penstock
+        made = module.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key)
+        try:
+            yield made
+        finally:
+            self(made.close())
+
+    def end(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+
+
+@pytest.fixture(params=[False, True], ids=["blocking", "asyncio"])
+def surface(request: pytest.FixtureRequest) -> Iterator[Surface]:
+    made = Surface(request.param)
+    yield made
+    made.end()
+
+
+def filled(cluster: Brokers, name: str, partitions: int = 2, messages: int = 20) -> Tenant:
+    tenant = cluster.tenant(name)
+    cluster.create_topic(tenant, "orders", partitions)
+    with cluster.client(tenant) as client, client.producer() as producer:
+        for number in range(messages):
+            producer.send("orders", b"%d" % number, partition=number % partitions)
+        producer.flush(30)
+    return tenant
+
+
+def test_members_share_commit_and_hand_over(cluster: Brokers, surface: Surface) -> None:
+    tenant = filled(cluster, f"story-{surface.awaited}")
+    told: list[tuple[str, Places]] = []
+    with surface.client(cluster, tenant) as client:
+        one = client.consumer(
+            ["orders"],
+            group="readers",
+            auto_commit=False,
+            on_assigned=lambda places: told.append(("assigned", places)),
+            on_revoked=lambda places: told.append(("revoked", places)),
+        )
+        read = []
+        while len(read) < 20:
+            read += surface(one.poll(timeout=10))
+        assert told == [("assigned", [("orders", 0), ("orders", 1)])]
+        assert surface(one.committed()) == {}
+        surface(one.commit({("orders", 0): 4}))
+        assert surface(one.committed()) == {("orders", 0): 4}
+        surface(one.commit())
+        assert surface(one.committed()) == {("orders", 0): 10, ("orders", 1): 10}
+
+        two = client.consumer("orders", group="readers")
+        for _ in range(300):
+            surface(one.poll(timeout=0.05))
+            surface(two.poll(timeout=0.05))
+            if surface(two.assignment()):
+                break
+        assert surface(one.assignment()) == [("orders", 0)]
+        assert surface(two.assignment()) == [("orders", 1)]
+        assert told[1:] == [("revoked", [("orders", 1)])]
+        with pytest.raises(penstock.InvalidRequest, match="orders-1 is not assigned"):
+            surface(one.commit({("orders", 1): 1}))
+
+        described = surface(client.group("readers"))
+        assert (described.state, len(described.members)) == ("stable", 2)
+        assert [group.group for group in surface(client.groups())] == ["readers"]
+        with pytest.raises(penstock.GroupNotEmpty):
+            surface(client.reset_group("readers", {("orders", 0): 0}))
+
+        surface(two.close())
+        surface(one.close())
+        assert told[-1] == ("revoked", [("orders", 0)])
+        assert surface(client.group("readers")).state == "empty"
+        surface(client.reset_group("readers", {("orders", 0): 7}))
+        assert surface(client.group("readers")).offsets == {("orders", 0): 7, ("orders", 1): 10}
+        surface(client.delete_group("readers"))
+        with pytest.raises(penstock.GroupNotFound, match="readers"):
+            surface(client.group("readers"))
+
+
+def test_closing_the_client_leaves_the_group(cluster: Brokers, surface: Surface) -> None:
+    tenant = filled(cluster, f"closing-{surface.awaited}")
+    with surface.client(cluster, tenant) as client:
+        consumer = client.consumer("orders", group="readers")
+        assert surface(consumer.poll(max_messages=5, timeout=10))
+    with cluster.client(tenant) as client:
+        described = client.group("readers")
+        assert described.state == "empty"
+        assert sum(described.offsets.values()) == 5
+
+
+def test_a_silent_application_leaves_and_its_late_commit_is_refused(
+    cluster: Brokers, surface: Surface
+) -> None:
+    tenant = filled(cluster, f"silent-{surface.awaited}")
+    with surface.client(cluster, tenant) as client:
+        slow = client.consumer(
+            "orders", group="readers", auto_commit=False, max_poll_interval_ms=300, instance_id=None
+        )
+        assert surface(slow.poll(timeout=10))
+        quick = client.consumer("orders", group="readers", auto_commit=False)
+        read = []
+        for _ in range(200):
+            read += surface(quick.poll(timeout=0.05))
+            if len(surface(quick.assignment())) == 2:
+                break
+        assert len(surface(quick.assignment())) == 2
+        assert surface(slow.assignment()) == []
+        with pytest.raises(penstock.UnknownMember, match="was away too long and lost its partitions"):
+            surface(slow.commit())
+        assert surface(quick.committed()) == {}
+
+
+def test_a_group_needs_what_a_group_needs(cluster: Brokers, surface: Surface) -> None:
+    tenant = filled(cluster, f"needs-{surface.awaited}")
+    with surface.client(cluster, tenant) as client:
+        alone = client.consumer("orders")
+        with pytest.raises(penstock.ConfigurationError, match="commit: needs a consumer group"):
+            surface(alone.commit())
+        member = client.consumer("orders", group="readers")
+        with pytest.raises(penstock.ConfigurationError, match="assign: a member of a group"):
+            surface(member.assign([("orders", 0)]))
+
+
+def test_a_coroutine_is_awaited_when_it_is_told(cluster: Brokers) -> None:
+    tenant = filled(cluster, "coroutines")
+    told: list[str] = []
+
+    async def assigned(places: Places) -> None:
+        await asyncio.sleep(0)
+        told.append(f"assigned {len(places)}")
+
+    async def story() -> None:
+        client = penstock.asyncio.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key)
+        async with client, client.consumer("orders", group="readers", on_assigned=assigned) as consumer:
+            assert await consumer.poll(timeout=10)
+            assert told == ["assigned 2"]
+
+    asyncio.run(story())
