@@ -346,6 +346,8 @@ def _whole_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline:
             raise InternalError(f"an answer of over {_ANSWER_BYTES_MAX} bytes")
     if answer.length:
         raise http.client.IncompleteRead(b"", answer.length)
+    # read1 leaves a whole answer open, and the connection would refuse to read the next one.
+    answer.close()
     return b"".join(parts)
 
 
