@@ -225,6 +225,9 @@ class PartitionRecord:
     """Last known eligible replicas, lost by an unclean restart (RL44)."""
     partition_epoch: int = 1
     log_generation: int = 1
+    """Raised by each declared loss."""
+    generation_epoch: int = 0
+    """The leader epoch that began this log generation: where it begins, what was lost was cut off. 0 = the first."""
 
     def to_json(self) -> list[Any]:
         return [
@@ -238,6 +241,7 @@ class PartitionRecord:
             list(self.last_known),
             self.partition_epoch,
             self.log_generation,
+            *([self.generation_epoch] if self.generation_epoch else []),
         ]
 
     @classmethod
@@ -253,6 +257,7 @@ class PartitionRecord:
             last_known,
             partition_epoch,
             generation,
+            *generation_epoch,
         ) = row
         return cls(
             partition=partition,
@@ -265,6 +270,7 @@ class PartitionRecord:
             last_known=tuple(last_known),
             partition_epoch=partition_epoch,
             log_generation=generation,
+            generation_epoch=generation_epoch[0] if generation_epoch else 0,
         )
 
     def changed(self, **changes: Any) -> Self:

@@ -247,6 +247,8 @@ class ReplicaHost:
             else:
                 replica.topic = topic
                 replica.log.settings = topic.settings
+                if replica.leading is not None:
+                    replica.leading.demand_in_sync(topic.settings.min_insync_replicas)
                 self.give_role(replica)
 
     def give_role(self, replica: Replica) -> None:
@@ -256,7 +258,7 @@ class ReplicaHost:
             return
         record = self._image.partition(replica.where)
         if record is not None:
-            replica.log.usage.log_generation = record.log_generation
+            replica.in_generation(record.log_generation)
         before = replica.following
         if record is None or not self._registration.in_force():
             replica.rest()

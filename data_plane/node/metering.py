@@ -235,6 +235,9 @@ class Metering:
             if replica.leading is None or not _is_metered(replica):
                 continue
             led[replica.where] = None
+            new = replica.metered_generation != replica.log.usage.log_generation
+            if new and not await self._read_loss(replica, draft):
+                continue
             self._read(replica, draft, at_once)
             if draft.rows >= _ROWS_MAX:
                 await self._write(draft)
@@ -275,6 +278,36 @@ class Metering:
                 draft.read_one(replica, due)
         draft.add_seals(replica)
 
+    async def _read_loss(self, replica: Replica, draft: _Draft) -> bool:
+        """After a declared loss, before any other reading of the new log generation: the totals where the old one
+        ended. False: not yet."""
+        leading, log = replica.leading, replica.log
+        if leading is None:
+            return False
+        offset = log.end_offset_for_epoch(leading.record.generation_epoch - 1)[1]
+        if log.high_watermark < offset:
+            return False
+        mark = await self._fold(replica, offset)
+        if replica.leading is not leading:
+            return False
+        if mark is not None:
+            draft.read_one(replica, DueReading(ReadingKind.GENERATION_START, mark))
+        return mark is not None
+
+    async def _fold(self, replica: Replica, end_offset: int) -> OdometerMark | None:
+        """The totals at a batch's end; None when they are not known."""
+        mark: OdometerMark | None = None
+        try:
+            for folded in replica.log.usage.fold_to(end_offset):
+                mark = folded
+                if folded is None:
+                    await asyncio.sleep(0)
+                    if replica.busy:
+                        return None
+        except CorruptLog:
+            return None
+        return mark
+
     async def _read_last(self, replica: Replica, release: Callable[[Replica], None], draft: _Draft) -> None:
         """The last reading of a deleted partition, at what this replica knows to be committed."""
         log = replica.log
@@ -282,12 +315,7 @@ class Metering:
         if log.high_watermark == log.log_end_offset:
             mark = log.usage.mark()
         else:
-            try:
-                for folded in log.usage.fold_to(log.high_watermark):
-                    mark = folded
-                    await asyncio.sleep(0)
-            except CorruptLog:
-                mark = None
+            mark = await self._fold(replica, log.high_watermark)
         if mark is None:
             self._let_go(replica)  # it cannot be told any more
         else:

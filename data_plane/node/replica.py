@@ -93,6 +93,8 @@ class Replica:
         """As leader: where each follower's log begins, as it said in this leader epoch."""
         self.metered_offset = 0
         """End of the last reading committed in `__usage`, of this log generation, as far as is known here."""
+        self.metered_generation = 1
+        """The log generation of that reading."""
         self.sealed_offset = 0
         """End of the last segment whose seal is committed there."""
         self.on_append: dict[object, Listener] = {}
@@ -117,9 +119,16 @@ class Replica:
 
     def note_metered(self, log_generation: int, end_offset: int) -> None:
         """A reading up to `end_offset` is in `__usage`: below it the log may be deleted."""
-        if log_generation == self.log.usage.log_generation and end_offset > self.metered_offset:
-            self.metered_offset = end_offset
+        if log_generation == self.log.usage.log_generation and end_offset >= self.metered_offset:
+            self.metered_generation, self.metered_offset = log_generation, end_offset
             self.log.usage.forget_minute_marks(end_offset)
+
+    def in_generation(self, log_generation: int) -> None:
+        """What the metadata says. In a new generation everything is metered and sealed anew, as far as it was not
+        lost."""
+        if log_generation != self.log.usage.log_generation:
+            self.log.usage.log_generation = log_generation
+            self.metered_offset = self.sealed_offset = 0
 
     @property
     def strict(self) -> bool:
