@@ -1,0 +1,323 @@
+"""One round over many small tenants, each with one thing gone wrong or ended; each test looks at one of them."""
+
+import hashlib
+from collections import Counter
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from data_plane.contract import usage_pb2 as pb
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.seal import Seal, pack_seal
+from penstock.records.usage import MinuteRow, Totals
+from spark_usage.rounds import Round
+from tests.spark_usage.conftest import Pipeline
+from tests.spark_usage.records import DAY, HOUR, MINUTE, Stored, Writer, reading, topic_id
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+LOST = object()
+"""Stands in `__usage` where a record is not."""
+NOON = 20_000 * DAY + 12 * HOUR
+
+
+class Written:
+    """`__usage` as a test wants it."""
+
+    def __init__(self) -> None:
+        self.ends = [0, 0, 0]
+        self.stored: list[Stored] = []
+        self.writer = Writer(1, "boot-1")
+
+    def put(self, *values: object, partition: int = 0) -> None:
+        for value in values:
+            if value is not LOST:
+                assert value is None or isinstance(value, bytes)
+                self.stored.append(Stored(partition=partition, offset=self.ends[partition], value=value))
+            self.ends[partition] += 1
+
+    def read(self, *readings: pb.Reading, made_ms: int = NOON) -> None:
+        self.put(self.writer.record(*readings, made_ms=made_ms))
+
+
+def seal_bytes() -> bytes:
+    gained = Totals(committed_messages=5, committed_bytes=500)
+    return pack_seal(
+        Seal(
+            where=TopicPartition(TopicId(topic_id("tn_sealorders")), 0),
+            log_generation=0, base_offset=0, end_offset=5, batch_count=1, size=500,
+            first_accepted_ms=NOON, last_accepted_ms=NOON, before=Totals(), totals=gained,
+            rows=(MinuteRow(NOON // MINUTE, 7, 5, 500),), open_rows=(), digest=bytes(32),
+        )
+    )  # fmt: skip
+
+
+def scenarios() -> Written:
+    usage = Written()
+    day_two = NOON + DAY
+
+    # a cut reading is lost: it was in partition 1 of `__usage`
+    usage.put(usage.writer.record(reading(10, NOON, 10, 100, tenant="tn_gap", partition=1)), partition=1)
+    usage.put(LOST, LOST, partition=1)
+    usage.read(reading(5, NOON, 5, 50, tenant="tn_gap", cut="cut_gap", cut_end=day_two))
+    # and the next cut takes the whole range
+    usage.read(
+        reading(6, day_two, 6, 60, tenant="tn_gap", cut="cut_gap_2", cut_end=day_two + DAY),
+        reading(30, day_two, 30, 300, tenant="tn_gap", partition=1, cut="cut_gap_2", cut_end=day_two + DAY),
+    )
+
+    # a topic is deleted between two cuts
+    usage.read(reading(10, NOON, 10, 100, tenant="tn_end", topic="gone", cut="cut_end_1", cut_end=NOON + 1))
+    usage.read(reading(14, NOON + HOUR, 14, 140, tenant="tn_end", topic="gone", kind=pb.FINAL))
+    for number in (2, 3):
+        at = NOON + number * DAY
+        usage.read(
+            reading(number, at, number, number, tenant="tn_end", cut=f"cut_end_{number}", cut_end=at + 1),
+            made_ms=at + 2,
+        )
+
+    # a topic made after a period's end is not in its cut
+    usage.read(reading(3, NOON, 3, 30, tenant="tn_new", cut="cut_new", cut_end=NOON + HOUR))
+    usage.read(reading(8, NOON + 2 * HOUR, 8, 80, tenant="tn_new", topic="later"))
+
+    # a middle reading is lost, with its principals
+    usage.read(reading(10, NOON, 10, 100, [(7, 10, 100)], tenant="tn_mid"))
+    usage.read(reading(40, NOON + 3 * MINUTE, 40, 400, [(8, 10, 100)], tenant="tn_mid"))
+
+    # totals fall; a cut reading among them
+    usage.read(reading(10, NOON, 10, 100, tenant="tn_fall"), reading(20, NOON, 9, 90, tenant="tn_fall"))
+    usage.read(reading(30, NOON + 1, 8, 80, tenant="tn_fall", cut="cut_fall", cut_end=NOON + HOUR))
+    usage.read(reading(50, NOON + 2, 50, 500, tenant="tn_fall"))
+
+    # two readings disagree about one offset; principals that exceed the totals
+    usage.read(reading(10, NOON, 10, 100, tenant="tn_two"), reading(10, NOON, 10, 99, tenant="tn_two"))
+    usage.read(reading(20, NOON, 20, 199, [(7, 21, 10)], tenant="tn_two"))
+
+    # a loss is declared below what a cut ended at
+    usage.read(
+        reading(20, NOON, 20, 200, tenant="tn_loss"),
+        reading(50, NOON + 1, 50, 500, tenant="tn_loss", cut="cut_loss_1", cut_end=NOON + 2),
+    )
+    usage.read(
+        reading(30, NOON + 5, 30, 300, tenant="tn_loss", generation=1, kind=pb.GENERATION_START),
+        reading(35, day_two, 35, 350, tenant="tn_loss", generation=1, cut="cut_loss_2", cut_end=day_two + 1),
+    )
+
+    # increments of one record stored twice, and of another with the same identity
+    taken = pb.Delivered(
+        tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", group="g", principal=7,
+        minute=NOON // MINUTE, messages=4, bytes=400,
+    )  # fmt: skip
+    asked = pb.Requests(tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 3, valid=10, bad=2)
+    killed, ended = Writer(2, "boot-killed"), Writer(2, "boot-ended")
+    once = killed.record(made_ms=NOON, delivered=[taken], requests=[asked])
+    killed.sequence = 3
+    later = killed.record(made_ms=NOON, delivered=[taken], requests=[asked])
+    killed.sequence = 3
+    usage.put(once, later, once, killed.record(made_ms=NOON, delivered=[taken, taken]))
+    ended.record()
+    usage.put(ended.record(made_ms=NOON + 1), ended.record(made_ms=NOON + 1, boot_ends=True))
+
+    # seals: twice the same
+    sealed = pb.SealedSegment(tenant="tn_seal", seal=seal_bytes())
+    usage.put(*(usage.writer.record(seals=[sealed]) for _ in range(2)))
+
+    # damage, in partition 2
+    good = reading(1, NOON, 1, 10, tenant="tn_good")
+    short, no_topic, timeless = (pb.Reading.FromString(good.SerializeToString()) for _ in range(3))
+    del short.totals[5]
+    no_topic.topic_id = b"short"
+    timeless.accepted_ms = -1
+    bad_seal = pb.SealedSegment(tenant="tn_seal", seal=seal_bytes()[:-1] + b"?")
+    bad_requests = pb.Requests(tenant="tn_good", operation="dance", minute=1, valid=1)
+    usage.put(
+        b"rubbish",
+        None,
+        b"",
+        pb.UsageRecord(boot_id="b", sequence=0).SerializeToString(),
+        usage.writer.record(good, short, no_topic, timeless, requests=[bad_requests], seals=[bad_seal]),
+        partition=2,
+    )
+    return usage
+
+
+class Folded:
+    def __init__(self, pipeline: Pipeline, written: Written, done: Round) -> None:
+        self.pipeline, self.written, self.round = pipeline, written, done
+
+    def rows(self, dataset: str, tenant: str, *columns: str) -> list[tuple[object, ...]]:
+        found = self.pipeline.rows(dataset, "tenant", *columns)
+        return [row[1:] for row in found if row[0] == tenant]
+
+
+@pytest.fixture(scope="module")
+def folded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Folded:
+    written = scenarios()
+    folder: Path = tmp_path_factory.mktemp("scenarios")
+    pipeline = Pipeline(spark, folder)
+    ends = {str(number): end for number, end in enumerate(written.ends)}
+    return Folded(pipeline, written, pipeline.fold(written.stored, ends=ends))
+
+
+COVERAGE = ("cut_id", "topic", "partition", "start_offset", "end_offset", "status", "reason", "missing")
+
+
+def test_a_lost_cut_reading_is_a_gap_that_names_what_is_missing(folded: Folded) -> None:
+    found = folded.rows("cut_coverage", "tn_gap", *COVERAGE)
+    assert ("cut_gap", "orders", 0, 0, 5, "covered", "", "") in found
+    (gap,) = [row for row in found if row[5] == "gap"]
+    assert gap[:3] == ("cut_gap", "orders", 1)
+    assert gap[6:] == ("no cut reading", "__usage-1@1..2")
+    assert folded.pipeline.rows("coverage_issue", "src_partition", "first_missing", "missing") == [(1, 1, 2)]
+    assert folded.round.missing == "__usage-1@1..2"
+
+
+def test_the_cut_after_a_gap_takes_the_whole_range(folded: Folded) -> None:
+    assert ("cut_gap_2", "orders", 1, 0, 30, "covered", "", "") in folded.rows(
+        "cut_coverage", "tn_gap", *COVERAGE
+    )
+    found = folded.rows(
+        "cut_usage", "tn_gap", "cut_id", "partition", "day", "meter", "quantity", "first_offset"
+    )
+    messages = [row for row in found if row[3] == "messages_in" and row[0] == "cut_gap_2"]
+    first_day = datetime.fromtimestamp(NOON / 1000, UTC).date()
+    assert sorted((row[1], row[2], int(str(row[4])), row[5]) for row in messages) == [
+        (0, date.fromordinal(first_day.toordinal() + 1), 1, 5),
+        (1, first_day, 10, 0),
+        (1, date.fromordinal(first_day.toordinal() + 1), 20, 10),
+    ]
+
+
+def test_a_deleted_topic_ends_with_its_final_reading_in_one_cut(folded: Folded) -> None:
+    found = folded.rows("cut_coverage", "tn_end", *COVERAGE)
+    assert [row for row in found if row[1] == "gone"] == [
+        ("cut_end_1", "gone", 0, 0, 10, "covered", "", ""),
+        ("cut_end_2", "gone", 0, 10, 14, "covered", "", ""),
+    ]
+
+
+def test_a_topic_made_after_the_end_of_a_period_is_not_in_its_cut(folded: Folded) -> None:
+    assert [row[1] for row in folded.rows("cut_coverage", "tn_new", *COVERAGE)] == ["orders"]
+
+
+def test_a_lost_reading_changes_no_total_and_its_principals_are_zero(folded: Folded) -> None:
+    found = folded.rows("usage_hour", "tn_mid", "principal", "meter", "quantity")
+    assert {row[0]: int(str(row[2])) for row in found if row[1] == "messages_in"} == {7: 10, 8: 10, 0: 20}
+    assert {row[0]: int(str(row[2])) for row in found if row[1] == "bytes_in"} == {7: 100, 8: 100, 0: 200}
+
+
+def test_totals_that_fall_are_rejected_and_a_cut_among_them_is_a_gap(folded: Folded) -> None:
+    (coverage,) = folded.rows("cut_coverage", "tn_fall", *COVERAGE)
+    assert coverage[5:7] == ("gap", "its cut reading contradicts readings before it")
+    found = folded.rows("usage_day", "tn_fall", "meter", "quantity")
+    assert {row[0]: int(str(row[1])) for row in found} == {"messages_in": 50, "bytes_in": 500}
+    reasons = Counter(reason for (reason,) in folded.pipeline.rows("rejected", "reason"))
+    assert reasons["totals or offset below those of an earlier reading"] == 2
+
+
+def test_of_two_totals_of_one_offset_the_smaller_counts(folded: Folded) -> None:
+    found = folded.rows("usage_hour", "tn_two", "principal", "meter", "quantity")
+    assert sorted((row[0], row[1], int(str(row[2]))) for row in found) == [
+        (0, "bytes_in", 199),
+        (0, "messages_in", 20),
+    ]
+    reasons = Counter(reason for (reason,) in folded.pipeline.rows("rejected", "reason"))
+    assert reasons["other totals at the same offset"] == 1
+
+
+def test_a_declared_loss_is_taken_back_from_the_cut_that_counted_it(folded: Folded) -> None:
+    found = folded.rows(
+        "cut_usage", "tn_loss", "cut_id", "log_generation", "meter", "quantity", "first_offset", "end_offset"
+    )
+    messages = sorted(
+        (row[0], row[1], int(str(row[3])), row[4], row[5]) for row in found if row[2] == "messages_in"
+    )
+    assert messages == [
+        ("cut_loss_1", 0, 50, 0, 50),
+        ("cut_loss_2", 0, -20, 30, 50),
+        ("cut_loss_2", 1, 5, 30, 35),
+    ]
+    day = folded.rows("usage_day", "tn_loss", "meter", "quantity")
+    assert sum(int(str(row[1])) for row in day if row[0] == "messages_in") == 35
+
+
+def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:
+    found = folded.rows("usage_hour", "tn_out", "group", "principal", "meter", "quantity")
+    assert sorted((row[0], row[1], row[2], int(str(row[3]))) for row in found) == [
+        ("g", 7, "bytes_out", 800),
+        ("g", 7, "messages_out", 8),
+    ]
+    assert folded.rows("sla_5m", "tn_out", "operation", "window", "valid", "bad") == [
+        ("fetch", datetime.fromtimestamp(NOON / 1000, UTC), 20, 4)
+    ]
+    reasons = Counter(reason for (reason,) in folded.pipeline.rows("rejected", "reason"))
+    assert reasons["another record with the same boot and sequence"] == 1
+
+
+def test_records_that_never_came_are_waived_once_their_boot_is_over(folded: Folded) -> None:
+    found = folded.pipeline.rows("waived", "broker_id", "boot_id", "first_missing", "missing", "open")
+    boots = {row[1]: row[2:] for row in found if row[0] == 2}
+    assert boots == {"boot-killed": (2, 2, True), "boot-ended": (1, 1, False)}
+    assert [row[3:] for row in found if row[0] == 1] == [(0, True)]
+
+
+def test_a_seal_is_there_once(folded: Folded) -> None:
+    assert folded.rows("seal", "tn_seal", "base_offset", "end_offset", "seal") == [(0, 5, seal_bytes())]
+
+
+def test_damage_is_rejected_with_its_reason_and_the_rest_of_the_record_counts(folded: Folded) -> None:
+    found = folded.pipeline.rows("rejected", "src_partition", "src_offset", "row", "reason", "record")
+    damaged = [row[1:] for row in found if row[0] == 2]
+    stored = {one.offset: one.value or b"" for one in folded.written.stored if one.partition == 2}
+    assert all(record == stored[offset] for offset, _, _, record in damaged)
+    assert [row[:3] for row in damaged] == [
+        (0, -1, "not a usage record"),
+        (1, -1, "no value"),
+        (2, -1, "no boot id or no sequence"),
+        (3, -1, "no boot id or no sequence"),
+        (4, 1, "5 totals instead of 6"),
+        (4, 2, "a topic id of 5 bytes"),
+        (4, 3, "usage without a time"),
+        (4, 4, "an unknown operation: 'dance'"),
+        (4, 5, damaged[-1][2]),
+    ]
+    assert str(damaged[-1][2]).startswith("a damaged seal: ")
+    assert len(folded.rows("usage_day", "tn_good", "meter")) == 2
+
+
+def test_the_chain_is_the_hash_of_each_record_after_the_one_before_and_ends_at_a_hole(folded: Folded) -> None:
+    wanted: list[tuple[int, int, str]] = []
+    for partition in range(3):
+        values = {one.offset: one.value or b"" for one in folded.written.stored if one.partition == partition}
+        last = bytes(32)
+        for offset in range(folded.written.ends[partition]):
+            if offset not in values:
+                break
+            last = hashlib.sha256(last + values[offset]).digest()
+            wanted.append((partition, offset, last.hex()))
+    assert folded.pipeline.rows("chain", "src_partition", "src_offset", "sha256") == wanted
+
+
+def test_costs_of_an_hour_add_up_to_the_price_and_follow_the_bytes(folded: Folded) -> None:
+    rows = folded.pipeline.rows("cost_hour", "hour", "tenant", "bytes", "cost_micro")
+    for hour in {row[0] for row in rows}:
+        mine = [row for row in rows if row[0] == hour]
+        total = sum(int(row[2]) for row in mine)
+        assert sum(int(row[3]) for row in mine) == 250_000
+        for _, _, size, cost in mine:
+            assert abs(int(cost) - 250_000 * int(size) / total) < 1
+    assert len(rows) > 8
+
+
+def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
+    checked = {}
+    for name in folded.round.runs:
+        manifest = folded.pipeline.catalog.current(name)
+        assert manifest is not None
+        assert all(check["holds"] for check in manifest["conservation"])
+        checked[name] = len(manifest["conservation"])
+    assert {name: count for name, count in checked.items() if count} == {
+        "rejected": 2, "usage_hour": 2, "usage_day": 1, "cost_hour": 1, "cut_usage": 1,
+    }  # fmt: skip
