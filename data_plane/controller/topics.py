@@ -112,7 +112,7 @@ def create_topic(
     )
     _check_partitions(name, len(assignments), 1)
     room = _room(image, tenant, name, len(assignments))
-    added = _added(image, topic, 0, assignments)
+    added = _added(image, topic, 0, assignments, {})
     name_key, topic_key = model.name_key(tenant, name), model.topic_key(topic_id)
     return NewTopic(
         compares=(
@@ -164,8 +164,9 @@ def update_topic(
 ) -> NewTopic:
     """The topic with these settings as a whole and with `added` partitions more, placed by the caller.
 
-    A repetition of the generation held adds none again. Raises `InvalidRequest` (also for another replication
-    factor), `NotFound` (also for another tenant's topic), `LimitExceeded`, `BrokerUnavailable`.
+    A repetition of the generation held adds none again. Replication and durability stay: the one needs other
+    replicas, the other says what was acknowledged so far. Raises `InvalidRequest`, `NotFound` (also for another
+    tenant's topic), `LimitExceeded`, `BrokerUnavailable`.
     """
     topic = image.topics.get(topic_id)
     if topic is None or topic.tenant != tenant:
@@ -187,6 +188,10 @@ def update_topic(
             f"{topic.name}: replication is {topic.settings.replication} and cannot be changed to "
             f"{settings.replication}"
         )
+    if settings.durability != topic.settings.durability:
+        raise InvalidRequest(
+            f"{topic.name}: durability is {topic.settings.durability.name.lower()} and cannot be changed"
+        )
     if generation and generation == topic.generation:
         added = ()
     after = replace(
@@ -199,7 +204,10 @@ def update_topic(
         return NewTopic(compares=(), changes=(), record=topic)
     _check_partitions(topic.name, after.partitions, topic.partitions)
     room = _room(image, tenant, topic.name, len(added)) if added else _NOTHING
-    grown = _added(image, after, topic.partitions, added)
+    eased = {}
+    if settings.min_insync_replicas < topic.settings.min_insync_replicas:
+        eased = _eased(image, topic_id, settings.min_insync_replicas)
+    grown = _added(image, after, topic.partitions, added, eased)
     topic_key = model.topic_key(topic_id)
     return NewTopic(
         compares=(Compare(topic_key, image.topic_revisions[topic_id]), *room.compares, *grown.compares),
@@ -237,14 +245,40 @@ def _room(image: ClusterImage, tenant: TenantId, name: str, more: int) -> Transa
     )
 
 
+def _eased(
+    image: ClusterImage, topic_id: TopicId, min_insync: int
+) -> dict[int, dict[int, model.PartitionRecord]]:
+    """Every cell as it must be once fewer replicas in sync are demanded.
+
+    Where there are enough now the watermark moves on, without the replicas that were electable because it stood
+    still (RL43). Cells that stay as they are count too: writing them fails what was decided under the old demand.
+    """
+    cells = image.cells.get(topic_id, {})
+    return {
+        number: {
+            partition: record.changed(eligible=(), last_known=())
+            if len(record.in_sync) >= min_insync and (record.eligible or record.last_known)
+            else record
+            for partition, record in cells[number].partitions.items()
+        }
+        for number in sorted(cells)
+    }
+
+
 def _added(
-    image: ClusterImage, topic: model.TopicRecord, first: int, assignments: Sequence[Sequence[int]]
+    image: ClusterImage,
+    topic: model.TopicRecord,
+    first: int,
+    assignments: Sequence[Sequence[int]],
+    changed: dict[int, dict[int, model.PartitionRecord]],
 ) -> Transaction:
-    """New partitions from number `first` on: their cells, and the registrations of all that are in sync."""
-    cells: dict[str, dict[int, model.PartitionRecord]] = {}
-    revisions: dict[str, int] = {}
-    members: dict[int, int] = {}
+    """New partitions from number `first` on, and cells that are `changed` besides: the cells, and the registrations
+    of all that are in sync in new partitions.
+    """
     held = image.cells.get(topic.topic_id, {})
+    cells = {held[number].key: dict(changed[number]) for number in sorted(changed)}
+    revisions = {held[number].key: held[number].revision for number in sorted(changed)}
+    members: dict[int, int] = {}
     for number, brokers in enumerate(assignments, start=first):
         record = _first_record(image, f"{topic.name}-{number}", number, brokers, topic.settings)
         key = model.cell_key(topic.topic_id, number)

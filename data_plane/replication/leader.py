@@ -416,6 +416,16 @@ class LeaderState:
             self._settle(record)
         return not self.deposed
 
+    def demand_in_sync(self, min_insync: int) -> None:
+        """The topic demands another number of replicas in sync (RL16).
+
+        A lower one counts from the revision on that also cleared whoever was electable because of the higher one
+        (RL43), a higher one before any record that was written under it is seen.
+        """
+        if min_insync != self.min_insync:
+            self.min_insync = min_insync
+            self._advance()
+
     # -- inside -----------------------------------------------------------------------------------------
 
     @property

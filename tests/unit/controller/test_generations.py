@@ -12,9 +12,9 @@ from data_plane.metadata.port import Change, Compare
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicId
-from penstock.contract.topic_settings import TopicSettings
+from penstock.contract.topic_settings import Durability, TopicSettings
 
-from .setup import ACME, Store
+from .setup import ACME, Store, record
 
 NEW, OTHER = TopicId(b"n" * 16), TopicId(b"o" * 16)
 SETTINGS, WIDER = TopicSettings(), TopicSettings(retention_ms=3_600_000)
@@ -141,6 +141,11 @@ def test_partitions_are_added_to_their_cells_and_an_election_meanwhile_is_seen(s
     ("change", "error", "text"),
     [
         (lambda s: update(s, 2, TopicSettings(replication=2)), InvalidRequest, "replication is 3"),
+        (
+            lambda s: update(s, 2, TopicSettings(durability=Durability.REPLICATED)),
+            InvalidRequest,
+            "durability is fsync",
+        ),
         (lambda s: update(s, 2, added=limits.PARTITIONS_PER_TOPIC_MAX), LimitExceeded, "10001 partitions"),
         (lambda s: update_topic(s.image, NEW, TenantId("x"), WIDER, ()), NotFound, "does not exist"),
         (lambda s: update_topic(s.image, NEW, ACME, WIDER, [(1, 2)]), InvalidRequest, "t-1: 2 brokers"),
@@ -153,6 +158,42 @@ def test_a_wrong_update_is_refused_by_name(
     create(store, 1)
     with pytest.raises(error, match=text):
         change(store)
+
+
+def test_a_lower_demand_clears_whoever_was_electable_because_of_the_higher_one(store: Store) -> None:
+    """The watermark moves on without them, so they must never be elected (RL43)."""
+    create(store, 1, partitions=3)
+    cell = model.cell_key(NEW, 0)
+    store.put(
+        cell,
+        model.encode_cell(
+            {
+                0: record((1,), eligible=(2,), last_known=(3,)),
+                1: record((), partition=1, leader=-1, eligible=(1, 2)),
+                2: record(partition=2),
+            }
+        ),
+    )
+    eased = TopicSettings(min_insync_replicas=1)
+    grown = update_topic(store.image, NEW, ACME, eased, [PLACE], generation=2)
+    apply(store, grown)
+    found = store.image.partitions_of(NEW)
+    assert [(p.in_sync, p.eligible, p.last_known, p.partition_epoch) for p in found] == [
+        ((1,), (), (), 8),
+        ((), (1, 2), (), 7),
+        ((1, 2, 3), (), (), 7),
+        ((1, 2, 3), (), (), 1),
+    ]
+
+
+def test_what_was_decided_under_a_higher_demand_fails_once_it_is_lower(store: Store) -> None:
+    create(store, 1)
+    before = store.mod_revision(model.cell_key(NEW, 0))
+    update(store, 2, TopicSettings(min_insync_replicas=1))
+    after = store.mod_revision(model.cell_key(NEW, 0))
+    assert after > before, "every cell is written, though nothing in it changed"
+    update(store, 3, TopicSettings(min_insync_replicas=3))
+    assert store.mod_revision(model.cell_key(NEW, 0)) == after
 
 
 def test_nothing_late_brings_a_deleted_topic_back(store: Store) -> None:
