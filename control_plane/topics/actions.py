@@ -28,7 +28,7 @@ KIND_TOPIC = "topic"
 INTERNAL_PREFIX = "__"
 REPLICATION_DEFAULT = 3
 MIN_INSYNC_DEFAULT = 2
-FIXED = ("replication",)
+FIXED = ("replication", "durability")
 """Settings that a topic keeps from its creation on."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
