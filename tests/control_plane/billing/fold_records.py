@@ -1,0 +1,39 @@
+"""Runs the usage pipeline's fold over given records of `__usage`, in a process of its own: one Spark, several folds.
+
+    python -m tests.control_plane.billing.fold_records <jobs.json> <scratch folder>
+
+A job is {"folder", "records": [[partition, offset, base64 value], …], "ends": {partition: next offset}}.
+"""
+
+import base64
+import json
+import sys
+from pathlib import Path
+
+from spark_usage.configuration import DEFAULT_ASSETS
+from spark_usage.rounds import fold
+from spark_usage.session import start_session
+from tests.spark_usage.records import Stored, bronze_frame
+
+
+def main(jobs_file: str, scratch: str) -> None:
+    spark = start_session("local[2]", Path(scratch), "fold records")
+    try:
+        for job in json.loads(Path(jobs_file).read_text(encoding="utf-8")):
+            stored = [
+                Stored(partition=partition, offset=offset, value=base64.b64decode(value))
+                for partition, offset, value in job["records"]
+            ]
+            fold(
+                spark,
+                Path(job["folder"]),
+                DEFAULT_ASSETS,
+                rows=bronze_frame(spark, stored),
+                offsets=job["ends"],
+            )
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,198 @@
+"""From real messages to a proven invoice: brokers meter, Spark folds, billing issues, the log proves; and what is lost
+on the way is named.
+"""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from billing import actions, import_actions, queries, shapes
+from billing.models import Cut, Invoice
+from control_plane.cluster import brokers as control
+from control_plane.outbox import delivery
+from data_plane.contract import usage_pb2
+from data_plane.dev.provisioning import provision_internal_topics
+from penstock.client.settings import ConnectionSettings
+from penstock.contract.ids import SYSTEM_TENANT, TopicId
+from penstock.verification.evidence import read_evidence
+from penstock.verification.proving import prove
+from penstock.verification.stamped_reads import StampedReads
+from tests.control_plane.billing.world import TESTER, World
+from tests.integration.brokers import Tenant as BrokerTenant
+from tests.integration.brokers import brokers
+from tests.integration.metering.usage import TIMINGS, USAGE, Metered
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[3]
+PRICED = 3_600
+Record = tuple[int, int, bytes]
+
+
+@pytest.fixture(scope="module")
+def usage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
+    settings = {"metering": True, "timings": TIMINGS}
+    with brokers(tmp_path_factory.mktemp("cluster"), settings=settings) as cluster:
+        provision_internal_topics(cluster.admin, 3)
+        yield Metered(cluster=cluster, system=cluster.another_key(SYSTEM_TENANT))
+
+
+def usage_records(usage: Metered) -> list[Record]:
+    """All of `__usage` now: partition, offset, value."""
+    found: dict[tuple[int, int], bytes] = {}
+    with usage.cluster.client(usage.system) as client, client.consumer([USAGE]) as consumer:
+        ends = consumer.end_offsets()
+        while any(consumer.position(*place) < end for place, end in ends.items()):
+            for message in consumer.poll(timeout=5):
+                found[message.partition, message.offset] = message.value or b""
+    return [(*place, found[place]) for place in sorted(found)]
+
+
+def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) -> None:
+    """Spark's data sets of the records without some, each in a folder of its name."""
+    ends: dict[str, int] = {}
+    for partition, offset, _ in records:
+        ends[str(partition)] = max(ends.get(str(partition), 0), offset + 1)
+    jobs = []
+    for name, lost in without.items():
+        (folder / name).mkdir()
+        jobs.append(
+            {
+                "folder": str(folder / name),
+                "ends": ends,
+                "records": [
+                    (partition, offset, base64.b64encode(value).decode())
+                    for partition, offset, value in records
+                    if (partition, offset, value) not in lost
+                ],
+            }
+        )
+    (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    module = "tests.control_plane.billing.fold_records"
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(folder / "jobs.json"), str(folder / "scratch")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def bill(datasets: Path, cut: Cut) -> Invoice:
+    told = import_actions.import_data_sets(datasets)
+    assert set(told.values()) <= {"imported"}, told
+    return actions.settle(cut.public_id)
+
+
+def holds_cut(value: bytes, cut: Cut, topic_id: bytes) -> bool:
+    return any(
+        reading.kind == usage_pb2.ReadingKind.CUT
+        and reading.cut_id == cut.public_id
+        and reading.topic_id == topic_id
+        for reading in usage_pb2.UsageRecord.FromString(value).readings
+    )
+
+
+def is_periodic(value: bytes, topic_id: bytes) -> bool:
+    record = usage_pb2.UsageRecord.FromString(value)
+    kinds = {reading.kind for reading in record.readings}
+    here = [reading for reading in record.readings if reading.topic_id == topic_id]
+    return bool(here) and kinds <= {usage_pb2.ReadingKind.PERIODIC} and not record.seals
+
+
+def coverage_issues(datasets: Path) -> list[dict[str, Any]]:
+    run = json.loads((datasets / "coverage_issue" / "current.json").read_text())["run_id"]
+    folder = datasets / "coverage_issue" / f"run={run}"
+    return [row for file in folder.glob("*.parquet") for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def evidence_of(invoice: Invoice) -> Any:
+    tenant = invoice.tenant
+    row = queries.invoice(tenant, invoice.public_id)
+    # Through JSON, as it travels.
+    return read_evidence(
+        json.loads(json.dumps({"invoice": shapes.shown_invoice(row), **queries.evidence(row)}))
+    )
+
+
+def produce(usage: Metered, tenant: BrokerTenant, topic_id: TopicId, *, waves: int) -> None:
+    """`PRICED` messages over three partitions; readings come between the waves."""
+    with usage.cluster.client(tenant) as client, client.producer(linger_ms=2, compression="none") as producer:
+        for wave in range(1, waves + 1):
+            for number in range(PRICED // waves):
+                producer.send("orders", b'{"wave": %d, "number": %d}' % (wave, number), partition=number % 3)
+            producer.flush()
+            for partition in range(3):
+                usage.wait_until_read(topic_id, PRICED // 3 * wave // waves, partition)
+
+
+def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
+    usage: Metered, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = usage.cluster
+    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    monkeypatch.setattr(control, "client", lambda: internal)
+    acme = world.tenant("acme")
+    tenant = cluster.tenant(acme.public_id)
+    topic_id = cluster.create_topic(tenant, "orders", partitions=3, segment_bytes=4_096)
+    produce(usage, tenant, topic_id, waves=3)
+
+    operator_cut = actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
+    assert delivery.deliver("cut", operator_cut.public_id)
+    cut = queries.cut_for_delivery(operator_cut.public_id)
+    assert cut.delivered_at is not None
+    assert sorted(cut.readings.values_list("end_offset", flat=True)) == [1_200] * 3
+
+    records = usage_records(usage)
+    cut_records = [record for record in records if holds_cut(record[2], cut, topic_id)]
+    middle = next(
+        record
+        for record in records
+        if is_periodic(record[2], topic_id) and any(r[0] == record[0] and r[1] > record[1] for r in records)
+    )
+    folder = tmp_path / "folds"
+    folder.mkdir()
+    fold(folder, records, {"without_a_cut": cut_records[:1], "without_a_middle": [middle]})
+
+    # A cut reading that is lost keeps the invoice a draft, and is named.
+    invoice = bill(folder / "without_a_cut", cut)
+    assert invoice.status == "draft"
+    named = f"__usage-{cut_records[0][0]}"
+    assert any("orders-" in gap and "no cut reading" in gap and named in gap for gap in invoice.gaps), (
+        invoice.gaps
+    )
+    with StampedReads(_settings(cluster.bootstrap, tenant)) as reads:
+        assert not prove(evidence_of(invoice), None, reads).proven
+
+    # Another reading that is lost changes no total, and is named.
+    (issue,) = coverage_issues(folder / "without_a_middle")
+    assert (issue["src_partition"], issue["first_missing"], issue["missing"]) == (middle[0], middle[1], 1)
+    invoice = bill(folder / "without_a_middle", cut)
+    assert invoice.status == "issued", invoice.gaps
+    lines = {line.meter: line.quantity for line in invoice.lines.all()}
+    assert lines["messages_in"] == PRICED
+
+    # To the unit what stands on the leaders' disks, and what the proof counts.
+    stored = [usage.counted(cluster.leader(topic_id, p), topic_id, 1_200, p) for p in range(3)]
+    assert (sum(n for n, _ in stored), sum(size for _, size in stored)) == (PRICED, lines["bytes_in"])
+
+    with StampedReads(_settings(cluster.bootstrap, tenant)) as reads:
+        report = prove(evidence_of(invoice), None, reads)
+    assert report.problems == ()
+    assert report.counted_total_micro == invoice.total_micro
+    assert sum(finding.segments_sealed for finding in report.partitions) > 0
+    internal.close()
+
+
+def _settings(bootstrap: list[str], tenant: BrokerTenant) -> ConnectionSettings:
+    return ConnectionSettings(bootstrap=tuple(bootstrap), api_key=tenant.api_key)
