@@ -1,0 +1,358 @@
+"""`make demo`: a whole service on a PostgreSQL and a Redis, a year of flights through it, and the bill proven.
+
+Usage: python -m demo [--once] [--data DIR] [--flights N] [--seconds S].
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from data_plane.dev.layout import DataDirectory, write_private
+from data_plane.dev.profile import with_profile
+from data_plane.dev.service import DevService, ServiceUp
+from data_plane.dev.service_layout import Backends
+from demo import bills
+from demo.audit import audit
+from demo.bills import Bill, Verdict
+from demo.flights import NoFlights, read_flights
+from demo.plan import Plan
+from demo.servers import ServerFailed, Servers
+from demo.stages import Stages
+from demo.summary import Summary
+from demo.tenants import Tenant, sign_up_all
+from demo.traffic import Talker, TrafficFailed, Victim
+from penstock.cli.output import Bar, print_table, say
+from penstock.contract.errors import PenstockError
+from penstock.profiles import PROFILE_FILE
+from penstock.rules.rating import amount_text
+
+_KILL_AT, _START_AT = 0.35, 0.6
+"""Parts of the flights that are sent when the broker is killed, and when it is started again."""
+_READY_S = 180.0
+_PRODUCE_S = 240.0
+"""Beyond the time that producing takes by its pace."""
+_READ_S = 60.0
+_METERED_S = 60.0
+_DELIVERED_S = 25.0
+"""Brokers tell what was delivered every 10 s; then Spark must read it."""
+_POLL_S = 0.1
+_OWN_MARK = "penstock-demo"
+
+
+class Demo:
+    """One run in one folder."""
+
+    def __init__(self, folder: Path, flights: int | None, seconds: float) -> None:
+        self._folder = folder.absolute()
+        self._flights, self._seconds = flights, seconds
+        self._servers = Servers(self._folder / "servers")
+        self._service = DevService(DataDirectory(self._folder / "service"))
+        self._stages = Stages()
+
+    def stop(self) -> None:
+        """End everything of this folder that runs."""
+        if self._service.directory.cluster_file.exists():
+            self._service.down(10.0)
+        self._servers.stop()
+
+    def clear(self) -> None:
+        """Make the folder empty, and only if it is a demo's own."""
+        mark = self._folder / _OWN_MARK
+        if self._folder.exists() and not mark.exists() and any(self._folder.iterdir()):
+            raise click.UsageError(f"{self._folder} holds something else; name another folder with --data.")
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        mark.touch()
+        os.environ[PROFILE_FILE] = str(self._folder / "profiles.toml")
+
+    def run(self) -> tuple[Summary, list[str]]:
+        """Everything, from nothing; returns the summary and what does not agree in it."""
+        stage = self._stages.stage
+        with stage("servers", "Starting PostgreSQL and Redis") as bar:
+            addresses = self._servers.start(lambda name: bar.to(0.5, name))
+        with stage("service", "Starting the service") as bar:
+            up = self._service.up(
+                None,
+                _steps(bar),
+                backends=Backends(
+                    database_url=addresses.database_url, celery_broker_url=addresses.celery_broker_url
+                ),
+            )
+        with stage("flights", "Reading the flights"):
+            flights = read_flights(self._flights)
+        carriers = sorted({flight.carrier for flight in flights})
+        with stage("tenants", f"Signing up {len(carriers)} tenants") as bar:
+            tenants = sign_up_all(up.spec.api_url, carriers, lambda done: bar.to(done / len(carriers)))
+        self._write_profiles(up, tenants)
+        plan = Plan(
+            bootstrap=tuple(broker.client_address for broker in up.cluster.spec.brokers),
+            tenants=tuple(tenants),
+            flights=self._flights,
+            total=len(flights),
+            seconds=self._seconds,
+        )
+        counted = self._traffic(plan)
+        with stage("metering", "Waiting for Spark to have metered it") as bar:
+            datasets = self._service.service.datasets
+            bills.wait_metered(
+                datasets, tenants, plan.total, _METERED_S, lambda n: bar.to(n / plan.total, f"{n:,} messages")
+            )
+        with stage("cuts", "Ending every tenant's period"):
+            token = self._service.service.operator_token_file.read_text().strip()
+            bills.cut_all(up.spec.api_url, token)
+        with stage("invoices", "Usage becomes invoices") as bar:
+            found = bills.wait_issued(
+                up.spec.api_url, tenants, datasets, lambda n: bar.to(n / len(tenants), f"{n} tenants")
+            )
+        with stage("verification", "Proving each invoice from the log") as bar:
+            count = sum(len(bill.invoices) for bill in found)
+            verdicts = bills.verify_all(
+                plan.bootstrap, up.spec.api_url, found, lambda n: bar.to(n / count, f"{n} invoices")
+            )
+        with stage("log", "Counting the log itself") as bar:
+            log = audit(
+                plan.bootstrap, tenants, plan.total, lambda n: bar.to(n / plan.total, f"{n:,} messages")
+            )
+        with stage("delivered", "Waiting for the last word on what was delivered"):
+            sums = self._delivered(tenants, int(counted["received"]))
+        summary = Summary(
+            tenants=_tenants_there(up.spec.api_url, token, tenants),
+            produced=int(counted["produced"]),
+            consumed_distinct=int(counted["distinct"]),
+            duplicates_in_log=log.duplicates,
+            order_violations=log.order_violations,
+            metered_messages=sums.get("messages_in", 0),
+            invoiced_messages=sum(bill.quantity("messages_in") for bill in found),
+            metered_bytes=sums.get("bytes_in", 0),
+            log_bytes=log.bytes,
+            invoiced_bytes=sum(bill.quantity("bytes_in") for bill in found),
+            delivered_received=int(counted["received"]),
+            delivered_metered=sums.get("messages_out", 0),
+            invoices=sum(len(bill.invoices) for bill in found),
+            verified_invoices=sum(verdict.proven for verdict in verdicts),
+            broker_killed=int(counted["broker_killed"]),
+            acked_before_kill=int(counted["acked_before_kill"]),
+            acked_while_down=int(counted["acked_while_down"]),
+            leaders_moved=int(counted["leaders_moved"]),
+            seconds=self._stages.seconds,
+        )
+        summary.write(self._folder / "summary.json")
+        _print_bills(found, verdicts)
+        self._tell_addresses(up, tenants)
+        wrong = summary.disagreements(plan.total, len(carriers))
+        wrong += [f"{v.invoice}: {problem}" for v in verdicts for problem in v.problems[:3]]
+        return summary, wrong
+
+    def _traffic(self, plan: Plan) -> dict[str, int]:
+        """Produce and read everything, with a broker killed on the way; the counts by name."""
+        plan_file = self._folder / "plan.json"
+        plan.write(plan_file)
+        stage = self._stages.stage
+        victim = Victim(self._service.cluster)
+        with (
+            Talker("demo.consume", plan_file, self._folder / "consume.log") as members,
+            Talker("demo.produce", plan_file, self._folder / "produce.log") as producers,
+        ):
+            with stage("groups", "The groups' members join") as bar:
+                members.wait("ready", _READY_S, lambda told: _assigned(bar, told))
+                producers.wait("ready", _READY_S, lambda told: None)
+            with stage("messages", f"Producing and reading {plan.total:,} messages") as bar:
+                producers.begin()
+                self._wait_sent(producers, members, plan, _KILL_AT, bar, "")
+                victim.kill()
+                acked_before = producers.count("acked")
+                moved = victim.leaders_moved()
+                self._wait_sent(producers, members, plan, _START_AT, bar, f"broker {victim.number} killed")
+                acked_down = producers.count("acked") - acked_before
+                victim.start_again()
+                produced = producers.wait(
+                    "done", plan.seconds + _PRODUCE_S, lambda told: _flown(bar, producers, members, plan, "")
+                )
+                if produced["failed"]:
+                    raise TrafficFailed(
+                        f"{produced['failed']:,} messages failed, first: {produced['failure']}"
+                    )
+            with stage("reading", "The groups read to the end") as bar:
+                deadline = time.monotonic() + _READ_S
+                while members.count("distinct") < plan.total and time.monotonic() < deadline:
+                    bar.to(members.count("distinct") / plan.total)
+                    time.sleep(_POLL_S)
+                read = members.end()
+        return {
+            "produced": int(produced["acked"]),
+            "distinct": int(read["distinct"]),
+            "received": int(read["received"]),
+            "broker_killed": victim.number,
+            "acked_before_kill": acked_before,
+            "acked_while_down": acked_down,
+            "leaders_moved": moved,
+        }
+
+    def _wait_sent(
+        self, producers: Talker, members: Talker, plan: Plan, part: float, bar: Bar, note: str
+    ) -> None:
+        """Wait until that part of the flights is acknowledged."""
+        deadline = time.monotonic() + plan.seconds + _PRODUCE_S
+        while producers.count("acked") < part * plan.total:
+            _flown(bar, producers, members, plan, note)
+            if time.monotonic() > deadline:
+                raise TrafficFailed(f"only {producers.count('acked'):,} messages were acknowledged in time")
+            time.sleep(_POLL_S)
+
+    def _delivered(self, tenants: list[Tenant], received: int) -> dict[str, int]:
+        """The data set's sums once what was delivered is all there, or does not grow any more."""
+        datasets = self._service.service.datasets
+        deadline = time.monotonic() + _DELIVERED_S
+        while True:
+            (datasets / "wake").touch()
+            sums = bills.data_set_sums(datasets, tenants)
+            if sums.get("messages_out", 0) >= received or time.monotonic() > deadline:
+                return sums
+            time.sleep(2)
+
+    def _write_profiles(self, up: ServiceUp, tenants: list[Tenant]) -> None:
+        """A profile for each tenant, by its carrier, in the demo's own profile file."""
+        file = self._folder / "profiles.toml"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        for tenant in tenants:
+            fields: dict[str, str | list[str]] = {
+                "bootstrap": [broker.client_address for broker in up.cluster.spec.brokers],
+                "api_key": tenant.api_key,
+                "api_url": up.spec.api_url,
+                "tenant": tenant.id,
+            }
+            text = with_profile(text, tenant.carrier, fields)
+        write_private(file, text)
+        sign_ins = [f"{tenant.carrier} {tenant.email} {tenant.password} {tenant.id}" for tenant in tenants]
+        write_private(self._folder / "sign-in.txt", "\n".join(sign_ins) + "\n")
+
+    def _tell_addresses(self, up: ServiceUp, tenants: list[Tenant]) -> None:
+        first = tenants[0]
+        say(f"REST interface: {up.spec.api_url}/v1, its description: {up.spec.api_url}/v1/openapi.json")
+        say(f"Brokers: {', '.join(broker.client_address for broker in up.cluster.spec.brokers)}")
+        say(
+            f"Sign in as {first.email}, password {first.password}; the others stand in {self._folder}/sign-in.txt"
+        )
+        say(f"Operator's token: {self._service.service.operator_token_file}")
+        say(f"Summary: {self._folder}/summary.json")
+
+    def stay(self) -> None:
+        """Until Ctrl-C or SIGTERM."""
+        say(f"export {PROFILE_FILE}={self._folder}/profiles.toml, then for instance:")
+        say("  .venv/bin/penstock --profile UA invoice list")
+        say("Everything stays up; Ctrl-C stops it.")
+        try:
+            while True:
+                signal.pause()
+        except KeyboardInterrupt:
+            pass
+
+
+def _steps(bar: Bar) -> Any:
+    return lambda done, steps, note: bar.to(done / steps, note)
+
+
+def _assigned(bar: Bar, told: dict[str, Any]) -> None:
+    wanted = int(told.get("wanted", 0))
+    if wanted:
+        bar.to(int(told["assigned"]) / wanted, f"{told['assigned']} of {wanted} partitions")
+
+
+def _flown(bar: Bar, producers: Talker, members: Talker, plan: Plan, note: str) -> None:
+    acked, distinct = producers.count("acked"), members.count("distinct")
+    bar.to(acked / plan.total, f"{acked:,} acknowledged, {distinct:,} read" + (f", {note}" if note else ""))
+
+
+def _tenants_there(api_url: str, operator_token: str, tenants: list[Tenant]) -> int:
+    """How many of them the control plane knows."""
+    from penstock.rest.client import RestClient
+
+    wanted = {tenant.id for tenant in tenants}
+    with RestClient(api_url, operator_token) as rest:
+        return len({str(item["id"]) for item in rest.items("/v1/tenants")} & wanted)
+
+
+def _print_bills(found: list[Bill], verdicts: list[Verdict]) -> None:
+    proven = {verdict.invoice: verdict.proven for verdict in verdicts}
+    rows: list[list[object]] = []
+    for bill in found:
+        invoices = [str(invoice["id"]) for invoice in bill.invoices]
+        cost = bill.cost_micro_per_million
+        availability = f"{(bill.valid - bill.bad) / bill.valid:.4%}" if bill.valid else "-"
+        rows.append(
+            [
+                bill.tenant.carrier,
+                bill.quantity("messages_in"),
+                bill.quantity("bytes_in"),
+                f"{amount_text(bill.total_micro, 2)} {bill.invoices[0]['currency']}",
+                "-" if cost is None else amount_text(cost, 6),
+                availability,
+                ", ".join(invoices),
+                "proven" if all(proven.get(invoice) for invoice in invoices) else "NOT PROVEN",
+            ]
+        )
+    print_table(
+        [
+            "tenant",
+            "messages",
+            "bytes",
+            "invoice",
+            "cost per million",
+            "availability",
+            "number",
+            "from the log",
+        ],
+        rows,
+        title="What each carrier's flights cost",
+    )
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Stop everything at the end; exit code 0 only if all agrees.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/demo"),
+    show_default=True,
+    help="Folder of the demo; what an earlier one left there is stopped and removed.",
+)
+@click.option("--flights", type=click.IntRange(min=100), help="Only so many flights, evenly chosen.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=45.0, show_default=True, help="Producing takes this."
+)
+def main(once: bool, data: Path, flights: int | None, seconds: float) -> None:
+    """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven."""
+    demo = Demo(data, flights, seconds)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    status = 1
+    try:
+        demo.clear()
+        _, wrong = demo.run()
+        for line in wrong:
+            say(f"Does not agree: {line}")
+        say("All agrees." if not wrong else f"{len(wrong)} things do not agree.")
+        status = 1 if wrong else 0
+        if not once:
+            demo.stay()
+    except PenstockError as error:
+        say(f"Error: {error.message} [{error.code.name}]\n  {error.remedy}")
+    except (ServerFailed, NoFlights) as error:
+        say(f"Error: {error}")
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        say("Stopping everything")
+        demo.stop()
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

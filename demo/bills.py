@@ -1,0 +1,199 @@
+"""From the log to proven invoices: the data sets, the cuts, the invoices over REST, and `penstock verify-invoice`."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet
+
+from demo.tenants import Tenant
+from penstock.admin.blocking import Admin
+from penstock.contract.errors import PenstockError
+from penstock.rest.client import RestClient
+
+_SETTLED_S = 180.0
+_POLL_S = 0.5
+_CALL_S = 60.0
+_VERIFY_S = 120.0
+_AT_ONCE = 2
+_WAKE = "wake"
+
+
+class NotSettled(PenstockError):
+    """Usage did not become an invoice in time."""
+
+    remedy: ClassVar[str] = (
+        "Read the outputs of the runner and the worker (penstock dev status names the files)."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """One tenant's invoices, what it cost and how available the service was for it."""
+
+    tenant: Tenant
+    invoices: tuple[Mapping[str, Any], ...]
+    cost_micro_per_million: int | None
+    valid: int
+    bad: int
+
+    def quantity(self, meter: str) -> int:
+        """Billed in all of them."""
+        lines = [line for invoice in self.invoices for line in invoice["lines"]]
+        return sum(int(line["quantity"]) for line in lines if line["meter"] == meter)
+
+    @property
+    def total_micro(self) -> int:
+        return sum(int(invoice["total_micro"] or 0) for invoice in self.invoices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the verifier said of one invoice."""
+
+    invoice: str
+    proven: bool
+    problems: tuple[str, ...] = field(default=())
+
+
+def data_set_sums(datasets: Path, tenants: Sequence[Tenant]) -> dict[str, int]:
+    """Meter to quantity of these tenants in Spark's `usage_day`, the run that counts now; empty before there is one."""
+    folder = datasets / "usage_day"
+    try:
+        run = json.loads((folder / "current.json").read_text())["run_id"]
+        manifest = json.loads((folder / f"run={run}" / "manifest.json").read_text())
+    except FileNotFoundError:
+        return {}
+    wanted = {tenant.id for tenant in tenants}
+    sums: dict[str, int] = {}
+    for file in manifest["files"]:
+        table = pyarrow.parquet.read_table(
+            folder / f"run={run}" / file["name"], columns=["tenant", "meter", "quantity"], partitioning=None
+        )
+        for row in table.to_pylist():
+            if row["tenant"] in wanted:
+                sums[row["meter"]] = sums.get(row["meter"], 0) + int(row["quantity"])
+    return sums
+
+
+def wait_metered(
+    datasets: Path, tenants: Sequence[Tenant], messages: int, within_s: float, tell: Callable[[int], None]
+) -> dict[str, int]:
+    """Wake the pipeline until its data set holds `messages`; the sums then, or those at the end of the time."""
+    deadline = time.monotonic() + within_s
+    woken = 0.0
+    while True:
+        if time.monotonic() - woken > 5:
+            (datasets / _WAKE).touch()
+            woken = time.monotonic()
+        sums = data_set_sums(datasets, tenants)
+        tell(sums.get("messages_in", 0))
+        if sums.get("messages_in", 0) >= messages or time.monotonic() > deadline:
+            return sums
+        time.sleep(_POLL_S)
+
+
+def cut_all(api_url: str, operator_token: str) -> None:
+    """End everybody's period now."""
+    with RestClient(api_url, operator_token, timeout_s=_CALL_S) as rest:
+        rest.post("/v1/billing/cuts", {"tenant": "all"})
+
+
+def wait_issued(
+    api_url: str, tenants: Sequence[Tenant], datasets: Path, tell: Callable[[int], None]
+) -> list[Bill]:
+    """Wait until every tenant has an invoice and none is a draft. Raises `NotSettled` naming what is missing."""
+    deadline = time.monotonic() + _SETTLED_S
+    done: dict[str, Bill] = {}
+    woken = 0.0
+    while True:
+        if time.monotonic() - woken > 5:
+            (datasets / _WAKE).touch()
+            woken = time.monotonic()
+        open_now: list[str] = []
+        for tenant in tenants:
+            if tenant.carrier not in done:
+                bill, why = _bill(api_url, tenant)
+                if why is None:
+                    done[tenant.carrier] = bill
+                else:
+                    open_now.append(f"{tenant.carrier}: {why}")
+        tell(len(done))
+        if not open_now:
+            return [done[tenant.carrier] for tenant in tenants]
+        if time.monotonic() > deadline:
+            raise NotSettled("\n".join([f"{len(open_now)} tenants have no invoice yet", *open_now[:20]]))
+        time.sleep(_POLL_S)
+
+
+def _bill(api_url: str, tenant: Tenant) -> tuple[Bill, str | None]:
+    with RestClient(api_url, tenant.api_key, timeout_s=_CALL_S) as rest:
+        invoices = Admin(rest).invoices()
+        if not invoices:
+            return Bill(tenant=tenant, invoices=(), cost_micro_per_million=None, valid=0, bad=0), "no invoice"
+        drafts = [invoice for invoice in invoices if invoice["issued_at"] is None]
+        why = None
+        if drafts:
+            gaps = "; ".join(drafts[0]["gaps"][:3])
+            why = f"{drafts[0]['id']} is a {drafts[0]['status']}" + (f": {gaps}" if gaps else "")
+        costs = rest.get("/v1/costs")
+        availability = list(rest.items("/v1/availability"))
+    bill = Bill(
+        tenant=tenant,
+        invoices=tuple(invoices),
+        cost_micro_per_million=costs["cost_micro_per_million_messages"],
+        valid=sum(int(item["valid"]) for item in availability),
+        bad=sum(int(item["bad"]) for item in availability),
+    )
+    return bill, why
+
+
+def verify_all(
+    bootstrap: Sequence[str], api_url: str, bills: Sequence[Bill], tell: Callable[[int], None]
+) -> list[Verdict]:
+    """Prove every invoice with its tenant's key alone, as that tenant would."""
+    wanted = [(bill.tenant, str(invoice["id"])) for bill in bills for invoice in bill.invoices]
+    verdicts: list[Verdict] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for verdict in pool.map(lambda one: _verify(bootstrap, api_url, *one), wanted):
+            verdicts.append(verdict)
+            tell(len(verdicts))
+    return verdicts
+
+
+def _verify(bootstrap: Sequence[str], api_url: str, tenant: Tenant, invoice: str) -> Verdict:
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "LANG": "C.UTF-8",
+        "HOME": "/nonexistent",
+        "PENSTOCK_BOOTSTRAP": ",".join(bootstrap),
+        "PENSTOCK_API_KEY": tenant.api_key,
+        "PENSTOCK_API_URL": api_url,
+    }
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "penstock.cli", "verify-invoice", invoice, "--json"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=_VERIFY_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Verdict(invoice=invoice, proven=False, problems=(f"no verdict after {_VERIFY_S:g} s",))
+    try:
+        report = json.loads(ended.stdout)
+    except ValueError:
+        return Verdict(invoice=invoice, proven=False, problems=(ended.stderr.strip() or "no report",))
+    problems = tuple(str(problem) for problem in report["problems"])
+    return Verdict(
+        invoice=invoice, proven=ended.returncode == 0 and bool(report["proven"]), problems=problems
+    )

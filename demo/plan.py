@@ -1,0 +1,51 @@
+"""What the demo tells its two client processes, and what they tell back, one JSON document a line."""
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from data_plane.dev.layout import write_private
+from demo.tenants import Tenant
+
+GROUP = "desk"
+MEMBERS = 2
+NUMBER_HEADER = "n"
+"""Header that carries a flight's place in the order of all flights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The whole run: who, where, how much and how fast."""
+
+    bootstrap: tuple[str, ...]
+    tenants: tuple[Tenant, ...]
+    flights: int | None
+    """How many of the flights; None = all."""
+    total: int
+    """Flights that there are then."""
+    seconds: float
+    """How long producing them takes at least."""
+
+    def write(self, file: Path) -> None:
+        write_private(file, json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        values = json.loads(file.read_text())
+        values["bootstrap"] = tuple(values["bootstrap"])
+        values["tenants"] = tuple(Tenant(**tenant) for tenant in values["tenants"])
+        return cls(**values)
+
+
+def tell(**what: Any) -> None:
+    """One line to the demo."""
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def abandoned(parent: int) -> bool:
+    """Whether the demo itself is gone, so that nobody reads on."""
+    return os.getppid() != parent

@@ -1,0 +1,162 @@
+"""The two client processes as the demo sees them: started, listened to, ended; and the broker that is killed."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from data_plane.dev.cluster import DevCluster
+from data_plane.dev.provisioning import admin_of
+from demo.tenants import TOPIC
+from penstock.contract.errors import PenstockError
+
+_END_S = 60.0
+_MOVED_S = 20.0
+_POLL_S = 0.1
+
+
+class TrafficFailed(PenstockError):
+    """Messages were not produced or read as they must be."""
+
+    remedy: ClassVar[str] = (
+        "Read the output named, and the brokers' (penstock dev status); then run the demo again."
+    )
+
+
+class Talker:
+    """A client process that tells its counts, one JSON document a line."""
+
+    def __init__(self, module: str, plan: Path, output: Path) -> None:
+        self.name = module.rpartition(".")[2]
+        self._output = output
+        self._errors = output.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, str(plan)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self._lock = threading.Lock()
+        self._told: dict[str, Any] = {}
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._reader.join(5)
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass  # it ended before it read what was left
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                told = json.loads(line)
+            except ValueError:
+                continue
+            with self._lock:
+                self._told.update(told)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What it has told so far, the newest of each name. Raises `TrafficFailed` when it has failed."""
+        ended = self._process.poll()
+        if ended is not None:
+            self._reader.join(5)
+        with self._lock:
+            told = dict(self._told)
+        if "error" in told:
+            raise TrafficFailed(f"{self.name}: {told['error']} (output in {self._output})")
+        if ended not in (None, 0) or (ended == 0 and not told.get("done")):
+            raise TrafficFailed(f"{self.name}: ended with status {ended} (output in {self._output})")
+        return told
+
+    def count(self, name: str) -> int:
+        """The newest number of that name, 0 before there is one."""
+        return int(self.told.get(name, 0))
+
+    def wait(self, name: str, within_s: float, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Wait until it has told `name` as true. Raises `TrafficFailed`."""
+        deadline = time.monotonic() + within_s
+        while not (told := self.told).get(name):
+            tell(told)
+            if time.monotonic() > deadline:
+                raise TrafficFailed(f"{self.name}: not {name} after {within_s:g} s; it told {told}")
+            time.sleep(_POLL_S)
+        return told
+
+    def begin(self) -> None:
+        """Tell it to begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def end(self) -> dict[str, Any]:
+        """Tell it to end, and what it has told then. Raises `TrafficFailed`."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            raise TrafficFailed(f"{self.name}: has not ended after {_END_S:g} s") from None
+        return self.told
+
+
+class Victim:
+    """The broker that leads most of the flights' partitions; it is killed and started again."""
+
+    def __init__(self, cluster: DevCluster) -> None:
+        self._cluster = cluster
+        self.number = -1
+        self._led: list[tuple[bytes, int]] = []
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        leaders = self._leaders()
+        by_broker: dict[int, int] = {}
+        for leader in leaders.values():
+            by_broker[leader] = by_broker.get(leader, 0) + 1
+        by_broker.pop(-1, None)
+        if not by_broker:
+            raise TrafficFailed("no partition of the flights has a leader")
+        self.number = max(sorted(by_broker), key=lambda broker: by_broker[broker])
+        self._led = [place for place, leader in sorted(leaders.items()) if leader == self.number]
+        if self._cluster.kill_broker(self.number) is None:
+            raise TrafficFailed(f"broker {self.number}: was gone before it was killed")
+
+    def leaders_moved(self) -> int:
+        """How many of its partitions another broker leads by now; waits a while for all of them."""
+        deadline = time.monotonic() + _MOVED_S
+        while True:
+            leaders = self._leaders()
+            moved = sum(leaders.get(place, -1) not in (-1, self.number) for place in self._led)
+            if moved == len(self._led) or time.monotonic() > deadline:
+                return moved
+            time.sleep(_POLL_S)
+
+    def start_again(self) -> None:
+        """Start it and wait until it is ready."""
+        self._cluster.start_broker(self.number, lambda done, steps, note: None)
+
+    def _leaders(self) -> dict[tuple[bytes, int], int]:
+        with admin_of(self._cluster.directory) as admin:
+            partitions = admin.describe_cluster(partitions=True).partitions
+            return {(p.topic_id, p.partition): p.leader for p in partitions if p.topic == TOPIC}
