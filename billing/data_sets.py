@@ -70,6 +70,11 @@ SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("src_partition", "int"),
         ("src_offset", "long"),
     ),
+    "coverage_issue": (
+        ("src_partition", "int"),
+        ("first_missing", "long"),
+        ("missing", "long"),
+    ),
     "sla_5m": (
         ("tenant", "string"),
         ("operation", "string"),

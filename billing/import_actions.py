@@ -14,6 +14,7 @@ from django.utils import timezone
 from billing.data_sets import DataSet, DataSetRefused, current_manifest, read_data_set
 from billing.models import (
     CostHour,
+    CoverageIssue,
     Cut,
     CutCoverage,
     CutUsage,
@@ -31,7 +32,7 @@ from penstock.records.seal import SealCorrupt, unpack_seal
 from tenants.models import Tenant
 
 IMPORTER = system("billing.import")
-ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour")
+ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour", "coverage_issue")
 """Usage before coverage: what a coverage row promises is there when it is seen."""
 BIGGEST = 2**63 - 1
 _CHUNK = 500
@@ -129,6 +130,17 @@ def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     return _sync(CostHour, data, tenants, key=("asset", "hour", "method"), values=("bytes", "cost_micro"))
 
 
+def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    """What the usage log lacks concerns no tenant by itself."""
+    key, values = ("src_partition", "first_missing"), ("missing",)
+    wanted = {tuple(row[name] for name in key): _checked(data, row, key, values) for row in data.rows}
+    known = {
+        tuple(row[name] for name in key): row for row in CoverageIssue.objects.values("pk", *key, *values)
+    }
+    _write(CoverageIssue, wanted, known, values)
+    return 0, []
+
+
 def _import_cut_usage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     return _import_of_cuts(
         CutUsage,
@@ -194,6 +206,7 @@ _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
     "usage_day": _import_usage_days,
     "sla_5m": _import_sla,
     "cost_hour": _import_costs,
+    "coverage_issue": _import_issues,
 }
 
 
@@ -202,7 +215,7 @@ _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
 
 def _tenants(data: DataSet) -> dict[str, Tenant]:
     """The tenants of the rows by public id; the service's own is none that is billed."""
-    named = sorted({str(row["tenant"]) for row in data.rows} - {SYSTEM_TENANT})
+    named = sorted({str(row["tenant"]) for row in data.rows if "tenant" in row} - {SYSTEM_TENANT})
     found: dict[str, Tenant] = {}
     for at in range(0, len(named), _CHUNK):
         for tenant in Tenant.objects.filter(public_id__in=named[at : at + _CHUNK]):
@@ -242,7 +255,8 @@ def _import_of_cuts(
     model: type[CutUsage] | type[CutCoverage], data: DataSet, *, key: Sequence[str], values: Sequence[str]
 ) -> _Imported:
     """Rows by cut. A cut whose invoice is issued is compared only."""
-    skipped, disagreements = 0, []
+    skipped = 0
+    disagreements: list[str] = []
     by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in data.rows:
         place = tuple(row[name] for name in key)

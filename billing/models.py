@@ -275,6 +275,22 @@ class CostHour(models.Model):
         )
 
 
+class CoverageIssue(models.Model):
+    """Offsets of the usage log that are not there (data set `coverage_issue`): readings that were lost."""
+
+    src_partition = models.PositiveIntegerField()
+    first_missing = models.PositiveBigIntegerField()
+    missing = models.PositiveBigIntegerField()
+    """How many, from the first on."""
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["src_partition", "first_missing"], name="billing_one_issue_a_place"
+            ),
+        )
+
+
 class DataSetRun(models.Model):
     """A run of a data set that was imported, or refused."""
 

@@ -9,6 +9,7 @@ from django.db.models import Count, F, Prefetch, QuerySet, Sum
 
 from billing.models import (
     CostHour,
+    CoverageIssue,
     Cut,
     CutCoverage,
     CutUsage,
@@ -280,6 +281,14 @@ def data_set_states() -> list[dict[str, Any]]:
             }
         )
     return shown
+
+
+def missing_usage() -> list[dict[str, int]]:
+    """Offsets of the usage log that were lost: for operators."""
+    return [
+        {"partition": issue.src_partition, "first_offset": issue.first_missing, "offsets": issue.missing}
+        for issue in CoverageIssue.objects.order_by("src_partition", "first_missing")
+    ]
 
 
 def _current_runs() -> QuerySet[DataSetState, str]:

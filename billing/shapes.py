@@ -174,8 +174,15 @@ class DataSetShape(serializers.Serializer[Any]):
     imported_at = serializers.DateTimeField(allow_null=True)
 
 
+class MissingUsageShape(serializers.Serializer[Any]):
+    partition = serializers.IntegerField()
+    first_offset = serializers.IntegerField()
+    offsets = serializers.IntegerField(help_text="How many, from the first on.")
+
+
 class DataSetsShape(serializers.Serializer[Any]):
     items = DataSetShape(many=True)
+    missing_usage = MissingUsageShape(many=True, help_text="Offsets of the usage log that were lost.")
     next = serializers.CharField(allow_null=True)
 
 

@@ -162,7 +162,9 @@ class DataSetsView(OperatorView):
     @extend_schema(operation_id="data_sets_list", responses={200: shapes.DataSetsShape, **problems(403)})
     def get(self, request: Request) -> Response:
         """Which run of each data set counts, what was refused and why."""
-        return Response({"items": queries.data_set_states(), "next": None})
+        return Response(
+            {"items": queries.data_set_states(), "missing_usage": queries.missing_usage(), "next": None}
+        )
 
 
 def _shown_cut(public_id: str) -> dict[str, Any]:
