@@ -114,7 +114,8 @@ def open_log(
     if not seals.load():
         bounds.rebuilt.append("seals")
     if bounds.cut_to is not None:
-        seals.cut(bounds.cut_to)
+        # Below the log's start all was committed and sealed, durably, before the start moved: it cannot be made again.
+        seals.cut(max(bounds.cut_to, bounds.log_start))
     derived = DerivedState(disk, directory, segments, seals)
     kept = read_epochs(disk, directory)
     derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())

@@ -18,6 +18,7 @@ from penstock.records.usage import MINUTE_MS, MinuteRow, OdometerMark, Totals, m
 from tests.unit.log.batches import NOW_MS, made_batch
 from tests.unit.log.miniature import Miniature, reopened, where
 
+STEPS = 120
 PERIODS = MeterPeriods(changed_ms=10_000, idle_ms=3_600_000)
 SETTINGS = TopicSettings(segment_bytes=4_096, replication=1, min_insync_replicas=1)
 
@@ -41,6 +42,7 @@ class Model:
             replica.create()
         self.leader, self.epoch = 0, 1
         self.now_ms = NOW_MS
+        self.monotonic_ms = 0
         self.committed: list[Batch] = []
         self.metered = [0, 0]
         self.readings: list[DueReading] = []
@@ -60,7 +62,10 @@ class Model:
         self.meter = PartitionMeter(self.epoch, self.metered[self.leader])
 
     def pass_time(self) -> None:
-        self.now_ms += self.random.choice((1, 700, 4_000, 15_000, MINUTE_MS, 3 * MINUTE_MS, -2_000))
+        """The clock that stamps may go back; the one that readings go by never does."""
+        passed_ms = self.random.choice((1, 700, 4_000, 15_000, MINUTE_MS, 3 * MINUTE_MS, -2_000))
+        self.now_ms += passed_ms
+        self.monotonic_ms += max(0, passed_ms)
 
     def append(self) -> None:
         """Up to a few batches, not committed."""
@@ -79,11 +84,11 @@ class Model:
         """The follower takes all that the leader holds; what both hold is committed."""
         leader, follower = self.log, self.replicas[1 - self.leader]
         log = follower.log
-        epoch, end = leader.log.end_offset_for_epoch(log.last_epoch)
-        _, own = log.end_offset_for_epoch(epoch)
-        cut = min(end, own, log.log_end_offset)
-        if log.last_epoch >= 0 and cut < log.log_end_offset:
-            follower.truncate(cut)
+        while log.last_epoch >= 0:
+            epoch, end = leader.log.end_offset_for_epoch(log.last_epoch)
+            if epoch == log.last_epoch and end >= log.log_end_offset:
+                break
+            follower.truncate(min(end, log.end_offset_for_epoch(epoch)[1], log.log_end_offset))
         while log.log_end_offset < leader.log.log_end_offset:
             part = leader.read(log.log_end_offset, max_bytes=1 << 20)
             assert isinstance(part, Slice)
@@ -124,7 +129,7 @@ class Model:
         due = self.meter.look(
             log_end=log.log_end_offset,
             high_watermark=log.high_watermark,
-            now_ms=self.now_ms,
+            now_ms=self.monotonic_ms,
             periods=PERIODS,
             mark_end=log.usage.mark,
             minute_marks=log.usage.minute_marks,
@@ -213,39 +218,41 @@ def check_folds(model: Model) -> None:
         assert min(log.usage.end_before(cut_ms), model.end) == expected
 
 
-@given(seed=st.integers(0, 2**32), steps=st.lists(st.integers(0, 99), min_size=5, max_size=60))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_totals_are_exact_whatever_happens_to_a_partition(seed: int, steps: list[int]) -> None:
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_totals_are_exact_whatever_happens_to_a_partition(seed: int) -> None:
     model = Model(seed)
     crashed = False
-    for step in steps:
+    for _ in range(STEPS):
+        step = model.random.randrange(100)
         if step < 35:
             model.append()
-        elif step < 60:
+        elif step < 55:
             model.replicate()
-        elif step < 85:
+        elif step < 80:
             model.pass_time()
             model.read()
-        elif step < 91:
+        elif step < 86:
             model.replicate()
             model.change_leader()
-        elif step < 94:
+        elif step < 93:
             model.change_leader()
-        elif step < 97:
+        elif step < 94:
             model.crash()
             crashed = True
         else:
             model.trim()
     model.replicate()
     for _ in range(3):
-        model.now_ms += 11_000
+        model.monotonic_ms += 11_000
         model.read()
-    assert model.readings[-1].mark.end_offset == model.end
-    assert (
-        max(model.readings, key=lambda one: one.mark.end_offset).mark.totals == model.truth(model.end).totals
-    )
+    assert max(model.readings, key=_end).mark == model.truth(model.end)
     assert any(one.kind is ReadingKind.LEADER_CHANGE for one in model.readings)
     if not crashed:
         check_minutes(model)
     check_usage_of_what_arrived(model)
     check_folds(model)
+
+
+def _end(reading: DueReading) -> int:
+    return reading.mark.end_offset
