@@ -249,8 +249,6 @@ class ReplicaHost:
                 replica.log.settings = topic.settings
                 if replica.leading is not None:
                     replica.leading.demand_in_sync(topic.settings.min_insync_replicas)
-                if replica.leading is not None:
-                    replica.leading.demand_in_sync(topic.settings.min_insync_replicas)
                 self.give_role(replica)
 
     def give_role(self, replica: Replica) -> None:
