@@ -288,6 +288,9 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._runtime.unusable is None:
+            for member in self._members:
+                await member.end(finished=kind is None)
         await self.close(hurried(kind))
 
 

@@ -15,6 +15,7 @@ from penstock.client.group_events import EventKind
 from penstock.client.group_member import CLOSE_MS, GroupMember
 from penstock.client.handing_out import HandingOut
 from penstock.client.messages import Message, MessageBatch
+from penstock.client.rest import Rest
 from penstock.client.seeking import SeekTo, no_group, seek_target
 from penstock.client.settings import ConsumerSettings
 from penstock.contract.errors import Closed, TimedOut
@@ -44,6 +45,7 @@ class Consumer:
         self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._rest = Rest()
         self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable)
 
     # ---- reading ------------------------------------------------------------------------------------------
@@ -57,19 +59,37 @@ class Consumer:
         of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
         the timeout.
         """
+        if self._rest:
+            return self._leftovers(max_messages)
         return await self._poll(lambda: self._handing_out.messages(max_messages), timeout)
 
     async def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
         """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
         does.
         """
+        self._step_back()
         return await self._poll(lambda: self._handing_out.batches(max_batches), timeout)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Message after message, for ever; raises as `poll` does."""
         while True:
-            for message in await self.poll(timeout=None):
+            self._rest.begin(await self.poll(timeout=None))
+            for message in self._rest:
                 yield message
+
+    def _leftovers(self, max_messages: int) -> list[Message]:
+        """What a loop that was left early has not handed out."""
+        self._check()
+        if self._core.member is not None:
+            self._core.member.poll_ends(self._runtime.now_ms())
+        return self._rest.take(max_messages)
+
+    def _step_back(self) -> None:
+        """The same where whole batches are wanted: they are read anew."""
+        for (topic, partition), offset in self._rest.first_offsets().items():
+            if (topic, partition) in self._core.cursors:
+                self._core.seek(self._core.cursor(topic, partition), offset=offset)
+        self._rest.begin([])
 
     async def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._check()
@@ -129,7 +149,9 @@ class Consumer:
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
         self._check()
-        self._core.assign([(topic, partition) for topic, partition in partitions])
+        places = [(topic, partition) for topic, partition in partitions]
+        self._core.assign(places)
+        self._rest.drop([place for place in self._rest.first_offsets() if place not in places])
         self._runtime.signal()
 
     async def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
@@ -153,7 +175,9 @@ class Consumer:
         with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
         """
         target = seek_target(offset, timestamp_ms, to)
-        for cursor in await self._cursors(topic, partition, timeout):
+        cursors = await self._cursors(topic, partition, timeout)
+        self._rest.drop([(cursor.topic, cursor.partition) for cursor in cursors])
+        for cursor in cursors:
             self._core.seek(cursor, offset=offset, timestamp_ms=target)
         self._runtime.signal()
 
@@ -167,7 +191,7 @@ class Consumer:
                 raise cursor.error
             if not await self._runtime.wait(deadline):
                 raise TimedOut(f"{topic}-{partition}: its position was not told in time")
-        return cursor.offset
+        return self._rest.first_offsets().get((topic, partition), cursor.offset)
 
     async def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
         """Of every partition read: the offset that its next message will have (its high watermark)."""
@@ -214,7 +238,7 @@ class Consumer:
         member = self._member("commit")
         self._runtime.start()
         deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
-        request = member.commit(offsets, deadline)
+        request = member.commit(offsets, deadline, self._rest.first_offsets())
         while not request.done:
             self._check()
             self._runtime.signal()
@@ -266,9 +290,10 @@ class Consumer:
         """End reading; in a group commit what was returned (unless `auto_commit` is False), and leave. Closing twice
         is harmless.
         """
-        await self._close(finished=True)
+        await self.end(finished=True)
 
-    async def _close(self, *, finished: bool) -> None:
+    async def end(self, *, finished: bool) -> None:
+        """Close; `finished` False: what the last poll returned is not done, and not committed."""
         if self._core.closed or self._runtime.unusable is not None:
             return
         member = self._core.member
@@ -284,7 +309,8 @@ class Consumer:
                 await _told(self._on_revoked, places)
         finally:
             deadline = self._runtime.now_ms() + CLOSE_MS
-            member.begin_close(self._runtime.now_ms(), finished=finished)
+            left = self._rest.first_offsets()
+            member.begin_close(self._runtime.now_ms(), finished=finished, left=left)
             self._runtime.signal()
             while not member.gone and self._runtime.unusable is None and await self._runtime.wait(deadline):
                 self._runtime.signal()
@@ -305,7 +331,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close(finished=kind is None)
+        await self.end(finished=kind is None)
 
 
 async def _told(hook: Hook, places: list[tuple[str, int]]) -> None:

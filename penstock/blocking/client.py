@@ -260,6 +260,9 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._runtime.unusable is None:
+            for member in self._members:
+                member.end(finished=kind is None)
         self.close(hurried(kind))
 
 

@@ -14,6 +14,7 @@ from penstock.client.group_events import EventKind
 from penstock.client.group_member import CLOSE_MS, GroupMember
 from penstock.client.handing_out import HandingOut
 from penstock.client.messages import Message, MessageBatch
+from penstock.client.rest import Rest
 from penstock.client.seeking import SeekTo, no_group, seek_target
 from penstock.client.settings import ConsumerSettings
 from penstock.contract.errors import Closed, PenstockError, TimedOut
@@ -45,6 +46,7 @@ class Consumer:
         with runtime.lock:
             self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._rest = Rest()
         self._handing_out = HandingOut(self._take, self._finished, self._unreadable)
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -58,18 +60,38 @@ class Consumer:
         of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
         the timeout.
         """
+        if self._rest:
+            return self._leftovers(max_messages)
         return self._poll(lambda: self._handing_out.messages(max_messages), timeout)
 
     def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
         """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
         does.
         """
+        self._step_back()
         return self._poll(lambda: self._handing_out.batches(max_batches), timeout)
 
     def __iter__(self) -> Iterator[Message]:
         """Message after message, for ever; raises as `poll` does."""
         while True:
-            yield from self.poll(timeout=None)
+            self._rest.begin(self.poll(timeout=None))
+            yield from self._rest
+
+    def _leftovers(self, max_messages: int) -> list[Message]:
+        """What a loop that was left early has not handed out."""
+        self._check()
+        if self._core.member is not None:
+            with self._lock:
+                self._core.member.poll_ends(now_ms())
+        return self._rest.take(max_messages)
+
+    def _step_back(self) -> None:
+        """The same where whole batches are wanted: they are read anew."""
+        with self._lock:
+            for (topic, partition), offset in self._rest.first_offsets().items():
+                if (topic, partition) in self._core.cursors:
+                    self._core.seek(self._core.cursor(topic, partition), offset=offset)
+        self._rest.begin([])
 
     def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._runtime.check()
@@ -149,7 +171,9 @@ class Consumer:
         self._runtime.check()
         with self._lock:
             self._check()
-            self._core.assign([(topic, partition) for topic, partition in partitions])
+            places = [(topic, partition) for topic, partition in partitions]
+            self._core.assign(places)
+            self._rest.drop([place for place in self._rest.first_offsets() if place not in places])
             self._runtime.wake()
 
     def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
@@ -177,7 +201,9 @@ class Consumer:
         self._runtime.check()
         target = seek_target(offset, timestamp_ms, to)
         with self._lock:
-            for cursor in self._cursors(topic, partition, timeout):
+            cursors = self._cursors(topic, partition, timeout)
+            self._rest.drop([(cursor.topic, cursor.partition) for cursor in cursors])
+            for cursor in cursors:
                 self._core.seek(cursor, offset=offset, timestamp_ms=target)
             self._runtime.wake()
 
@@ -194,7 +220,7 @@ class Consumer:
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):
                     raise TimedOut(f"{topic}-{partition}: its position was not told in time")
-            return cursor.offset
+            return self._rest.first_offsets().get((topic, partition), cursor.offset)
 
     def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
         """Of every partition read: the offset that its next message will have (its high watermark)."""
@@ -248,7 +274,7 @@ class Consumer:
         deadline = NEVER if timeout is None else now_ms() + timeout * 1000
         with self._lock:
             self._check()
-            request = member.commit(offsets, deadline)
+            request = member.commit(offsets, deadline, self._rest.first_offsets())
             while not request.done:
                 self._check()
                 self._runtime.wake()
@@ -299,9 +325,10 @@ class Consumer:
         """End reading; in a group commit what was returned (unless `auto_commit` is False), and leave. Closing twice
         is harmless.
         """
-        self._close(finished=True)
+        self.end(finished=True)
 
-    def _close(self, *, finished: bool) -> None:
+    def end(self, *, finished: bool) -> None:
+        """Close; `finished` False: what the last poll returned is not done, and not committed."""
         if self._core.closed or self._runtime.unusable is not None:
             return
         member = self._core.member
@@ -319,7 +346,7 @@ class Consumer:
         finally:
             with self._lock:
                 deadline = now_ms() + CLOSE_MS
-                member.begin_close(now_ms(), finished=finished)
+                member.begin_close(now_ms(), finished=finished, left=self._rest.first_offsets())
                 self._runtime.wake()
                 while not member.gone and self._runtime.unusable is None and self._runtime.wait(deadline):
                     self._runtime.wake()
@@ -340,4 +367,4 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(finished=kind is None)
+        self.end(finished=kind is None)

@@ -19,9 +19,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
+from penstock.client.cursor import UNKNOWN_EPOCH
 from penstock.client.group_calls import GroupCalls
 from penstock.client.group_commits import CommitRequest, GroupCommits
 from penstock.client.group_events import EventKind, GroupEvent
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 NEVER = float("inf")
 JOIN, LEAVE = 0, -1
+_NOTHING: Mapping[tuple[str, int], int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
 COMMIT_MS = 30_000
@@ -111,11 +114,14 @@ class GroupMember:
     def poll_ends(self, now: float) -> None:
         self._in_poll, self._polled_at = False, now
 
-    def _take_passed(self) -> None:
+    def _take_passed(self, left: Mapping[Place, int] = _NOTHING) -> None:
+        """`left`: the first offset of what was taken by a poll and not handed out yet."""
         for place in self._owned:
             cursor = self._consumer.cursors.get(place)
             if cursor is not None and cursor.positioned:
-                self._commits.passed[place] = (cursor.offset, cursor.epoch)
+                self._commits.passed[place] = (
+                    (left[place], UNKNOWN_EPOCH) if place in left else (cursor.offset, cursor.epoch)
+                )
 
     def next_event(self) -> GroupEvent | None:
         """What the application is to be told now. Raises what keeps it out of the group."""
@@ -151,7 +157,9 @@ class GroupMember:
 
     # ---- offsets ------------------------------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[Place, int] | None, deadline: float) -> CommitRequest:
+    def commit(
+        self, offsets: Mapping[Place, int] | None, deadline: float, left: Mapping[Place, int] = _NOTHING
+    ) -> CommitRequest:
         """Keep the positions of all that is owned, or these offsets. Raises `InvalidRequest` for a place that is not
         owned and for an offset that nothing was read up to, `UnknownMember` when everything was lost meanwhile.
         """
@@ -161,7 +169,7 @@ class GroupMember:
             )
         wanted: dict[Place, tuple[bytes, int, int]] = {}
         if offsets is None:
-            self._take_passed()
+            self._take_passed(left)
             wanted = {
                 place: (topic_id, *self._commits.passed[place])
                 for place, topic_id in self._owned.items()
@@ -467,12 +475,12 @@ class GroupMember:
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
-    def begin_close(self, now: float, *, finished: bool) -> None:
+    def begin_close(self, now: float, *, finished: bool, left: Mapping[Place, int] = _NOTHING) -> None:
         """Commit and leave; `gone` tells when. `finished`: the application is done with its last poll."""
         if self._leaving or self.gone:
             return
         if finished:
-            self._take_passed()
+            self._take_passed(left)
         self._leaving, self._close_at, self._beat_at = True, now + CLOSE_MS, NEVER
         self._adding.clear()
         if not self._started or self.epoch <= 0:

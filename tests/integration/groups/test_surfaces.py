@@ -126,6 +126,55 @@ def test_closing_the_client_leaves_the_group(cluster: Brokers, surface: Surface)
         assert sum(described.offsets.values()) == 5
 
 
+def test_a_loop_left_early_loses_nothing(cluster: Brokers, surface: Surface) -> None:
+    tenant = filled(cluster, f"early-{surface.awaited}", partitions=1)
+
+    async def three_of(consumer: Any) -> list[int]:
+        found: list[int] = []
+        async for message in consumer:
+            found.append(message.offset)
+            if len(found) == 3:
+                return found
+        raise AssertionError
+
+    def three(consumer: Any) -> list[int]:
+        found: list[int] = []
+        for message in consumer:
+            found.append(message.offset)
+            if len(found) == 3:
+                return found
+        raise AssertionError
+
+    take = three_of if surface.awaited else three
+    with surface.client(cluster, tenant) as client:
+        first = client.consumer("orders", group="readers")
+        assert surface(take(first)) == [0, 1, 2]
+        surface(first.commit())
+        assert surface(first.committed()) == {("orders", 0): 3}
+        assert surface(take(first)) == [3, 4, 5]
+        assert [m.offset for m in surface(first.poll(max_messages=2, timeout=10))] == [6, 7]
+        assert surface(first.position("orders", 0)) == 8
+        surface(first.close())
+        second = client.consumer("orders", group="readers")
+        assert surface(second.poll(max_messages=1, timeout=10))[0].offset == 8
+        surface(second.close())
+
+
+def test_a_client_that_ends_by_an_exception_commits_nothing_of_its_last_poll(
+    cluster: Brokers, surface: Surface
+) -> None:
+    tenant = filled(cluster, f"raising-{surface.awaited}", partitions=1)
+    module = penstock.asyncio if surface.awaited else penstock
+    client: Any = module.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key)
+    consumer = client.consumer("orders", group="readers")
+    assert len(surface(consumer.poll(max_messages=4, timeout=10))) == 4
+    assert len(surface(consumer.poll(max_messages=4, timeout=10))) == 4
+    leave = client.__aexit__ if surface.awaited else client.__exit__
+    surface(leave(ValueError, ValueError("ours"), None))
+    with cluster.client(tenant) as other:
+        assert other.group("readers").offsets == {("orders", 0): 4}
+
+
 def test_a_silent_application_leaves_and_its_late_commit_is_refused(
     cluster: Brokers, surface: Surface
 ) -> None:
