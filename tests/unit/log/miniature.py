@@ -126,7 +126,8 @@ class Miniature:
         return self.logs[partition].delete_below(offset)
 
     def start_over(self, offset: int, partition: int = 0, state: StartState = NOTHING_KNOWN) -> None:
-        self.perform(self.logs[partition].keep_start(state))
+        if state.offset > 0:
+            self.perform(self.logs[partition].keep_start(state))
         self.logs[partition].request_start_over(offset, state)
         self.commit(raise_watermark=False)
         self.logs[partition].start_over(offset)
