@@ -4,6 +4,7 @@ A run holds the whole of its data set, so importing it means: what differs is wr
 things stay whatever a run says: the usage of cuts whose invoice is issued, and seals.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,14 @@ IMPORTER = system("billing.import")
 ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour", "coverage_issue")
 """Usage before coverage: what a coverage row promises is there when it is seen."""
 BIGGEST = 2**63 - 1
+RUNS_KEPT = 1_000
+"""Of each data set: whoever asks what was imported has hours of rounds."""
 _CHUNK = 500
 _DISAGREEMENTS_MAX = 100
 Row = Mapping[str, Any]
-_Imported = tuple[int, list[str]]
-"""(rows skipped, disagreements)."""
+_Imported = tuple[int, int, list[str]]
+"""(rows written or removed, rows skipped, disagreements)."""
+_log = logging.getLogger(__name__)
 
 
 def import_data_sets(datasets: Path) -> dict[str, str]:
@@ -55,6 +59,11 @@ def import_data_sets(datasets: Path) -> dict[str, str]:
         except DataSetRefused as refused:
             _note_refused(name, str(refused))
             told[name] = str(refused)
+        except Exception:
+            # Our own fault. It must not keep the other data sets out.
+            _log.exception("import broke", extra={"data_set": name})
+            told[name] = f"{name}: the import broke; see the log"
+            _note_refused(name, told[name])
     return told
 
 
@@ -75,7 +84,7 @@ def _import_one(datasets: Path, name: str) -> bool:
         state = DataSetState.objects.select_for_update().get(dataset=name)
         if state.run_id == manifest.run_id and not state.error:
             return False
-        skipped, disagreements = _IMPORTERS[name](data, _tenants(data))
+        changed, skipped, disagreements = _IMPORTERS[name](data, _tenants(data))
         DataSetRun.objects.update_or_create(
             dataset=name,
             run_id=data.run_id,
@@ -91,13 +100,15 @@ def _import_one(datasets: Path, name: str) -> bool:
         )
         state.run_id, state.error = data.run_id, ""
         state.save(update_fields=["run_id", "error"])
-        audit.record(
-            IMPORTER,
-            tenant=SYSTEM_TENANT,
-            action="data_set.import",
-            object_id=f"{name}/{data.run_id}",
-            after={"rows": len(data.rows), "digest": data.digest, "disagreements": len(disagreements)},
-        )
+        _forget_runs(name)
+        if changed or disagreements:
+            audit.record(
+                IMPORTER,
+                tenant=SYSTEM_TENANT,
+                action="data_set.import",
+                object_id=f"{name}/{data.run_id}",
+                after={"changed": changed, "digest": data.digest, "disagreements": len(disagreements)},
+            )
     return True
 
 
@@ -107,6 +118,13 @@ def _note_refused(name: str, message: str) -> None:
         if state.error != message:
             state.error = message
             state.save(update_fields=["error"])
+
+
+def _forget_runs(name: str) -> None:
+    """Keep the newest runs and every one that disagreed with an invoice: a run comes with each round."""
+    kept = DataSetRun.objects.filter(dataset=name).order_by("-imported_at").values_list("pk", flat=True)
+    old = list(kept[RUNS_KEPT : RUNS_KEPT + _CHUNK])
+    DataSetRun.objects.filter(pk__in=old, disagreements=[]).delete()
 
 
 # -- one data set each ------------------------------------------------------------------------------------------
@@ -137,8 +155,7 @@ def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     known = {
         tuple(row[name] for name in key): row for row in CoverageIssue.objects.values("pk", *key, *values)
     }
-    _write(CoverageIssue, wanted, known, values)
-    return 0, []
+    return _write(CoverageIssue, wanted, known, values), 0, []
 
 
 def _import_cut_usage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
@@ -196,7 +213,7 @@ def _import_seals(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
         elif stored != content:
             disagreements.append(f"{named}: another seal of it was imported before")
     Seal.objects.bulk_create(fresh, batch_size=_CHUNK)
-    return skipped, disagreements
+    return len(fresh), skipped, disagreements
 
 
 _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
@@ -247,15 +264,14 @@ def _sync(
         (row["tenant_id"], *(row[name] for name in key)): row
         for row in manager.values("pk", "tenant_id", *key, *values).iterator()
     }
-    _write(model, wanted, known, values)
-    return skipped, []
+    return _write(model, wanted, known, values), skipped, []
 
 
 def _import_of_cuts(
     model: type[CutUsage] | type[CutCoverage], data: DataSet, *, key: Sequence[str], values: Sequence[str]
 ) -> _Imported:
     """Rows by cut. A cut whose invoice is issued is compared only."""
-    skipped = 0
+    changed = skipped = 0
     disagreements: list[str] = []
     by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in data.rows:
@@ -281,10 +297,11 @@ def _import_of_cuts(
             for row in model._default_manager.filter(cut=cut).values("pk", *key, *values)
         }
         if cut_id in cuts:
-            _write(model, {place: row | {"cut": cut} for place, row in rows.items()}, known, values)
+            wanted = {place: row | {"cut": cut} for place, row in rows.items()}
+            changed += _write(model, wanted, known, values)
         else:
             disagreements.extend(_differences(cut_id, rows, known, values))
-    return skipped, disagreements
+    return changed, skipped, disagreements
 
 
 def _by_public_id(ids: Sequence[str]) -> models.QuerySet[Cut]:
@@ -310,7 +327,8 @@ def _write(
     wanted: Mapping[tuple[Any, ...], Row],
     known: Mapping[tuple[Any, ...], Row],
     values: Sequence[str],
-) -> None:
+) -> int:
+    """Make `known` what is `wanted`; how many rows that took."""
     manager = model._default_manager
     gone = [row["pk"] for place, row in known.items() if place not in wanted]
     for at in range(0, len(gone), _CHUNK):
@@ -323,6 +341,7 @@ def _write(
         if place in known and any(known[place][name] != fields[name] for name in values)
     ]
     manager.bulk_update(changed, values, batch_size=_CHUNK)
+    return len(gone) + len(fresh) + len(changed)
 
 
 def _checked(data: DataSet, row: Row, key: Sequence[str], values: Sequence[str]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from billing import actions, import_actions, queries
 from control_plane import config
 from penstock.contract.errors import PenstockError
 
-ROUND_S = 3.0
-"""How often data sets are looked for."""
 _SETTLED_MAX = 1_000
 """Drafts that are looked at in one round."""
 
@@ -25,7 +23,12 @@ def run_round() -> None:
         if outcome != "imported":
             _log.error("data set refused", extra={"data_set": name, "error": outcome})
     for cut in queries.cuts_to_settle(_SETTLED_MAX):
-        invoice = actions.settle(cut)
+        try:
+            invoice = actions.settle(cut)
+        except Exception:
+            # Our own fault with one invoice; the others must not wait for it.
+            _log.exception("invoice not settled", extra={"cut": cut})
+            continue
         if invoice.issued_at is not None:
             _log.info("invoice issued", extra={"invoice": invoice.public_id})
     try:
