@@ -147,8 +147,9 @@ class ProduceStream:
             self._try(acks, wanted, batch, answer)
         elif hold_ms is not None:
             self._stats.throttled_batches += 1
-            act = partial(self._try, acks, wanted, batch, answer)
-            self._hold(self._held, _Held(now_ms + hold_ms, now_ms, act))
+            self._hold(
+                self._held, _Held(now_ms + hold_ms, now_ms, partial(self._try_late, acks, wanted, batch))
+            )
         elif pace is not None:
             self._stats.throttle_refusals += 1
             wait_ms = pace.come_back_in_ms(now_ms)
@@ -164,6 +165,12 @@ class ProduceStream:
             )
             self._wake.set()
             self._hold(self._owed, _Held(now_ms + wait_ms, now_ms, partial(self._give_credit, wanted.size)))
+
+    def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview) -> None:
+        """As if it came now: the time that its tenant's rate held it is not ours."""
+        arrived_ms = self._clock.monotonic_ms()
+        answer = partial(self._answer, wanted.id if acks else None, wanted.size, arrived_ms)
+        self._try(acks, wanted, batch, answer)
 
     def _hold(self, where: deque[_Held], held: _Held) -> None:
         where.append(held)

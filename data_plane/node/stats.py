@@ -64,4 +64,4 @@ class NodeStats:
     sync_ms: Histogram = field(default_factory=Histogram)
     """From handing a group to the disk until the loop goes on (fsync_return_ms)."""
     ack_ms: Histogram = field(default_factory=Histogram)
-    """From a produced frame's arrival to its results."""
+    """From a produced frame's arrival to its results, without the time that a tenant's rate held it."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.dev.admin_client import AdminClient
-from penstock.contract.errors import AlreadyExists, LimitExceeded, NotFound
+from penstock.contract.errors import AlreadyExists, ErrorCode, LimitExceeded, NotFound
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.brokers import Brokers, Tenant
-from tests.integration.raw_wire import call, with_secret
+from tests.integration.raw_wire import Refused, call, with_secret
 
 pytestmark = pytest.mark.processes
 
@@ -138,3 +139,21 @@ def test_objects_are_described_with_their_generations(cluster: Brokers, tenant: 
     assert objects.keys[tenant.key_id].tenant == tenant.name
     admin.put_tenant(tenant.name)
     assert admin.describe_objects().tenants[tenant.name] == known
+
+
+def test_a_broker_asked_for_a_revision_that_it_has_not_seen_waits_and_then_answers_retriable(
+    cluster: Brokers,
+) -> None:
+    seen = cluster.admin.describe_cluster().revision
+    request = pb.DescribeClusterRequest(min_revision=seen + 1_000_000)
+    began = time.monotonic()
+    with pytest.raises(Refused, match="was asked for") as refused:
+        call(
+            cluster.spec.brokers[0].internal_address,
+            methods.DESCRIBE_CLUSTER,
+            request,
+            pb.DescribeClusterResponse,
+            with_secret(cluster.secret),
+        )
+    assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
+    assert 1.5 < time.monotonic() - began < 4

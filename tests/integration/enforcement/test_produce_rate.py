@@ -26,7 +26,7 @@ class Load:
     """Sends as fast as the client lets it, until told to stop; counts what was acknowledged and when."""
 
     def __init__(
-        self, client: Client, topic: str, size: int, *, batch_bytes: int = 32_000, buffer_bytes: int = 1 << 20
+        self, client: Client, topic: str, size: int, *, batch_bytes: int = 64_000, buffer_bytes: int = 4 << 20
     ) -> None:
         self.acknowledged: list[tuple[float, int]] = []
         self.errors: list[BaseException] = []
