@@ -165,7 +165,9 @@ class BrokerNode:
         )
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find, self.metering.count_call)
-        self.groups = GroupCoordinators(view, self.host.find, self._disk, clock, self.registration.confident)
+        self.groups = GroupCoordinators(
+            view, self.host.find, self._disk, clock, self.stats, self.registration.confident
+        )
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)
         self._cuts = Cuts(
@@ -290,6 +292,7 @@ class BrokerNode:
             "controller": int(self.booted.is_set() and self.control.seated),
             "registered": int(self.booted.is_set() and self.registration.in_force()),
             "log_bytes": sum(replica.log.size_bytes for replica in replicas),
+            "group_partitions_coordinated": len(self.groups.serving()) if self.booted.is_set() else 0,
         }
 
     # -- what it offers ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from data_plane.node.group_partition import GroupPartition
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
+from data_plane.node.stats import NodeStats
 from penstock.contract import errors
 from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TenantId, TopicId, TopicPartition
 from penstock.rules.partitioner import partition_of
@@ -48,10 +49,11 @@ class GroupCoordinators:
         find: Callable[[TopicPartition], Replica | None],
         disk: Disk,
         clock: Clock,
+        stats: NodeStats,
         confident: Callable[[], bool],
     ) -> None:
         self._view, self._find = view, find
-        self._disk, self._clock, self._confident = disk, clock, confident
+        self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
         self._led: dict[TopicPartition, GroupPartition] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._topic_known = asyncio.Event()
@@ -96,7 +98,9 @@ class GroupCoordinators:
             replica = self._find(where)
             if replica is None or replica.leading is None or where in self._led:
                 continue
-            led = GroupPartition(replica, replica.leading, self._disk, self._clock, self._confident)
+            led = GroupPartition(
+                replica, replica.leading, self._disk, self._clock, self._stats, self._confident
+            )
             self._led[where] = led
             if self._tasks is not None:
                 self._tasks.create_task(led.load())
@@ -135,8 +139,3 @@ class GroupCoordinators:
     def serving(self) -> list[GroupPartition]:
         """Every partition that is coordinated here and loaded."""
         return [self._led[where] for where in sorted(self._led) if self._led[where].serving]
-
-    def commits(self) -> tuple[int, int]:
-        """(offsets committed, those below the one stored before), since each leadership began (RL95)."""
-        cores = [led.core for led in self._led.values()]
-        return sum(core.commits for core in cores), sum(core.commits_back for core in cores)

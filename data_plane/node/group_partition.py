@@ -12,6 +12,7 @@ from data_plane.log.outcomes import ColdRead
 from data_plane.node.cold import read_cold
 from data_plane.node.ports import Clock
 from data_plane.node.replica import ProduceOutcome, Replica
+from data_plane.node.stats import NodeStats
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError
@@ -33,14 +34,20 @@ class GroupPartition:
     """Lives as long as one leadership; whoever finds another leader state drops it with all it knows."""
 
     def __init__(
-        self, replica: Replica, leading: LeaderState, disk: Disk, clock: Clock, confident: Callable[[], bool]
+        self,
+        replica: Replica,
+        leading: LeaderState,
+        disk: Disk,
+        clock: Clock,
+        stats: NodeStats,
+        confident: Callable[[], bool],
     ) -> None:
         self.replica, self.leading = replica, leading
         self.core = Coordinator()
         self.serving = False
         self.failure = ""
         """Why the log could not be replayed."""
-        self._disk, self._clock, self._confident = disk, clock, confident
+        self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
         self._end = 0
         """Behind our last record: whoever answers waits until it is committed."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -170,8 +177,12 @@ class GroupPartition:
             replica.stop(str(broken))
             raise errors.OutcomeUnknown(f"{replica.name}: {broken}") from broken
         self._end = replica.log.log_end_offset
+        core, stats = self.core, self._stats
+        commits, back = core.commits, core.commits_back
         for record in records:
-            self.core.apply(record, self._clock.monotonic_ms())
+            core.apply(record, self._clock.monotonic_ms())
+        stats.group_offsets_committed += core.commits - commits
+        stats.group_offsets_committed_back += core.commits_back - back
 
     async def _until_committed(self, end: int) -> None:
         if not self.current:

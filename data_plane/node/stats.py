@@ -54,6 +54,9 @@ class NodeStats:
     no_room: int = 0
     """Tries of the journal, or of a checkpoint, that a full disk turned away."""
     deleted_segments: int = 0
+    group_offsets_committed: int = 0
+    group_offsets_committed_back: int = 0
+    """Below the offset stored before (RL95): a reset or a seek, else worth a look."""
     usage_records: int = 0
     """Committed in `__usage`."""
     usage_readings: int = 0
