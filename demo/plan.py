@@ -22,10 +22,8 @@ class Plan:
 
     bootstrap: tuple[str, ...]
     tenants: tuple[Tenant, ...]
-    flights: int | None
-    """How many of the flights; None = all."""
     total: int
-    """Flights that there are then."""
+    """How many flights."""
     seconds: float
     """How long producing them takes at least."""
 

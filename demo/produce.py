@@ -1,6 +1,7 @@
 """The producing process: sixteen clients, each sends its carrier's flights in order, all at one pace.
 
-Usage: python -m demo.produce PLAN_FILE. Tells {"ready"}, begins at a line on its input, then tells the counts.
+Usage: python -m demo.produce [FLIGHTS]. Reads the flights and tells {"ready", "carriers", "total"}; begins at a line on
+its input, which names the plan's file, then tells the counts.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from demo.flights import Flight, read_flights
+from demo.flights import Flight, NoFlights, read_flights
 from demo.plan import NUMBER_HEADER, Plan, abandoned, tell
 from demo.tenants import TOPIC
 from penstock.asyncio import Client, Delivery, Producer
@@ -89,13 +90,18 @@ async def produce(plan: Plan, flights: Sequence[Flight]) -> None:
             await client.close(5.0)
 
 
-def main(plan_file: str) -> int:
-    plan = Plan.read(Path(plan_file))
-    flights = read_flights(plan.flights)
-    tell(ready=True)
-    sys.stdin.readline()
+def main(most: int | None) -> int:
     try:
-        asyncio.run(produce(plan, flights))
+        flights = read_flights(most)
+    except NoFlights as error:
+        tell(error=str(error))
+        return 1
+    tell(ready=True, carriers=sorted({flight.carrier for flight in flights}), total=len(flights))
+    plan_file = sys.stdin.readline().strip()
+    if not plan_file:
+        return 0
+    try:
+        asyncio.run(produce(Plan.read(Path(plan_file)), flights))
     except PenstockError as error:
         tell(error=f"{error.code.name}: {error.message}")
         return 1
@@ -103,4 +109,4 @@ def main(plan_file: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else None))

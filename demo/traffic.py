@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -30,12 +30,12 @@ class TrafficFailed(PenstockError):
 class Talker:
     """A client process that tells its counts, one JSON document a line."""
 
-    def __init__(self, module: str, plan: Path, output: Path) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], output: Path) -> None:
         self.name = module.rpartition(".")[2]
         self._output = output
         self._errors = output.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(plan)],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -103,10 +103,10 @@ class Talker:
             time.sleep(_POLL_S)
         return told
 
-    def begin(self) -> None:
-        """Tell it to begin."""
+    def begin(self, plan: Path) -> None:
+        """Tell it to begin, and with what."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{plan}\n")
         self._process.stdin.flush()
 
     def end(self) -> dict[str, Any]:
