@@ -28,7 +28,7 @@ from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import Buffer
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
-from penstock.records.usage import MinuteRow, OdometerMark, OpenRow, Totals, minute_of
+from penstock.records.usage import MINUTE_MS, MinuteRow, OdometerMark, OpenRow, Totals, minute_of
 
 _MAGIC = b"PSOD"
 VERSION = 1
@@ -39,7 +39,7 @@ _CRC = struct.Struct(">I")
 
 _COMMIT = int(StampFlag.CONTROL_COMMIT)
 _MARKER = int(StampFlag.CONTROL_COMMIT | StampFlag.CONTROL_ABORT)
-_TRANSACTIONAL = int(StampFlag.TRANSACTIONAL)
+_IN_TRANSACTION = _MARKER | int(StampFlag.TRANSACTIONAL)
 _FIRST_OF_SEGMENT = int(StampFlag.FIRST_OF_SEGMENT)
 _CLEANED = int(StampFlag.CLEANED)
 _NO_MINUTE = -1
@@ -111,29 +111,27 @@ class Odometer:
         Cleaned batches cannot be counted: what compaction left is not what was produced. Their partition's
         state is the one kept when they were written.
         """
-        flags = stamp.flags
-        invariant(not flags & _CLEANED, "the odometer counts batches as they were produced")
-        invariant(stamp.base_offset == self.end_offset, "the odometer counts each batch once, in order")
-        invariant(stamp.accepted_ms >= self.last_accepted_ms, "acceptance times do not decrease")
-        minute = minute_of(stamp.accepted_ms)
+        flags, accepted_ms, size = stamp.flags, stamp.accepted_ms, stamp.size
+        if flags & _CLEANED or stamp.base_offset != self.end_offset or accepted_ms < self.last_accepted_ms:
+            _refuse(stamp, self)
+        minute = accepted_ms // MINUTE_MS
         if minute != self._minute:
             self._minute = minute
             self._minute_rows = {}
         if flags & _FIRST_OF_SEGMENT or self.segment_base < 0:
             self._begin_segment(stamp)
-        size = stamp.size
-        if flags & _MARKER:
+        if not flags & _IN_TRANSACTION:
+            self._commit(stamp.principal, stamp.record_count, size)
+        elif flags & _MARKER:
             _add(self._control, stamp.record_count, size)
             self._close(stamp.producer_id, committed=bool(flags & _COMMIT))
-        elif flags & _TRANSACTIONAL:
+        else:
             rows = self._open.setdefault(stamp.producer_id, {})
             _add(rows.setdefault(stamp.principal, [0, 0]), stamp.record_count, size)
-        else:
-            self._commit(stamp.principal, stamp.record_count, size)
         self.batch_count += 1
         self.size += size
-        self.last_accepted_ms = stamp.accepted_ms
-        self.end_offset = stamp.end_offset
+        self.last_accepted_ms = accepted_ms
+        self.end_offset = stamp.base_offset + stamp.offset_span
 
     def _begin_segment(self, stamp: Stamp) -> None:
         self.segment_base = stamp.base_offset
@@ -150,16 +148,20 @@ class Odometer:
                 _add(self._aborted, messages, size)
 
     def _commit(self, principal: int, messages: int, size: int) -> None:
-        _add(self._committed, messages, size)
+        committed = self._committed
+        committed[0] += messages
+        committed[1] += size
         row = self._minute_rows.get(principal)
         if row is None:
             row = self._minute_rows[principal] = [0, 0]
-        _add(row, messages, size)
+        row[0] += messages
+        row[1] += size
         key = (self._minute, principal)
         row = self._segment_rows.get(key)
         if row is None:
             row = self._segment_rows[key] = [0, 0]
-        _add(row, messages, size)
+        row[0] += messages
+        row[1] += size
 
     @property
     def totals(self) -> Totals:
@@ -320,6 +322,12 @@ class Odometer:
         for producer, principal, *counted in _OPEN.iter_unpack(rows[at:]):
             self._open.setdefault(producer, {})[principal] = counted
         return self
+
+
+def _refuse(stamp: Stamp, odometer: Odometer) -> None:
+    invariant(not stamp.flags & _CLEANED, "the odometer counts batches as they were produced")
+    invariant(stamp.base_offset == odometer.end_offset, "the odometer counts each batch once, in order")
+    invariant(stamp.accepted_ms >= odometer.last_accepted_ms, "acceptance times do not decrease")
 
 
 def _add(counted: _Sum, messages: int, size: int) -> None:
