@@ -24,7 +24,7 @@ def transport(url: str) -> dict[str, Any]:
         folder = parts.path
         os.makedirs(f"{folder}/messages", exist_ok=True)
         return {
-            "broker_url": "filesystem://",
+            "broker_url": "filesystem://localhost//",
             "broker_transport_options": {
                 "data_folder_in": f"{folder}/messages",
                 "data_folder_out": f"{folder}/messages",

@@ -1,12 +1,12 @@
 """Every address of the control plane."""
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from drf_spectacular.renderers import OpenApiJsonRenderer
 from drf_spectacular.views import SpectacularAPIView
 
 from control_plane.api import audit_views, health, metrics
 
-V1 = [
+V1: list[URLPattern | URLResolver] = [
     path("", include("tenants.urls")),
     path("", include("control_plane.topics.urls")),
     path("", include("control_plane.access.urls")),

@@ -39,7 +39,7 @@ class Person(AbstractBaseUser):
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
 
-    objects: ClassVar[BaseUserManager["Person"]] = BaseUserManager()
+    objects = BaseUserManager()
 
 
 class Membership(models.Model):

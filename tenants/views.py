@@ -28,7 +28,7 @@ from tenants.shapes import (
 
 
 class SignUpView(PublicView):
-    throttle_classes: ClassVar[Any] = [SignUpThrottle]
+    throttle_classes = (SignUpThrottle,)
 
     @extend_schema(
         operation_id="sign_up",
@@ -56,7 +56,7 @@ class SignUpView(PublicView):
 
 
 class SignInView(PublicView):
-    throttle_classes: ClassVar[Any] = [SignInThrottle]
+    throttle_classes = (SignInThrottle,)
 
     @extend_schema(
         operation_id="sign_in", request=SignInInput, responses={200: SignedIn, **shapes.problems()}, auth=[]

@@ -24,13 +24,13 @@ class AuditShape(serializers.Serializer[Any]):
     before = serializers.DictField()
     after = serializers.DictField()
     request_id = serializers.CharField()
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]
     previous_hash = serializers.CharField()
     hash = serializers.CharField(help_text="SHA-256 over the hash before and this entry.")
 
 
 def show_entry(entry: AuditEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in AuditShape().fields}
+    return {str(name): getattr(entry, str(name)) for name in AuditShape().fields}
 
 
 class AuditView(TenantView):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from rest_framework.request import Request
+
 from control_plane.access import queries as access
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
@@ -40,6 +42,12 @@ class Place:
     standing: Standing
     topic_prefixes: tuple[str, ...] | None = None
     """The topics that a bound key sees; None = all."""
+
+
+def caller_of(request: Request) -> Caller | None:
+    """Who sent the request; None = nobody who has a credential."""
+    user: object = request.user
+    return user if isinstance(user, Caller) else None
 
 
 def place_of(caller: Caller, wanted: str | None) -> Place:

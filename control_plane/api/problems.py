@@ -71,7 +71,7 @@ def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None
             status, body = 400, problem(400, ErrorCode.INVALID_REQUEST, detail, fields)
         case exceptions.Throttled():
             status = 429
-            wait = max(1, int(error.wait or RETRY_AFTER_S))
+            wait = max(1, int(getattr(error, "wait", None) or RETRY_AFTER_S))
             headers["Retry-After"] = str(wait)
             body = problem(429, ErrorCode.THROTTLED, f"too many requests; wait {wait} s")
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():

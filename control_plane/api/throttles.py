@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
-from control_plane.api.callers import Caller
+from control_plane.api.callers import caller_of
 
 if TYPE_CHECKING:
     # The framework"s views import the throttles that its settings name.
@@ -19,7 +19,8 @@ class CallerThrottle(SimpleRateThrottle):
     scope = "caller"
 
     def get_cache_key(self, request: Request, view: "APIView") -> str:
-        who = request.user.pk if isinstance(request.user, Caller) else self.get_ident(request)
+        caller = caller_of(request)
+        who = self.get_ident(request) if caller is None else caller.pk
         return f"throttle:{self.scope}:{who}"
 
 

@@ -10,7 +10,7 @@ from penstock.contract.errors import BrokerUnavailable
 _log = logging.getLogger(__name__)
 
 
-@shared_task(name="cluster.reconcile")  # type: ignore[untyped-decorator]
+@shared_task(name="cluster.reconcile")
 def reconcile() -> None:
     """Compare once; brokers that are away are compared the next time."""
     try:

@@ -53,9 +53,12 @@ class ClusterDetailView(OperatorView):
                 "cluster_id": seen.cluster_id,
                 "controller": seen.controller,
                 "revision": seen.revision,
-                "brokers": [{name: getattr(b, name) for name in BrokerShape().fields} for b in seen.brokers],
-                "partitions": [
-                    {name: getattr(p, name) for name in PartitionShape().fields} for p in seen.partitions
-                ],
+                "brokers": [_shown(BrokerShape(), b) for b in seen.brokers],
+                "partitions": [_shown(PartitionShape(), p) for p in seen.partitions],
             }
         )
+
+
+def _shown(shape: serializers.Serializer[Any], seen: object) -> dict[str, Any]:
+    """The attributes that the shape names."""
+    return {str(name): getattr(seen, str(name)) for name in shape.fields}

@@ -8,13 +8,13 @@ from control_plane.outbox import delivery
 SWEEP_BUDGET_S = 5.0
 
 
-@shared_task(name="outbox.deliver")  # type: ignore[untyped-decorator]
+@shared_task(name="outbox.deliver")
 def deliver(kind: str, object_id: str) -> None:
     """Somebody changed the object."""
     delivery.deliver(kind, object_id)
 
 
-@shared_task(name="outbox.sweep")  # type: ignore[untyped-decorator]
+@shared_task(name="outbox.sweep")
 def sweep() -> None:
     """Deliver what was not, and show that scheduler, worker and database work."""
     delivery.sweep(SWEEP_BUDGET_S)

@@ -75,6 +75,8 @@ def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterat
 def addresses() -> set[tuple[str, str]]:
     found = set()
     for route, pattern in routes(get_resolver().url_patterns):
+        if not route.startswith("v1/") and route not in FREE:
+            continue  # the console's pages have a table of their own
         view = getattr(pattern.callback, "view_class", None)
         methods = [m.upper() for m in ("get", "post", "put", "patch", "delete") if hasattr(view, m)]
         found |= {(method, route) for method in methods or ["GET"]}
