@@ -1,0 +1,107 @@
+"""The runner waits for the service, runs rounds, is woken, and ends at SIGTERM with all of its processes."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_usage.manifest import Catalog
+from tests.spark_usage.service import service
+from tests.spark_usage.test_bronze import usage_values
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(500)]
+_WAIT_S = 200.0
+
+
+def wait_until(what: str, holds: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not holds():
+        assert process.poll() is None, f"ended: {process.communicate()[0]}"
+        assert time.monotonic() < deadline, f"not yet: {what}"
+        time.sleep(0.05)
+
+
+def members(group: int) -> list[int]:
+    """Processes of a process group that are no zombies."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        settings = json.loads(running.config_file.read_text())
+        key_file = Path(settings["usage_key_file"])
+        key_file.rename(tmp_path / "aside")
+        running.config_file.write_text(json.dumps(settings | {"pipeline_interval_s": 600}))
+        process = running.process("spark_usage.runner")
+
+        def beat() -> dict[str, Any]:
+            try:
+                found: dict[str, Any] = json.loads((tmp_path / "runner.json").read_text())
+                return found
+            except FileNotFoundError:
+                return {}
+
+        def last_round() -> dict[str, Any]:
+            told: dict[str, Any] = beat().get("round", {})
+            return told
+
+        try:
+            wait_until("the runner waits for its key", lambda: beat().get("state") == "waiting", process)
+            assert beat()["pid"] == process.pid
+            running.write(usage_values(0, 9))
+            (tmp_path / "aside").rename(key_file)
+            wait_until("a round", lambda: last_round().get("records", 0) >= 9, process)
+            assert beat()["state"] == "ready"
+
+            running.write(usage_values(9, 6))
+            (running.configuration.datasets / "wake").touch()
+            wait_until("a round after the wake-up", lambda: last_round()["records"] >= 15, process)
+            wanted = last_round()["runs"]["cut_coverage"]
+            current = Catalog(running.configuration.datasets).current("cut_coverage")
+            assert current is not None and current["run_id"] == wanted
+
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            output = process.communicate(timeout=60)[0]
+            assert process.returncode == 0, output
+            assert time.monotonic() - began < 45
+            assert beat()["state"] == "stopped"
+            rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"at"')]
+            assert "round" in [line["message"] for line in rounds]
+            deadline = time.monotonic() + 10
+            while members(process.pid) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert members(process.pid) == []
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+
+
+def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        Path(json.loads(running.config_file.read_text())["usage_key_file"]).unlink()
+        process = running.process("spark_usage", "once")
+        output = process.communicate(timeout=60)[0]
+        assert process.returncode == 1
+        assert output.splitlines() == [
+            f"spark_usage: {tmp_path / 'usage.key'}: the service account's key is not there yet"
+        ]
+        running.config_file.write_text("{}")
+        process = running.process("spark_usage.runner")
+        assert "brokers is missing" in process.communicate(timeout=60)[0]
+        assert process.returncode == 2
