@@ -19,12 +19,14 @@ BY_ID = {contract["id"]: contract for contract in CONTRACTS}
 PLANTED = {
     "layers": ("data_plane/log/planted.py", "import data_plane.node"),
     "cores-decide": ("data_plane/replication/planted.py", "import asyncio"),
+    "verification-decides": ("penstock/verification/evidence.py", "import grpc"),
     "node-composes": ("data_plane/node/planted.py", "import grpc"),
     "control-plane-meets-contracts": ("billing/planted.py", "import data_plane.log"),
     "data-plane-stands-alone": ("data_plane/broker/planted.py", "import control_plane.placement.planner"),
     "planner-is-pure": ("control_plane/placement/planner.py", "import time"),
     "sdk-is-alone": ("penstock/planted.py", "import data_plane.contract"),
     "django-stays-home": ("spark_usage/planted.py", "import django"),
+    "spark-meets-contracts": ("spark_usage/planted.py", "import data_plane.log"),
     "spark-stays-home": ("web/planted.py", "import pyspark"),
 }
 
