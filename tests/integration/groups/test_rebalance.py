@@ -60,6 +60,13 @@ def test_only_the_partitions_of_who_joins_and_who_is_killed_move(cluster: Broker
             member.end()
     assert watch.back == []
     assert watch.looks > 0
+    back, kept = (
+        sum(
+            cluster.metric(number, f"penstock_group_offsets_committed{which}_total") for number in cluster.ids
+        )
+        for which in ("_back", "")
+    )
+    assert (back, kept > 0) == (0, True)
     with cluster.client(tenant) as client:
         described = client.group("readers")
         assert described.state == "empty"
