@@ -15,15 +15,18 @@ PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto)
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
 READY := .venv/.packages-ready .venv/.lock-ready .venv/.project-ready
 
-.PHONY: help setup dev check test sim planted bench fresh proto .lint
+.PHONY: help setup dev demo check test sim planted bench fresh proto .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
 
 setup: $(READY)  ## Install Debian packages (as root) and the locked Python packages into .venv
 
-dev: $(READY)  ## Start a cluster of three brokers on this machine
+dev: $(READY)  ## Start the whole service on this machine, until Ctrl-C
 	$(BIN)/penstock dev up
+
+demo: $(READY)  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
+	$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)

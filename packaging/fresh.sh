@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Proves that a machine with nothing on it can run a make target: builds a Debian bookworm root, clones the committed
-# HEAD into it and runs the target there. Usage: packaging/fresh.sh [TARGET]
+# HEAD into it and runs the target there. Usage: packaging/fresh.sh [TARGET [NAME=VALUE...]]
 #
 # Needs root, debootstrap and unshare. Mounts live in a mount namespace and processes in a process namespace of their
 # own, so both are gone when this ends, however it ends. How this machine reaches its package sources (apt, pip,
@@ -8,7 +8,7 @@
 # KEEP=1 leaves the root standing and prints where.
 set -euo pipefail
 
-target=${1:-test}
+target=${*:-test}
 suite=bookworm
 tree=$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --show-toplevel)
 
@@ -114,7 +114,7 @@ unshare --mount --pid --fork --kill-child /bin/bash -euo pipefail -c '
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
     mount -t tmpfs -o mode=755 tmpfs "$root/run"
     # Not exec: this shell is process 1 in there and must reap the orphans that daemons leave.
-    chroot "$root" /usr/bin/env --ignore-environment "$@" make --directory=/src/penstock "$target"
+    chroot "$root" /usr/bin/env --ignore-environment "$@" make --directory=/src/penstock $target
 ' fresh "$root" "$target" "${settings[@]}" </dev/null &
 inner=$!
 wait "$inner"
