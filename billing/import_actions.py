@@ -279,7 +279,11 @@ def _import_of_cuts(
         by_cut.setdefault(row["cut_id"], {})[place] = _checked(data, row, key, values)
     tenant_of = {row["cut_id"]: row["tenant"] for row in data.rows}
     # Issuing takes the same lock, so that no row changes under an invoice.
-    drafts = Cut.objects.select_for_update().filter(invoice__status=Invoice.Status.DRAFT).order_by("pk")
+    drafts = (
+        Cut.objects.select_for_update(of=("self",))
+        .filter(invoice__status=Invoice.Status.DRAFT)
+        .order_by("pk")
+    )
     cuts = {cut.public_id: cut for cut in drafts.select_related("tenant")}
     issued = {
         cut.public_id: cut

@@ -13,14 +13,25 @@ from tests.integration.installed import ROOT
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
-FILES = sorted(path for path in HERE.glob("test_*.py") if path != Path(__file__))
+FILES = sorted(path for path in HERE.glob("test_*.py") if path != Path(__file__)) + [HERE / "billing"]
 
 
 def test_everything_holds_on_postgresql() -> None:
     with servers.postgresql() as server:
         url = f"postgresql://penstock@127.0.0.1:{server.port}/postgres"
         ran = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *map(str, FILES)],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--no-header",
+                "-p",
+                "no:cacheprovider",
+                "-m",
+                "not processes",
+                *map(str, FILES),
+            ],
             cwd=ROOT,
             env={**os.environ, "PENSTOCK_TEST_DATABASE_URL": url},
             capture_output=True,
