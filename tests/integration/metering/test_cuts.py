@@ -111,4 +111,5 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     failed = [reading for reading in readings if reading.error]
     assert [(reading.topic_id, reading.error) for reading in failed] == [(alone, ErrorCode.NO_LEADER)]
     assert len(readings) == 2
+    usage.cluster.wait_until("the partition has a leader again", lambda: usage.cluster.whole(alone))
     assert len(vector(usage.cluster.admin.cut("cut_alone", "tn_alone", now_ms()))) == 2
