@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from celery import Celery, signals
 
-from control_plane import config, heartbeat, logs
+from control_plane import config, heartbeat, logs, wake_up_files
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
@@ -24,7 +24,7 @@ def transport(url: str) -> dict[str, Any]:
         folder = parts.path
         os.makedirs(f"{folder}/messages", exist_ok=True)
         return {
-            "broker_url": "filesystem://localhost//",
+            "broker_url": f"{wake_up_files.NAME}://localhost//",
             "broker_transport_options": {
                 "data_folder_in": f"{folder}/messages",
                 "data_folder_out": f"{folder}/messages",

@@ -1,0 +1,75 @@
+"""The embedded transport of wake-ups: kombu's filesystem transport, with files that are seen whole or not at all.
+
+Kombu creates a message under its final name and writes it afterwards; a worker that looks in between reads an empty
+message, and ends. Here a message is written aside and renamed, and so is the table of queues. A message that cannot be
+read is dropped with a note: a wake-up costs nothing but time.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import time
+import uuid
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, filesystem
+
+NAME = "wake-up-files"
+"""The scheme of this transport in Celery's `broker_url`."""
+
+_log = logging.getLogger(__name__)
+
+
+class Channel(filesystem.Channel):  # type: ignore[misc]
+    """Messages are `<time>_<id>.<queue>.msg` in one folder, taken in that order, each by one reader alone."""
+
+    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:
+        folder = Path(self.data_folder_out)
+        # The machine's clock since its start: in order over all processes.
+        name = f"{time.monotonic_ns():020d}_{uuid.uuid4().hex}.{queue}.msg"
+        _write_whole(folder, name, json.dumps(payload))
+
+    def _get(self, queue: str) -> Any:
+        folder = Path(self.data_folder_in)
+        ending = f".{queue}.msg"
+        for name in sorted(entry for entry in os.listdir(folder) if entry.endswith(ending)):
+            # Whoever renames it has it: a name that begins with a dot is nobody's message.
+            taken = folder / f".taken-{uuid.uuid4().hex}"
+            try:
+                (folder / name).rename(taken)
+            except FileNotFoundError:
+                continue
+            text = taken.read_text(encoding="utf-8")
+            taken.unlink()
+            try:
+                return json.loads(text)
+            except ValueError:
+                _log.warning("a wake-up could not be read", extra={"file": name})
+        raise Empty
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        file: Path = self._exchange_file(exchange)
+        folder = file.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        row = [routing_key or "", pattern or "", queue or ""]
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            rows = [list(known) for known in self.get_table(exchange)]
+            if row not in rows:
+                _write_whole(folder, file.name, json.dumps([row, *rows]))
+
+
+class Transport(filesystem.Transport):  # type: ignore[misc]
+    Channel = Channel
+
+
+def _write_whole(folder: Path, name: str, text: str) -> None:
+    fresh = folder / f".fresh-{uuid.uuid4().hex}"
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(folder / name)
+
+
+TRANSPORT_ALIASES[NAME] = f"{__name__}:Transport"

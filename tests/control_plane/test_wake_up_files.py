@@ -1,0 +1,100 @@
+"""The embedded transport: messages are read whole, once, in order, whatever many processes do at a time."""
+
+import multiprocessing
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+from control_plane import wake_up_files
+
+MESSAGES = 150
+
+
+def connection(folder: Path) -> Connection:
+    (folder / "messages").mkdir(exist_ok=True)
+    return Connection(
+        f"{wake_up_files.NAME}://localhost//",
+        transport_options={
+            "data_folder_in": str(folder / "messages"),
+            "data_folder_out": str(folder / "messages"),
+            "control_folder": str(folder / "control"),
+        },
+    )
+
+
+def put(folder: Path, first: int) -> None:
+    with connection(folder) as opened, opened.channel() as channel:
+        for number in range(first, first + MESSAGES):
+            # Large enough that a message written in place would be seen half written.
+            channel._put("penstock", {"number": number, "padding": "x" * 20_000})
+
+
+def taken(channel: Any) -> int | None:
+    try:
+        return int(channel._get("penstock")["number"])
+    except queue.Empty:
+        return None
+
+
+def test_messages_come_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
+    put(tmp_path, 0)
+    with connection(tmp_path) as opened, opened.channel() as channel:
+        assert [taken(channel) for _ in range(MESSAGES + 1)] == [*range(MESSAGES), None]
+    assert list((tmp_path / "messages").iterdir()) == []
+
+
+@pytest.mark.processes
+def test_readers_beside_writers_read_each_message_once_and_whole(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=put, args=(tmp_path, n * MESSAGES)) for n in range(2)]
+    found: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        with connection(tmp_path) as opened, opened.channel() as channel:
+            while not done.is_set() or any((tmp_path / "messages").iterdir()):
+                number = taken(channel)
+                if number is not None:
+                    found.append(number)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    done.set()
+    for reader in readers:
+        reader.join(60)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert sorted(found) == list(range(2 * MESSAGES))
+
+
+def test_a_message_that_cannot_be_read_is_dropped_and_the_next_is_read(tmp_path: Path) -> None:
+    put(tmp_path, 0)
+    first = sorted((tmp_path / "messages").iterdir())[0]
+    first.write_text("")
+    with connection(tmp_path) as opened, opened.channel() as channel:
+        assert taken(channel) == 1
+
+
+def test_queues_are_bound_once_however_many_bind_them(tmp_path: Path) -> None:
+    def bind() -> None:
+        with connection(tmp_path) as opened, opened.channel() as channel:
+            for number in range(10):
+                channel._queue_bind("penstock", f"key-{number}", "", "penstock")
+
+    binders = [threading.Thread(target=bind) for _ in range(4)]
+    for binder in binders:
+        binder.start()
+    for binder in binders:
+        binder.join(30)
+    with connection(tmp_path) as opened, opened.channel() as channel:
+        assert sorted(row.routing_key for row in channel.get_table("penstock")) == [
+            f"key-{number}" for number in range(10)
+        ]
