@@ -23,16 +23,16 @@ NAME = "wake-up-files"
 _log = logging.getLogger(__name__)
 
 
-class Channel(filesystem.Channel):  # type: ignore[misc]
+class Channel(filesystem.Channel):
     """Messages are `<time>_<id>.<queue>.msg` in one folder, taken in that order, each by one reader alone."""
 
-    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         folder = Path(self.data_folder_out)
         # The machine's clock since its start: in order over all processes.
         name = f"{time.monotonic_ns():020d}_{uuid.uuid4().hex}.{queue}.msg"
-        _write_whole(folder, name, json.dumps(payload))
+        _write_whole(folder, name, json.dumps(message))
 
-    def _get(self, queue: str) -> Any:
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
         folder = Path(self.data_folder_in)
         ending = f".{queue}.msg"
         for name in sorted(entry for entry in os.listdir(folder) if entry.endswith(ending)):
@@ -51,18 +51,18 @@ class Channel(filesystem.Channel):  # type: ignore[misc]
         raise Empty
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        file: Path = self._exchange_file(exchange)
+        file: Path = self._exchange_file(exchange)  # type: ignore[no-untyped-call]
         folder = file.parent
         folder.mkdir(parents=True, exist_ok=True)
         row = [routing_key or "", pattern or "", queue or ""]
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            rows = [list(known) for known in self.get_table(exchange)]
+            rows = [list(known) for known in self.get_table(exchange)]  # type: ignore[no-untyped-call]
             if row not in rows:
                 _write_whole(folder, file.name, json.dumps([row, *rows]))
 
 
-class Transport(filesystem.Transport):  # type: ignore[misc]
+class Transport(filesystem.Transport):
     Channel = Channel
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from penstock import AlreadyExists, NotFound, PenstockError, Unauthenticated
-from penstock.contract.errors import InvalidRequest
+from penstock.contract.errors import InvalidRequest, OutcomeUnknown
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from tests.control_plane.service.running import Service
@@ -94,7 +94,8 @@ class Deliveries:
         assert acme.rest.delete(f"/v1/keys/{key['id']}")["delivered"]
         sender.join(30)
         (at, error) = refused[0]
-        assert isinstance(error, Unauthenticated), error
+        # The batch that was on its way may be unanswered; its error tells why all the same.
+        assert isinstance(error, (Unauthenticated, OutcomeUnknown)) and "was revoked" in error.message
         assert at - asked <= REFUSED_WITHIN_S
         with pytest.raises(Unauthenticated, match="was revoked"):
             service.client_of(key["key"]).get("/v1/topics")
