@@ -16,7 +16,13 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, group_descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
-from penstock.client.group_descriptions import PAUSE_MS, Conversation, GroupDescription, GroupSummary
+from penstock.client.group_descriptions import (
+    BROKER_MS,
+    PAUSE_MS,
+    Conversation,
+    GroupDescription,
+    GroupSummary,
+)
 from penstock.client.settings import ConnectionSettings, FullPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
@@ -250,17 +256,21 @@ class Client:
                     await asyncio.sleep(PAUSE_MS / 1000)
                     question = next(conversation)
                 else:
-                    question = conversation.send(
-                        await self._ask(question.method, question.request, left, question.broker)
-                    )
+                    try:
+                        answer = await self._ask(question.method, question.request, left, question.broker)
+                    except PenstockError as error:
+                        question = conversation.throw(error)
+                    else:
+                        question = conversation.send(answer)
         except StopIteration as done:
-            answer: _T = done.value
-            return answer
+            outcome: _T = done.value
+            return outcome
         finally:
             conversation.close()
 
     async def _ask(self, method: str, request: bytes, timeout: float, broker: int | None = None) -> bytes:
         runtime = self._runtime
+        wait_ms = timeout * 1000 if broker is None else min(timeout * 1000, BROKER_MS)
         runtime.check()
         runtime.start()
         answers: list[bytes] = []
@@ -268,10 +278,11 @@ class Client:
         enquiry = runtime.core.enquire(
             method,
             request,
-            deadline=runtime.now_ms() + timeout * 1000,
+            deadline=runtime.now_ms() + wait_ms,
             on_answer=_told(runtime, answers),
             on_failure=_told(runtime, failures),
             broker=broker,
+            once=broker is not None,
         )
         runtime.signal()
         while not answers and not failures:

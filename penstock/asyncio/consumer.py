@@ -121,6 +121,8 @@ class Consumer:
             if not await self._runtime.wait(deadline):
                 if unknown is not None and timeout:
                     raise unavailable(self._runtime.core.topic_waits(unknown))
+                if self._core.member is not None:
+                    self._core.member.raise_trouble(self._runtime.now_ms())
                 return []
 
     async def _tell(self, member: GroupMember) -> None:

@@ -14,7 +14,13 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client import descriptions, group_descriptions
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
-from penstock.client.group_descriptions import PAUSE_MS, Conversation, GroupDescription, GroupSummary
+from penstock.client.group_descriptions import (
+    BROKER_MS,
+    PAUSE_MS,
+    Conversation,
+    GroupDescription,
+    GroupSummary,
+)
 from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.contract.errors import PenstockError, TimedOut
@@ -221,17 +227,21 @@ class Client:
                     time.sleep(PAUSE_MS / 1000)
                     question = next(conversation)
                 else:
-                    question = conversation.send(
-                        self._ask(question.method, question.request, left, question.broker)
-                    )
+                    try:
+                        answer = self._ask(question.method, question.request, left, question.broker)
+                    except PenstockError as error:
+                        question = conversation.throw(error)
+                    else:
+                        question = conversation.send(answer)
         except StopIteration as done:
-            answer: _T = done.value
-            return answer
+            outcome: _T = done.value
+            return outcome
         finally:
             conversation.close()
 
     def _ask(self, method: str, request: bytes, timeout: float, broker: int | None = None) -> bytes:
         runtime = self._runtime
+        wait_ms = timeout * 1000 if broker is None else min(timeout * 1000, BROKER_MS)
         answers: list[bytes] = []
         failures: list[PenstockError] = []
         runtime.check()
@@ -240,10 +250,11 @@ class Client:
             enquiry = runtime.core.enquire(
                 method,
                 request,
-                deadline=now_ms() + timeout * 1000,
+                deadline=now_ms() + wait_ms,
                 on_answer=_told(runtime, answers),
                 on_failure=_told(runtime, failures),
                 broker=broker,
+                once=broker is not None,
             )
             runtime.wake()
             while not answers and not failures:

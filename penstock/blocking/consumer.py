@@ -127,6 +127,8 @@ class Consumer:
                 if not self._runtime.wait(deadline):
                     if unknown is not None and timeout:
                         raise unavailable(self._runtime.core.topic_waits(unknown))
+                    if self._core.member is not None:
+                        self._core.member.raise_trouble(now_ms())
                     return []
 
     def _tell(self, member: GroupMember) -> None:

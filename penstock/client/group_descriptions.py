@@ -1,7 +1,7 @@
 """What a client tells about consumer groups, and how it asks: conversations without I/O.
 
-A conversation is a generator. It yields a `Question`, and is sent the answer, or has the failure thrown in; it yields
-None where it wants to wait a little before it goes on.
+A conversation is a generator. It yields a `Question`, and is sent the answer, or has the failure thrown in: a broker
+that does not answer is no reason to give up. It yields None where it wants to wait a little before it goes on.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from penstock.contract import methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
 
+BROKER_MS = 3_000
 PAUSE_MS = 100
 """Before a coordinator that was being elected is asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One unary call; `broker` None = any."""
+    """One unary call; `broker` None = any, each until one answers; else that one, once, for `BROKER_MS` at most."""
 
     method: str
     request: bytes
@@ -74,17 +75,21 @@ class GroupDescription:
 
 def list_groups() -> Conversation[list[GroupSummary]]:
     """Every broker tells what it coordinates; while a coordinator moves, its groups may be missing."""
-    response = yield Question(method=metadata_request(())[0], request=metadata_request(())[1])
-    found: dict[str, GroupSummary] = {}
-    for broker in brokers_in(response):
-        request = pb.ListGroupsRequest().SerializeToString()
-        response = yield Question(method=methods.LIST_GROUPS, request=request, broker=broker.broker)
-        answer = pb.ListGroupsResponse.FromString(response)
-        if answer.error:
-            raise refusal(answer.error, answer.message)
-        for group in answer.groups:
-            found[group.group] = _summary(group)
-    return [found[name] for name in sorted(found)]
+    while True:
+        method, request = metadata_request(())
+        brokers = brokers_in((yield Question(method=method, request=request)))
+        found: dict[str, GroupSummary] = {}
+        try:
+            for broker in brokers:
+                asked = pb.ListGroupsRequest().SerializeToString()
+                response = yield Question(method=methods.LIST_GROUPS, request=asked, broker=broker.broker)
+                answer = pb.ListGroupsResponse.FromString(response)
+                if answer.error:
+                    raise refusal(answer.error, answer.message)
+                found.update({group.group: _summary(group) for group in answer.groups})
+            return [found[name] for name in sorted(found)]
+        except PenstockError as error:
+            yield from _unless_final(error)
 
 
 def describe_group(name: str) -> Conversation[GroupDescription]:
@@ -155,7 +160,10 @@ def _of_coordinator(name: str, method: str, request: bytes) -> Conversation[byte
         if found.error:
             yield from _unless_final(refusal(found.error, found.message))
             continue
-        return (yield Question(method=method, request=request, broker=found.broker_id))
+        try:
+            return (yield Question(method=method, request=request, broker=found.broker_id))
+        except PenstockError as error:
+            yield from _unless_final(error)
 
 
 def _unless_final(error: PenstockError) -> Conversation[None]:

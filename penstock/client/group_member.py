@@ -42,6 +42,8 @@ JOIN, LEAVE = 0, -1
 _NOTHING: Mapping[tuple[str, int], int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
+TROUBLE_MS = 30_000
+"""Who owns nothing and was refused for so long is told so at `poll`."""
 COMMIT_MS = 30_000
 """A commit of its own is tried so long."""
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
@@ -78,6 +80,8 @@ class GroupMember:
         """Rises when everything under way is to be forgotten."""
         self._beat_at = NEVER
         self._failures = 0
+        self._trouble: tuple[float, PenstockError] | None = None
+        """(since when, the last failure) of heartbeats that all fail."""
         self._owned: dict[Place, bytes] = {}
         """Topic id by place: what is told to be owned."""
         self._adding: dict[Place, bytes] = {}
@@ -130,6 +134,12 @@ class GroupMember:
         if self.error is not None:
             raise type(self.error)(self.error.message)
         return None
+
+    def raise_trouble(self, now: float) -> None:
+        """Raise why nothing is assigned, when the coordinator has not been reached for long."""
+        if self._trouble is not None and not self._owned and now - self._trouble[0] >= TROUBLE_MS:
+            error = self._trouble[1]
+            raise type(error)(error.message)
 
     def finish(self, event: GroupEvent, now: float) -> None:
         """The application has been told."""
@@ -317,7 +327,7 @@ class GroupMember:
         if answer.error:
             self._refused(refusal(answer.error, answer.message), now)
             return
-        self.epoch, self._failures = answer.member_epoch, 0
+        self.epoch, self._failures, self._trouble = answer.member_epoch, 0, None
         self._beat_at = now + answer.heartbeat_ms
         names = {topic.topic_id: topic.name for topic in answer.topics}
         assigned = {
@@ -337,6 +347,7 @@ class GroupMember:
 
     def _refused(self, error: PenstockError, now: float) -> None:
         self._failures += 1
+        self._trouble = (now if self._trouble is None else self._trouble[0], error)
         self._core.attend()
         if error.code in _FENCED:
             self._lose_all(now)

@@ -1,5 +1,6 @@
 """The coordinator's broker is killed: no commit is lost, the group goes on without moving a partition."""
 
+import signal
 import threading
 import time
 
@@ -32,8 +33,9 @@ class Reading(threading.Thread):
             raise
 
 
-def test_a_killed_coordinator_loses_no_commit_and_the_group_goes_on(cluster: Brokers) -> None:
-    tenant = cluster.tenant("surviving")
+@pytest.mark.parametrize("hurt", ["killed", "paused"])
+def test_a_coordinator_that_falls_loses_no_commit_and_the_group_goes_on(cluster: Brokers, hurt: str) -> None:
+    tenant = cluster.tenant(f"surviving-{hurt}")
     cluster.create_topic(tenant, "orders", 4)
     events: list[str] = []
     with cluster.client(tenant) as first, cluster.client(tenant) as second:
@@ -58,7 +60,10 @@ def test_a_killed_coordinator_loses_no_commit_and_the_group_goes_on(cluster: Bro
 
             killed = coordinator_of(cluster, tenant.name, "readers")
             before = dict(watch.highest)
-            cluster.kill(killed)
+            if hurt == "killed":
+                cluster.kill(killed)
+            else:
+                cluster.signal(signal.SIGSTOP, killed)
             until(
                 "another broker coordinates",
                 lambda: coordinator_of(cluster, tenant.name, "readers") not in (killed, -1),
@@ -70,7 +75,10 @@ def test_a_killed_coordinator_loses_no_commit_and_the_group_goes_on(cluster: Bro
             time.sleep(0.5)
             assert [reader.consumer.assignment() for reader in readers] == shares, "nothing moved"
             assert not events
-            cluster.start(killed)
+            if hurt == "killed":
+                cluster.start(killed)
+            else:
+                cluster.signal(signal.SIGCONT, killed)
 
         def all_read() -> bool:
             return all(
