@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class Channel(filesystem.Channel):
     """Messages are `<time>_<id>.<queue>.msg` in one folder, taken in that order, each by one reader alone."""
 
-    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
         # The machine's clock since its start: in order over all processes.
         name = f"{time.monotonic_ns():020d}_{uuid.uuid4().hex}.{queue}.msg"
