@@ -1,0 +1,116 @@
+"""`penstock usage` and `penstock invoice` against the real REST interface."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.access.actions import create_key
+from penstock.cli.__main__ import run
+from tests.control_plane.billing.world import TESTER, TODAY, Part, World
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+
+Command = Callable[..., tuple[int, str, str]]
+PARTS = [
+    Part(first=0, end=1_500, size=2_000_000, day=TODAY - timedelta(days=1)),
+    Part(first=1_500, end=2_000, size=1_000_000),
+    Part(topic="returns", partition=3, first=0, end=10, size=400),
+]
+
+
+@pytest.fixture
+def world(transactional_db: None, tmp_path: Path) -> World:
+    return World(tmp_path / "datasets")
+
+
+@pytest.fixture
+def command(
+    world: World, live_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs a command as a tenant with one issued invoice and one that is a draft."""
+    acme = world.tenant("acme")
+    cut = world.cut(acme, PARTS)
+    world.covered(cut, PARTS)
+    world.day(acme, "orders", TODAY, "messages_out", 77)
+    world.spark()
+    world.bill()
+    world.cut(acme, [Part(first=2_000, end=2_001, size=1)])
+    world.bill()
+    _, text = create_key(TESTER, acme, name="cli")
+    monkeypatch.setenv("PENSTOCK_API_URL", live_server.url)
+    monkeypatch.setenv("PENSTOCK_API_KEY", text.reveal())
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+def test_usage_is_a_table_or_json(command: Command) -> None:
+    code, out, _ = command("usage")
+    assert code == 0
+    (today,) = [line for line in out.splitlines() if "orders" in line and TODAY.isoformat() in line]
+    assert today.split() == ["orders", TODAY.isoformat(), "500", "1000000", "77", "0", "billed"]
+    code, out, _ = command("usage", "--by", "total", "--json")
+    (total,) = json.loads(out)["usage"]
+    assert total["meters"]["messages_in"] == {"quantity": 2_010, "billed": 2_010, "provisional": 0}
+    code, out, _ = command("usage", "--from", (TODAY + timedelta(days=1)).isoformat(), "--json")
+    assert json.loads(out) == {"usage": []}
+
+
+def test_invoices_are_listed_with_their_totals_and_drafts_without(command: Command) -> None:
+    code, out, _ = command("invoice", "list")
+    assert code == 0
+    issued, draft = [line.split() for line in out.splitlines() if "inv_" in line]
+    assert issued[2] == "issued"
+    assert issued[-2:] == ["5.02", "USD"]  # 1,010 messages at 0.002 and 3.0004 MB at 1.00
+    assert (draft[2], draft[-1]) == ("draft", "-")
+
+
+def test_an_invoice_opens_down_to_topic_day_and_offsets(command: Command) -> None:
+    invoices = json.loads(command("invoice", "list", "--json")[1])["invoices"]
+    code, out, _ = command("invoice", "show", invoices[0]["id"], "--open")
+    assert code == 0
+    assert "messages_in: 2,010  2.02 USD" in out
+    assert "Total  5.02 USD" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["orders", "0", TODAY.isoformat(), "1500", "2000", "500"] in rows
+    assert ["returns", "3", TODAY.isoformat(), "0", "10", "400"] in rows
+    assert ["1000", "free", "message"] in rows
+    closed = command("invoice", "show", invoices[0]["id"])[1]
+    assert "returns" not in closed
+    code, out, err = command("invoice", "show", invoices[1]["id"])
+    assert code == 0
+    assert "not issued: " in err
+    opened = json.loads(command("invoice", "show", invoices[0]["id"], "--open", "--json")[1])
+    assert sum(row["quantity"] for row in opened["evidence"]["messages_in"]) == 2_010
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (("invoice", "show", "inv_unknown"), 3, "inv_unknown"),
+        (("verify-invoice", "inv_unknown"), 3, "inv_unknown"),
+        (("usage", "--by", "tenant"), 2, "--by"),
+        (("usage", "--from", "yesterday"), 2, "--from"),
+        (("invoice", "show"), 2, "INVOICE"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    command: Command, arguments: tuple[str, ...], code: int, named: str
+) -> None:
+    ended, _, err = command(*arguments)
+    assert ended == code
+    assert named in err
+
+
+def test_a_wrong_key_is_denied(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_API_KEY", "penstock_nonsense")
+    assert command("invoice", "list")[0] == 4
