@@ -22,6 +22,8 @@ PLANTED = {
     "verification-decides": ("penstock/verification/evidence.py", "import grpc"),
     "node-composes": ("data_plane/node/planted.py", "import grpc"),
     "control-plane-meets-contracts": ("billing/planted.py", "import data_plane.log"),
+    "ground-floor-apps": ("control_plane/outbox/planted.py", "import tenants.models"),
+    "actions-know-no-web": ("tenants/queries.py", "import control_plane.api.views"),
     "data-plane-stands-alone": ("data_plane/broker/planted.py", "import control_plane.placement.planner"),
     "planner-is-pure": ("control_plane/placement/planner.py", "import time"),
     "sdk-is-alone": ("penstock/planted.py", "import data_plane.contract"),
