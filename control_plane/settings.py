@@ -2,9 +2,10 @@
 
 from urllib.parse import urlsplit
 
-from control_plane import config
+from control_plane import clock, config
 
 CONFIG = config.current()
+clock.set_up()
 
 SECRET_KEY = CONFIG.secret_key
 DEBUG = False

@@ -8,11 +8,13 @@ import shutil
 import signal
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from data_plane.broker.clock import OFFSET_VARIABLE
 from data_plane.dev.layout import DataDirectory, write_private
 from data_plane.dev.profile import with_profile
 from data_plane.dev.service import DevService, ServiceUp
@@ -42,13 +44,20 @@ _DELIVERED_S = 25.0
 """Brokers tell what was delivered every 10 s; then Spark must read it."""
 _POLL_S = 0.1
 _OWN_MARK = "penstock-demo"
+_LEAD_S = 70.0
+"""With a clock of its own the service needs so long, with room to spare, until the first message can be sent."""
 
 
 class Demo:
     """One run in one folder."""
 
-    def __init__(self, folder: Path, flights: int | None, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, flights: int | None, seconds: float, clock_start: datetime | None
+    ) -> None:
         self._folder = folder.absolute()
+        self._clock_start = clock_start
+        self._begin_at = 0.0
+        """The machine's clock in seconds: not before this is the first message sent."""
         self._flights, self._seconds = flights, seconds
         self._servers = Servers(self._folder / "servers")
         self._service = DevService(DataDirectory(self._folder / "service"))
@@ -80,6 +89,7 @@ class Demo:
 
     def _run(self, producers: Talker) -> tuple[Summary, list[str]]:
         stage = self._stages.stage
+        self._set_clock()
         with stage("servers", "Starting PostgreSQL and Redis") as bar:
             addresses = self._servers.start(lambda name: bar.to(0.5, name))
         with stage("service", "Starting the service") as bar:
@@ -154,6 +164,13 @@ class Demo:
         wrong += [f"{v.invoice}: {problem}" for v in verdicts for problem in v.problems[:3]]
         return summary, wrong
 
+    def _set_clock(self) -> None:
+        """Let the service's clock be such that it shows `clock_start` when the first message is sent."""
+        if self._clock_start is not None:
+            self._begin_at = time.time() + _LEAD_S
+            offset_s = self._clock_start.timestamp() - self._begin_at
+            os.environ[OFFSET_VARIABLE] = str(int(offset_s * 1000))
+
     def _traffic(self, plan: Plan, producers: Talker) -> dict[str, int]:
         """Produce and read everything, with a broker killed on the way; the counts by name."""
         plan_file = self._folder / "plan.json"
@@ -163,6 +180,9 @@ class Demo:
         with Talker("demo.consume", [str(plan_file)], self._folder / "consume.log") as members:
             with stage("groups", "The groups' members join") as bar:
                 members.wait("ready", _READY_S, lambda told: _assigned(bar, told))
+            if self._begin_at:
+                with stage("clock", "Waiting for the service's clock"):
+                    time.sleep(max(0.0, self._begin_at - time.time()))
             with stage("messages", f"Producing and reading {plan.total:,} messages") as bar:
                 producers.begin(plan_file)
                 self._wait_sent(producers, members, plan, _KILL_AT, bar, "")
@@ -327,9 +347,15 @@ def _print_bills(found: list[Bill], verdicts: list[Verdict]) -> None:
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=45.0, show_default=True, help="Producing takes this."
 )
-def main(once: bool, data: Path, flights: int | None, seconds: float) -> None:
+@click.option(
+    "--clock-start",
+    type=click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"]),
+    help="What the service's clock shows when the first message is sent (UTC), for instance before a month's end.",
+)
+def main(once: bool, data: Path, flights: int | None, seconds: float, clock_start: datetime | None) -> None:
     """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven."""
-    demo = Demo(data, flights, seconds)
+    start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
+    demo = Demo(data, flights, seconds, start)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 1

@@ -23,7 +23,7 @@ from penstock.contract.topic_settings import TopicSettings
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-COMMAND_S = 90
+COMMAND_S = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,181 @@
+"""The whole service by commands alone: started, used over REST, hurt, healed and stopped."""
+
+import json
+import os
+import signal
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_plane.dev import service_processes
+from data_plane.dev.layout import DataDirectory
+from data_plane.dev.service_layout import ServiceDirectory
+from penstock.contract.errors import Forbidden, NotFound
+from penstock.rest.client import RestClient
+
+from .test_dev_cluster import CommandLine, Ended
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
+
+NAMES = ["web", "worker", "runner"]
+
+
+class Service(CommandLine):
+    """The commands of one service."""
+
+    @property
+    def directory(self) -> ServiceDirectory:
+        return ServiceDirectory(DataDirectory(self.data))
+
+    def processes(self) -> dict[str, int]:
+        """Process ids by name, of those that are there."""
+        found = {
+            process.name: service_processes.find(self.directory, process)
+            for process in service_processes.PROCESSES
+        }
+        return {name: process.pid for name, process in found.items() if process is not None}
+
+    def states(self) -> dict[str, str]:
+        status = self("dev", "status", "--json").json
+        return {process["name"]: process["state"] for process in status["processes"]}
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Ended]]:
+    """A service that runs, and what `dev up` said."""
+    service = Service(tmp_path_factory.mktemp("service"))
+    try:
+        yield service, service("dev", "up", "--detach")
+    finally:
+        service.try_to("dev", "down", "--timeout", "5")
+        assert service.broker_processes() == [] and service.processes() == {}
+
+
+@pytest.fixture
+def penstock(up: tuple[Service, Ended]) -> Service:
+    return up[0]
+
+
+def test_every_process_is_listed_with_its_state_and_the_password_is_shown_once(
+    up: tuple[Service, Ended],
+) -> None:
+    penstock, said = up
+    account = json.loads(penstock.directory.account_file.read_text())
+    assert account["password"] in said.err
+    status = penstock("dev", "status", "--json").json
+    assert [process["name"] for process in status["processes"]] == NAMES
+    assert {process["state"] for process in status["processes"]} == {"ready"}
+    assert {broker["state"] for broker in status["brokers"]} == {"ready"}
+    assert status["tenant"] == account["tenant"].strip() and status["tenant"].startswith("tn_")
+    assert status["running"] is True
+    assert penstock.directory.account_file.stat().st_mode & 0o077 == 0
+    again = penstock("dev", "up", "--detach")
+    assert account["password"] not in again.err + again.out
+
+
+def test_topics_are_created_altered_listed_and_deleted(penstock: Service) -> None:
+    created = penstock(
+        "topic", "create", "orders", "--partitions", "3", "--retention-ms", "3600000", "--json"
+    )
+    assert created.json["delivered"] is True
+    assert created.json["settings"]["retention_ms"] == 3_600_000
+    assert penstock.try_to("topic", "create", "orders", "--partitions", "3").code == 5
+    assert penstock.try_to("topic", "create", "a/b", "--partitions", "1").code == 5
+    unknown = penstock.try_to("topic", "create", "t", "--partitions", "1", "--min-insync", "9", "--json")
+    assert unknown.code == 5
+    assert "min_insync_replicas" in json.loads(unknown.err)["error"]["message"]
+
+    altered = penstock("topic", "alter", "orders", "--partitions", "4", "--retention-ms", "7200000", "--json")
+    assert (altered.json["partitions"], altered.json["settings"]["retention_ms"]) == (4, 7_200_000)
+    assert penstock.try_to("topic", "alter", "orders").code == 2
+    assert penstock.try_to("topic", "alter", "orders", "--partitions", "2").code == 5
+    listed = penstock("topic", "list", "--json").json["topics"]
+    assert [(topic["topic"], topic["partitions"]) for topic in listed] == [("orders", 4)]
+
+    penstock("produce", "orders", "one", "two", "--key", "anna")
+    described = penstock("topic", "describe", "orders", "--offsets", "--json").json
+    assert len(described["partitions"]) == 4 and described["delivered"] is True
+    assert sum(p["next_offset"] - p["first_offset"] for p in described["partitions"]) == 2
+    penstock("topic", "delete", "orders")
+    assert penstock("topic", "list", "--json").json["topics"] == []
+    assert penstock.try_to("topic", "delete", "orders").code == 3
+
+
+def test_a_key_is_shown_once_obeys_its_bounds_and_ends_when_it_is_revoked(penstock: Service) -> None:
+    penstock("topic", "create", "shop.sales", "--partitions", "1")
+    penstock("topic", "create", "private", "--partitions", "1")
+    made = penstock("key", "create", "--name", "shop", "--topic-prefix", "shop.", "--json").json
+    listed = {key["id"]: key for key in penstock("key", "list", "--json").json["keys"]}
+    assert listed[made["id"]]["state"] == "valid"
+    assert made["api_key"] not in penstock("key", "list", "--json").out
+
+    mine = Service(penstock.home)
+    mine.environment = {**penstock.environment, "PENSTOCK_API_KEY": made["api_key"]}
+    mine("produce", "shop.sales", "sold")
+    assert mine.try_to("produce", "private", "secret").code in (3, 4)
+    penstock("key", "revoke", made["id"])
+    assert mine.try_to("produce", "shop.sales", "late").code == 4
+    after = {key["id"]: key for key in penstock("key", "list", "--json").json["keys"]}
+    assert after[made["id"]]["state"] == "revoked"
+    assert penstock.try_to("key", "revoke", "key_none").code == 3
+    penstock("topic", "delete", "shop.sales")
+    penstock("topic", "delete", "private")
+
+
+def test_the_tenant_of_the_key_is_shown_with_its_limits(penstock: Service) -> None:
+    shown = penstock("tenant", "show", "--json").json
+    (tenant,) = shown["tenants"]
+    assert tenant["id"] == penstock("dev", "status", "--json").json["tenant"]
+    assert shown["quotas"]
+
+
+def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile(penstock: Service) -> None:
+    penstock("topic", "create", "served", "--partitions", "1")
+    before = penstock.processes()
+    assert sorted(before) == sorted(NAMES)
+    for name in ("web", "worker"):
+        os.kill(before[name], signal.SIGKILL)
+    assert {name: state for name, state in penstock.states().items() if name != "runner"} == {
+        "web": "down",
+        "worker": "down",
+    }
+    penstock("produce", "served", "without a control plane")
+    assert penstock.try_to("topic", "create", "t", "--partitions", "1", "--timeout", "1").code == 6
+    penstock("dev", "up", "--detach")
+    after = penstock.processes()
+    assert sorted(after) == sorted(NAMES)
+    assert after["web"] != before["web"] and after["runner"] == before["runner"]
+    penstock("topic", "delete", "served")
+
+
+def test_a_paused_process_is_told_as_such(penstock: Service) -> None:
+    pid = penstock.processes()["worker"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert penstock.states()["worker"] == "paused"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert penstock.states()["worker"] == "ready"
+
+
+def test_the_operators_token_sees_the_cluster_and_the_tenants_key_does_not(penstock: Service) -> None:
+    url = penstock("dev", "status", "--json").json["api_url"]
+    profiles = tomllib.loads((penstock.home / ".config/penstock/profiles.toml").read_text())
+    with RestClient(url, penstock.directory.operator_token_file.read_text().strip()) as rest:
+        assert len(rest.get("/v1/cluster")["brokers"]) == 3
+    with RestClient(url, profiles["dev"]["api_key"]) as rest, pytest.raises((Forbidden, NotFound)):
+        rest.get("/v1/cluster")
+
+
+def test_brokers_made_bare_do_not_become_a_service(tmp_path: Path) -> None:
+    bare = Service(tmp_path)
+    try:
+        bare("dev", "up", "--bare", "--brokers", "1", "--detach")
+        refused = bare.try_to("dev", "up", "--detach")
+        assert refused.code == 5
+        assert "was made with --bare" in refused.err and "--data" in refused.err
+    finally:
+        bare.try_to("dev", "down", "--timeout", "5")
+    assert bare.broker_processes() == [] and bare.processes() == {}
