@@ -86,6 +86,11 @@ def tenants_of(person: Person) -> QuerySet[Tenant]:
     return Tenant.objects.filter(memberships__person=person)
 
 
+def people(tenant: Tenant) -> QuerySet[Person]:
+    """The people of a tenant."""
+    return Person.objects.filter(memberships__tenant=tenant)
+
+
 def all_tenants() -> QuerySet[Tenant]:
     """Every tenant, the system's included: for operators and the service itself."""
     return Tenant.objects.all()

@@ -49,7 +49,9 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler of faults."""
     if _is_rest(request):
         return problems.server_error(request)
-    return _page(request, 500, "Nothing is lost by trying again.", "Report it with the request id.", "INTERNAL")
+    return _page(
+        request, 500, "Nothing is lost by trying again.", "Report it with the request id.", "INTERNAL"
+    )
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

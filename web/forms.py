@@ -5,8 +5,9 @@ Fields and bounds are those of the actions; a refusal of theirs begins with the 
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import InvalidRequest, PenstockError
 
 TEXT_MAX = 1024 * 1024
 _FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
@@ -60,3 +61,13 @@ class Form:
     @property
     def whole_error(self) -> str:
         return self.errors.get("", "")
+
+
+def moment_ms(text: str) -> int:
+    """ms of a time as a browser's field gives it, in UTC."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidRequest("time: a time such as 2026-01-31T12:00") from None
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return max(0, int(at.timestamp() * 1000))

@@ -82,7 +82,8 @@ def in_tenant(
             for permission in permissions:
                 if not place.may(permission):
                     raise Forbidden(
-                        f"{permission.value} is not for {place.standing.value}; an owner of {place.tenant.name} can help"
+                        f"{permission.value} is not for {place.standing.value}; "
+                        f"an owner of {place.tenant.name} can help"
                     )
             return view(request, place, *args, **kwargs)
 

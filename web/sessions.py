@@ -114,4 +114,3 @@ def theme_of(request: HttpRequest) -> str:
     """The theme that the person chose here: light, dark, or empty for the system's."""
     chosen = request.COOKIES.get("penstock-theme", "")
     return chosen if chosen in ("light", "dark") else ""
-

@@ -1,0 +1,204 @@
+"""Charts and pipes as numbers: where bars, lines and labels stand. Pure; templates draw them as SVG.
+
+Coordinates are those of the view box, top left is 0, 0. Two widths of a chart are drawn, for wide pages and for phones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BROAD, NARROW = 960, 360
+SERIES_MAX = 6
+"""Colours; what is beyond is put together in the last one."""
+_TOP, _BOTTOM, _LEFT = 10, 22, 52
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One topic's numbers, one a column."""
+
+    name: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A piece of a bar. `color` counts from 1."""
+
+    y: float
+    height: float
+    color: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    x: float
+    width: float
+    label: str
+    blocks: tuple[Block, ...]
+    title: str
+    labelled: bool
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of the grid at `y` that stands for `value`."""
+
+    y: float
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarChart:
+    name: str
+    """broad or narrow."""
+    width: int
+    height: int
+    left: int
+    base: float
+    bars: tuple[Bar, ...]
+    grid: tuple[Line, ...]
+
+    @property
+    def label_y(self) -> float:
+        return self.base + 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineChart:
+    width: int
+    height: int
+    base: float
+    left: int
+    points: str
+    area: str
+    last_x: float
+    last_y: float
+    grid: tuple[Line, ...]
+    name: str
+
+    @property
+    def label_y(self) -> float:
+        return self.base + 15
+
+
+def folded(series: Sequence[Series], rest: str = "other topics") -> tuple[Series, ...]:
+    """The largest series, at most `SERIES_MAX`; the others are put together in the last."""
+    ordered = sorted(series, key=lambda one: (-sum(one.values), one.name))
+    if len(ordered) <= SERIES_MAX:
+        return tuple(ordered)
+    kept, others = ordered[: SERIES_MAX - 1], ordered[SERIES_MAX - 1 :]
+    together = tuple(sum(values) for values in zip(*(one.values for one in others), strict=True))
+    return (*kept, Series(name=f"{len(others)} {rest}", values=together))
+
+
+def stacked_bars(
+    labels: Sequence[str], series: Sequence[Series], *, width: int, height: int, name: str
+) -> BarChart:
+    """A bar a label, stacked in the order of `series` from below."""
+    totals = [sum(one.values[index] for one in series) for index in range(len(labels))]
+    ticks = nice_ticks(max(totals, default=0))
+    top, base = _TOP, height - _BOTTOM
+    scale = (base - top) / ticks[-1]
+    step = (width - _LEFT) / max(1, len(labels))
+    bar_width = min(44.0, step * 0.68)
+    room = 40 if width < BROAD else 56
+    every = max(1, -(-room // int(max(1, step))))
+    bars = []
+    for index, label in enumerate(labels):
+        y = float(base)
+        blocks = []
+        for color, one in enumerate(series, start=1):
+            value = one.values[index]
+            if value > 0:
+                tall = max(value * scale, 0.75)
+                y -= tall
+                blocks.append(Block(y=round(y, 2), height=round(tall, 2), color=color))
+        bars.append(
+            Bar(
+                x=round(_LEFT + index * step + (step - bar_width) / 2, 2),
+                width=round(bar_width, 2),
+                label=label,
+                blocks=tuple(blocks),
+                title=f"{label}: {totals[index]:,}",
+                labelled=(len(labels) - 1 - index) % every == 0,
+            )
+        )
+    grid = tuple(Line(y=round(base - tick * scale, 2), value=tick) for tick in ticks)
+    return BarChart(name=name, width=width, height=height, left=_LEFT, base=base, bars=tuple(bars), grid=grid)
+
+
+def line(values: Sequence[float], *, width: int, height: int, name: str, slots: int) -> LineChart:
+    """Values in order at equal distances, the newest at the right; `slots` fit in the width."""
+    ticks = nice_ticks(max(1, int(max(values, default=0)) + 1))
+    base = height - _BOTTOM
+    scale = (base - _TOP) / ticks[-1]
+    step = (width - _LEFT - 6) / max(1, slots - 1)
+    first = width - 6 - step * (len(values) - 1)
+    places = [
+        (round(first + index * step, 1), round(base - value * scale, 1)) for index, value in enumerate(values)
+    ]
+    points = " ".join(f"{x},{y}" for x, y in places)
+    area = f"{places[0][0]},{base} {points} {places[-1][0]},{base}" if places else ""
+    return LineChart(
+        name=name,
+        width=width,
+        height=height,
+        base=base,
+        left=_LEFT,
+        points=points,
+        area=area,
+        last_x=places[-1][0] if places else 0,
+        last_y=places[-1][1] if places else 0,
+        grid=tuple(Line(y=round(base - tick * scale, 2), value=tick) for tick in ticks),
+    )
+
+
+def nice_ticks(highest: int, most: int = 4) -> list[int]:
+    """0 and up to `most` round numbers, the last at least `highest`."""
+    if highest <= 0:
+        return [0, 1]
+    step, power = 1, 1
+    while True:
+        for factor in (1, 2, 5):
+            step = factor * power
+            if step * most >= highest:
+                count = -(-highest // step)
+                return [step * index for index in range(count + 1)]
+        power *= 10
+
+
+def short(number: int) -> str:
+    """An axis label: `12k`, `3.5M`."""
+    for step, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= step:
+            whole, tenth = divmod(number * 10 // step, 10)
+            return f"{whole}.{tenth}{unit}" if tenth else f"{whole}{unit}"
+    return str(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipe:
+    """A partition as a pipe 100 long: water up to `filled`, then what is still to be read."""
+
+    filled: float
+    lag: float
+    gate: float | None
+    label: str
+
+
+def pipe(done: int, whole: int, longest: int, label: str, *, gate: bool) -> Pipe:
+    """`done` of `whole`, drawn in proportion to the longest pipe beside it."""
+    if longest <= 0 or whole <= 0:
+        return Pipe(filled=0.0, lag=0.0, gate=None, label=label)
+    filled = 100 * max(0, min(done, whole)) / longest
+    full = 100 * whole / longest
+    return Pipe(
+        filled=round(filled, 2),
+        lag=round(full - filled, 2),
+        gate=round(max(0.0, filled - 0.4), 2) if gate else None,
+        label=label,
+    )

@@ -1,0 +1,102 @@
+"""How numbers, sizes, times and amounts are written in the console. Pure."""
+
+from datetime import UTC, datetime, timedelta
+
+from penstock.rules.rating import MICRO
+
+_STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+_SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
+
+
+def count(number: int) -> str:
+    """`1234567` as `1,234,567`."""
+    return f"{number:,}"
+
+
+def size(number: int) -> str:
+    """Bytes in decimal units, as prices count them: `1.2 MB`."""
+    for step, unit in _STEPS:
+        if abs(number) >= step:
+            value = number * 10 // step
+            return f"{value // 10}.{value % 10} {unit}" if value < 1000 else f"{number // step:,} {unit}"
+    return f"{number} B"
+
+
+def rate(per_s: float) -> str:
+    """A number per second, with as many places as it deserves."""
+    if per_s >= 100:
+        return f"{per_s:,.0f}"
+    return f"{per_s:.1f}" if per_s >= 0.05 else "0"
+
+
+def span(milliseconds: int) -> str:
+    """A time such as a retention in its largest unit that divides it: `7 days`; -1 is unlimited."""
+    if milliseconds < 0:
+        return "unlimited"
+    for step, unit in _SPANS:
+        if milliseconds >= step and milliseconds % step == 0:
+            number = milliseconds // step
+            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    return f"{milliseconds:,} ms"
+
+
+def limit_size(number: int) -> str:
+    """A size limit in binary units where it is a whole number of them; -1 is unlimited."""
+    if number < 0:
+        return "unlimited"
+    for step, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= step and number % step == 0:
+            return f"{number // step:,} {unit}"
+    return f"{number:,} bytes"
+
+
+def moment(at: datetime | None) -> str:
+    """`2026-01-31 12:00:05 UTC`, the form that sorts."""
+    return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """How long ago, or how long from now."""
+    if at is None:
+        return "never"
+    passed = now - at
+    text = _about(abs(passed))
+    if text == "":
+        return "just now"
+    return f"{text} ago" if passed >= timedelta(0) else f"in {text}"
+
+
+def _about(passed: timedelta) -> str:
+    seconds = int(passed.total_seconds())
+    for step, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= step:
+            number = seconds // step
+            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    return "" if seconds < 10 else f"{seconds} seconds"
+
+
+def time_of(timestamp_ms: int) -> str:
+    """A message's time to the millisecond, UTC; empty where it has none."""
+    if timestamp_ms < 0:
+        return "no time"
+    try:
+        at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+
+
+def amount(micro: int, minor_digits: int, currency: str) -> str:
+    """Micro-units as money: `1,234.50 USD`; finer than the currency's minor unit only where it must be."""
+    digits = minor_digits if micro % 10 ** (6 - minor_digits) == 0 else 6
+    sign = "−" if micro < 0 else ""
+    whole, part = divmod(abs(micro), MICRO)
+    places = f"{part:06d}"[:digits]
+    return f"{sign}{whole:,}{'.' + places if digits else ''} {currency}"
+
+
+def price(text: str) -> str:
+    """A unit price of 12 places without the zeros that say nothing: `0.002`."""
+    whole, _, places = text.partition(".")
+    places = places.rstrip("0")
+    return f"{whole}.{places.ljust(2, '0')}"

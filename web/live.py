@@ -1,0 +1,137 @@
+"""What the brokers say now of a tenant's topics: leaders, in-sync sets, offsets, and rates while somebody looks."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from penstock import Client
+from penstock.client.descriptions import PartitionDescription, TopicDescription
+
+PARTITIONS_MAX = 2_000
+"""Above this a page does not ask for all offsets."""
+TIMEOUT_S = 5.0
+SAMPLES_MAX = 60
+SAMPLE_S = 1.5
+"""Samples are not closer than this, however many look."""
+GAP_S = 30.0
+"""After such a pause nothing is said of the time between."""
+WATCHED_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionNow:
+    """One partition with its offsets [begin, end)."""
+
+    description: PartitionDescription
+    begin: int
+    end: int
+
+    @property
+    def held(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def lacks(self) -> int:
+        """Replicas that are not in sync."""
+        return len(self.description.replicas) - len(self.description.in_sync)
+
+    @property
+    def state(self) -> str:
+        """ok, caution (a replica is missing) or bad (no leader)."""
+        if self.description.leader < 0:
+            return "bad"
+        return "caution" if self.lacks else "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNow:
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionNow, ...]
+
+    @property
+    def held(self) -> int:
+        return sum(partition.held for partition in self.partitions)
+
+    @property
+    def written(self) -> int:
+        """Messages ever written: the sum of all ends."""
+        return sum(partition.end for partition in self.partitions)
+
+    @property
+    def leaderless(self) -> int:
+        return sum(partition.state == "bad" for partition in self.partitions)
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(partition.lacks > 0 for partition in self.partitions)
+
+
+def topics_now(client: Client, described: Sequence[TopicDescription]) -> list[TopicNow]:
+    """The topics with all offsets. Raises `BrokerUnavailable`, `TimedOut`."""
+    places = [(topic.name, part.partition) for topic in described for part in topic.partitions]
+    if not places:
+        return [TopicNow(name=topic.name, topic_id=topic.topic_id, partitions=()) for topic in described]
+    with client.consumer() as consumer:
+        consumer.assign(places)
+        begins = consumer.beginning_offsets(TIMEOUT_S)
+        ends = consumer.end_offsets(TIMEOUT_S)
+    return [
+        TopicNow(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                PartitionNow(
+                    description=part,
+                    begin=begins[topic.name, part.partition],
+                    end=ends[topic.name, part.partition],
+                )
+                for part in topic.partitions
+            ),
+        )
+        for topic in described
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Messages per second between the samples, oldest first; empty until there are two."""
+
+    per_s: tuple[float, ...]
+
+    @property
+    def now(self) -> float | None:
+        return self.per_s[-1] if self.per_s else None
+
+
+class Watch:
+    """Totals seen at times, per object; in memory, as long as somebody looks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def sample(self, name: str, total: int) -> Rates:
+        """Note a total and return the rates up to it."""
+        now = time.monotonic()
+        with self._lock:
+            seen = self._seen.pop(name, None) or deque(maxlen=SAMPLES_MAX + 1)
+            self._seen[name] = seen  # the one looked at last is the last to be forgotten
+            while len(self._seen) > WATCHED_MAX:
+                del self._seen[next(iter(self._seen))]
+            if seen and (now - seen[-1][0] > GAP_S or total < seen[-1][1]):
+                seen.clear()
+            if not seen or now - seen[-1][0] >= SAMPLE_S:
+                seen.append((now, total))
+            points = list(seen)
+        return Rates(
+            per_s=tuple(
+                (after - before) / (later - earlier) for (earlier, before), (later, after) in pairwise(points)
+            )
+        )
+
+
+watch = Watch()

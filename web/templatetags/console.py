@@ -1,0 +1,144 @@
+"""What templates say: numbers, sizes and times as text, fields of forms, and addresses that change on deployment."""
+
+import hashlib
+import json
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django import template
+from django.contrib.staticfiles import finders
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from web import charts, formats
+from web.forms import Form
+
+register = template.Library()
+
+register.filter("count", formats.count)
+register.filter("size", formats.size)
+register.filter("limit_size", formats.limit_size)
+register.filter("rate", formats.rate)
+register.filter("span", formats.span)
+register.filter("moment", formats.moment)
+register.filter("time_of", formats.time_of)
+register.filter("price", formats.price)
+register.filter("short", charts.short)
+
+
+@register.filter
+def ago(at: datetime | None) -> SafeString | str:
+    """`3 minutes ago`, with the moment itself for whoever points at it."""
+    if at is None:
+        return "never"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        at.isoformat(),
+        formats.moment(at),
+        formats.ago(at, timezone.now()),
+    )
+
+
+@register.simple_tag
+def money(micro: int, minor_digits: int, currency: str) -> str:
+    return formats.amount(micro, minor_digits, currency)
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """Plain JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+
+
+@register.filter
+def error_of(form: Form, field: str) -> str:
+    return form.errors.get(field, "")
+
+
+@register.filter
+def value_of(form: Form, field: str) -> str:
+    return form.values.get(field, "")
+
+
+@register.filter
+def plural(number: int, word: str) -> str:
+    """`1 topic`, `2 topics`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+@register.simple_tag
+def asset(path: str) -> str:
+    """A static file's address with a part that changes with its content, so that no browser keeps an old one."""
+    return f"{static(path)}?v={_digest(path)}"
+
+
+@cache
+def _digest(path: str) -> str:
+    found = finders.find(path)
+    if not isinstance(found, str):
+        raise FileNotFoundError(path)
+    with open(found, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:12]
+
+
+@register.inclusion_tag("web/parts/field.html")
+def field(
+    form: Form, name: str, label: str, hint: str = "", kind: str = "text", **attributes: Any
+) -> dict[str, Any]:
+    """A labelled input with its hint and error, tied together for readers."""
+    return {
+        "name": name,
+        "label": label,
+        "hint": hint,
+        "kind": kind,
+        "value": form.values.get(name, ""),
+        "error": form.errors.get(name, ""),
+        "attributes": {key.replace("_", "-"): value for key, value in attributes.items() if value != ""},
+    }
+
+
+@register.filter
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+@register.filter
+def absolute(number: int) -> int:
+    return abs(number)
+
+
+_METERS = {
+    "messages_in": "Messages in",
+    "bytes_in": "Bytes in",
+    "messages_out": "Messages out",
+    "bytes_out": "Bytes out",
+}
+
+
+@register.filter
+def meter(name: str) -> str:
+    """A meter's name as people say it."""
+    return _METERS.get(name, name.replace("_", " ").capitalize())
+
+
+@register.filter
+def items(meter_name: str) -> str:
+    """What a meter counts."""
+    return "bytes" if meter_name.startswith("bytes") else "messages"
+
+
+@register.filter
+def percent(ratio: str | None) -> str:
+    """`0.999876` as `99.9876 %`, never rounded up."""
+    if ratio is None:
+        return "no requests"
+    digits = ratio.replace(".", "")
+    return f"{int(digits[:3])}.{digits[3:]} %"
+
+
+@register.inclusion_tag("web/parts/pipe.html")
+def lead_pipe(leaders: int, most: int) -> dict[str, Any]:
+    return {"pipe": charts.pipe(leaders, leaders, most, f"{leaders} leaders", gate=False)}

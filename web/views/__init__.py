@@ -1,0 +1,1 @@
+"""Views of the console: each reads through queries, writes through actions, and renders a page."""

@@ -1,0 +1,132 @@
+"""The door: signing up, in and out, and tenants of one's own."""
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import rotate_token
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from penstock.contract.errors import PenstockError, Throttled
+from tenants import actions, queries
+from tenants.models import Person
+from web import notices, rate_limit, sessions
+from web.broker_access import forget_person
+from web.forms import Form
+from web.places import signed_in
+
+SIGN_IN_PER_PERSON = 10
+SIGN_IN_PER_ADDRESS = 60
+SIGN_UP_PER_ADDRESS = 30
+"""Attempts within a minute."""
+
+
+@never_cache
+def home(request: HttpRequest) -> HttpResponse:
+    """To the person's first tenant, or to the door."""
+    person = sessions.person_of(request)
+    if person is None:
+        return redirect("web:sign-in")
+    belongings = queries.belongings(person)
+    if not belongings:
+        return redirect("web:new-tenant")
+    return redirect("web:overview", belongings[0].tenant.name)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """A new session each time: one that somebody planted in the browser is not used."""
+    form = Form.of(request.POST, email="", password="")
+    status = 200
+    wanted = request.POST.get("next", request.GET.get("next", ""))
+    if request.method == "POST":
+        email = form.text("email").lower()
+        try:
+            rate_limit.spend("sign-in", sessions.source_of(request), SIGN_IN_PER_ADDRESS)
+            rate_limit.spend("sign-in", f"{sessions.source_of(request)} {email[:150]}", SIGN_IN_PER_PERSON)
+            _, token = actions.sign_in(email=email, password=form["password"])
+        except PenstockError as error:
+            form.refuse(error)
+            status = 429 if isinstance(error, Throttled) else 422
+        else:
+            _end_session(request)
+            return _welcome(request, redirect(_inside(request, wanted)), token)
+    elif sessions.person_of(request) is not None:
+        return redirect("web:home")
+    context = {"form": form, "next": wanted}
+    return render(request, "web/sign_in.html", context, status=status)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_up(request: HttpRequest) -> HttpResponse:
+    """A person and his first tenant."""
+    form = Form.of(request.POST, email="", password="", tenant="")
+    if request.method == "POST":
+        try:
+            rate_limit.spend("sign-up", sessions.source_of(request), SIGN_UP_PER_ADDRESS)
+            _, tenant, token = actions.sign_up(
+                email=form.text("email"),
+                password=form["password"],
+                tenant_name=form.text("tenant"),
+                request_id=sessions.request_id_of(request),
+                source=sessions.source_of(request),
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            _end_session(request)
+            return _welcome(request, redirect("web:overview", tenant.name), token)
+    status = 422 if form.failed else 200
+    return render(request, "web/sign_up.html", {"form": form}, status=status)
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """The session ends here and in the database, and so does the console's key of this person."""
+    person = sessions.person_of(request)
+    if person is not None:
+        forget_person(sessions.actor_of(request, person), person)
+    _end_session(request)
+    rotate_token(request)
+    response = redirect("web:sign-in")
+    sessions.forget_session(response)
+    return response
+
+
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def new_tenant(request: HttpRequest, person: Person) -> HttpResponse:
+    """One more tenant, owned by the person."""
+    form = Form.of(request.POST, tenant="")
+    if request.method == "POST":
+        try:
+            tenant = actions.create_tenant(
+                sessions.actor_of(request, person), name=form.text("tenant"), owner=person
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            return notices.put(redirect("web:overview", tenant.name), f"{tenant.name} is ready.")
+    status = 422 if form.failed else 200
+    return render(request, "web/new_tenant.html", {"form": form}, status=status)
+
+
+def _welcome(request: HttpRequest, response: HttpResponse, token: str) -> HttpResponse:
+    rotate_token(request)
+    sessions.keep_session(response, token)
+    return response
+
+
+def _end_session(request: HttpRequest) -> None:
+    token = sessions.token_of(request)
+    if token:
+        actions.sign_out(token)
+
+
+def _inside(request: HttpRequest, wanted: str) -> str:
+    """Where the person wanted to go, if it is a page of this service."""
+    if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}):
+        return wanted
+    return "web:home"

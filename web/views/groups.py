@@ -1,0 +1,175 @@
+"""Consumer groups: list, detail with lag, and moving offsets with a look at what would happen first."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from penstock import Client
+from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
+from tenants.roles import Permission
+from web import browsing, charts, live, notices
+from web.broker_access import brokers
+from web.forms import Form, moment_ms
+from web.groups_now import GroupNow, PartitionLag, group_now, groups_now
+from web.places import Place, in_tenant
+
+NAME_MAX = 249
+TARGETS = ("beginning", "end", "offset", "time")
+
+
+@in_tenant(Permission.GROUPS_READ)
+@require_safe
+def groups(request: HttpRequest, place: Place) -> HttpResponse:
+    """The page; the groups come as a part that is looked at again and again."""
+    return render(request, "web/groups.html", {"here": "groups"})
+
+
+@in_tenant(Permission.GROUPS_READ)
+@require_safe
+def groups_live(request: HttpRequest, place: Place) -> HttpResponse:
+    context: dict[str, Any] = {}
+    try:
+        with brokers(place) as client:
+            names = [group.group for group in client.groups(live.TIMEOUT_S)]
+            described = client.topics(live.TIMEOUT_S) if names else []
+            if sum(len(topic.partitions) for topic in described) > live.PARTITIONS_MAX:
+                described = []
+            now = {topic.name: topic for topic in live.topics_now(client, described)}
+            found = groups_now(client, now, names)
+    except PenstockError as error:
+        context["trouble"] = error
+    else:
+        context |= {"groups": found, "more": len(names) - len(found)}
+    return render(request, "web/parts/groups_live.html", context)
+
+
+@in_tenant(Permission.GROUPS_READ)
+@require_safe
+def group(request: HttpRequest, place: Place) -> HttpResponse:
+    """One group; its name is a parameter, for it may hold any sign."""
+    name = _name(request)
+    return render(
+        request, "web/group.html", {"here": "groups", "name": name, "query": urlencode({"name": name})}
+    )
+
+
+@in_tenant(Permission.GROUPS_READ)
+@require_safe
+def group_live(request: HttpRequest, place: Place) -> HttpResponse:
+    name = _name(request)
+    context: dict[str, Any] = {"name": name, "query": urlencode({"name": name})}
+    try:
+        with brokers(place) as client:
+            now = group_now(client, name)
+    except PenstockError as error:
+        context["trouble"] = error
+    else:
+        longest = max((part.end - part.begin for part in now.partitions), default=0)
+        context |= {
+            "group": now,
+            "parts": [(part, _pipe(part, longest)) for part in now.partitions],
+        }
+    return render(request, "web/parts/group_live.html", context)
+
+
+@in_tenant(Permission.GROUPS_WRITE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def reset_group(request: HttpRequest, place: Place) -> HttpResponse:
+    """Move committed offsets: first a preview, then, with the offsets of the preview, the change itself."""
+    name = _name(request)
+    form = Form.of(
+        request.POST if request.method == "POST" else {},
+        to="beginning",
+        topic="",
+        offset="",
+        time="",
+        step="",
+    )
+    context: dict[str, Any] = {
+        "here": "groups",
+        "name": name,
+        "form": form,
+        "query": urlencode({"name": name}),
+    }
+    with brokers(place) as client:
+        now = group_now(client, name)
+        context["group"] = now
+        if request.method == "POST":
+            try:
+                if form["step"] == "change":
+                    moves = _chosen(request, now)
+                    client.reset_group(name, moves, live.TIMEOUT_S)
+                    text = f"{name}: moved in {len(moves)} partition{'s' if len(moves) != 1 else ''}."
+                    return notices.put(redirect(f"{place.url('group')}?{urlencode({'name': name})}"), text)
+                context["moves"] = _preview(client, now, form)
+            except PenstockError as error:
+                form.refuse(error)
+    return render(request, "web/group_reset.html", context, status=422 if form.failed else 200)
+
+
+def _preview(client: Client, now: GroupNow, form: Form) -> list[tuple[PartitionLag, int, int]]:
+    """(partition, new offset, messages that would be read again (above 0) or passed over (below 0))."""
+    target = form["to"]
+    if target not in TARGETS:
+        raise InvalidRequest("to: choose where to go")
+    wanted = form.text("topic")
+    parts = [part for part in now.partitions if not wanted or part.topic == wanted]
+    if not parts:
+        raise InvalidRequest("topic: the group has committed nothing there")
+    offset = None
+    if target == "offset":
+        offset = form.whole("offset", "Offset")
+        if offset is None:
+            raise InvalidRequest("offset: a whole number, please")
+    at_time: dict[tuple[str, int], int] = {}
+    if target == "time":
+        moment = moment_ms(form["time"])
+        for topic in sorted({part.topic for part in parts}):
+            numbers = [part.partition for part in parts if part.topic == topic]
+            with browsing.Reader(client, topic, numbers) as reader:
+                found = reader.offsets_at(moment)
+            at_time |= {(topic, partition): at for partition, at in found.items()}
+    moves = []
+    for part in parts:
+        match target:
+            case "beginning":
+                new = part.begin
+            case "end":
+                new = part.end
+            case "time":
+                new = at_time[part.topic, part.partition]
+            case _:
+                new = min(max(offset or 0, part.begin), part.end)
+        before = part.begin if part.committed is None else max(part.committed, part.begin)
+        moves.append((part, new, before - new))
+    return moves
+
+
+def _chosen(request: HttpRequest, now: GroupNow) -> dict[tuple[str, int], int]:
+    """The offsets that the preview showed, as its form sends them back."""
+    known = {(part.topic, part.partition) for part in now.partitions}
+    moves: dict[tuple[str, int], int] = {}
+    for text in request.POST.getlist("move"):
+        topic, _, rest = text.partition(":")
+        partition, _, offset = rest.partition(":")
+        if not partition.isdecimal() or not offset.isdecimal() or (topic, int(partition)) not in known:
+            raise InvalidRequest("the preview is not of this group any more; look at it again")
+        moves[topic, int(partition)] = int(offset)
+    if not moves:
+        raise InvalidRequest("nothing is to be moved")
+    return moves
+
+
+def _pipe(part: PartitionLag, longest: int) -> charts.Pipe:
+    label = f"{part.done:,} of {part.end - part.begin:,} read"
+    return charts.pipe(part.done, part.end - part.begin, longest, label, gate=True)
+
+
+def _name(request: HttpRequest) -> str:
+    name = request.GET.get("name", "")
+    if not name or len(name) > NAME_MAX:
+        raise NotFound(f"group {name[:64]!r} does not exist")
+    return name

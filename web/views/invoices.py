@@ -1,0 +1,89 @@
+"""Invoices: list, lines that open to topic, day and offsets, and their proof from the log."""
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from billing import queries
+from billing.shapes import shown_invoice
+from penstock.contract.errors import NotFound
+from tenants.roles import Permission
+from web import proofs
+from web.costs import cost_so_far
+from web.places import Place, in_tenant
+
+PER_PAGE = 40
+EVIDENCE_PER_PAGE = 100
+PROBLEMS_MAX = 50
+
+
+@in_tenant(Permission.INVOICES_READ)
+@require_safe
+def invoices(request: HttpRequest, place: Place) -> HttpResponse:
+    """Newest first."""
+    page = Paginator(queries.invoices(place.tenant).order_by("-number"), PER_PAGE).get_page(
+        request.GET.get("page", "1")[:9]
+    )
+    context = {
+        "here": "invoices",
+        "page": page,
+        "items": [(row, shown_invoice(row)) for row in page],
+        "cost": cost_so_far(place.tenant),
+    }
+    return render(request, "web/invoices.html", context)
+
+
+@in_tenant(Permission.INVOICES_READ)
+@require_safe
+def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
+    """One invoice with its lines."""
+    row = queries.invoice(place.tenant, invoice)
+    context: dict[str, Any] = {
+        "here": "invoices",
+        "invoice": row,
+        "shown": shown_invoice(row),
+        "proof": proofs.find(place.tenant.public_id, row.public_id),
+        "partitions": row.cut.readings.count() if row.cut.delivered_at else 0,
+    }
+    return render(request, "web/invoice.html", context)
+
+
+@in_tenant(Permission.INVOICES_READ)
+@require_safe
+def line_evidence(request: HttpRequest, place: Place, invoice: str, meter: str) -> HttpResponse:
+    """The rows under one line."""
+    row = queries.invoice(place.tenant, invoice)
+    rows = queries.line_evidence(row).get(meter)
+    if rows is None:
+        raise NotFound(f"invoice {invoice[:64]!r} has no evidence for {meter[:64]!r}")
+    page = Paginator(rows, EVIDENCE_PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    context = {"invoice": row, "meter": meter, "page": page, "total": sum(one["quantity"] for one in rows)}
+    return render(request, "web/parts/evidence.html", context)
+
+
+@in_tenant(Permission.INVOICES_READ, Permission.MESSAGES_READ)
+@require_POST
+def verify(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
+    """Begin to count the invoice again from the log."""
+    row = queries.invoice(place.tenant, invoice)
+    proofs.start(place, row)
+    if not request.headers.get("HX-Request"):
+        return redirect(place.url("invoice", invoice))
+    return _proof_part(request, place, row.public_id)
+
+
+@in_tenant(Permission.INVOICES_READ)
+@require_safe
+def proof(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
+    """How far the proof is, and what it found."""
+    row = queries.invoice(place.tenant, invoice)
+    return _proof_part(request, place, row.public_id)
+
+
+def _proof_part(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
+    found = proofs.find(place.tenant.public_id, invoice)
+    context = {"proof": found, "invoice_id": invoice, "problems_max": PROBLEMS_MAX}
+    return render(request, "web/parts/proof.html", context)

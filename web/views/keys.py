@@ -1,0 +1,156 @@
+"""API keys: list, create (shown once), rotate, revoke."""
+
+from datetime import timedelta
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from control_plane import config
+from control_plane.access import actions
+from control_plane.access import queries as access
+from control_plane.outbox import queries as outbox
+from penstock.contract.errors import PenstockError
+from tenants import actions as tenant_actions
+from tenants import queries
+from tenants.models import ApiKey
+from tenants.roles import Permission
+from web import notices
+from web.broker_access import KEY_NAME
+from web.forms import Form
+from web.places import Place, in_tenant
+
+PER_PAGE = 50
+LIFETIMES = {"30": 30, "90": 90, "365": 365}
+"""Days. Any other choice means that the key does not end by itself."""
+
+
+@in_tenant(Permission.KEYS_READ)
+@require_safe
+def keys(request: HttpRequest, place: Place) -> HttpResponse:
+    """Keys in use; those that have ended, and the console's own, on demand."""
+    now = timezone.now()
+    everything = request.GET.get("all") == "1"
+    rows = (
+        queries.keys(place.tenant)
+        .select_related("service_account")
+        .prefetch_related("bindings")
+        .order_by("-pk")
+    )
+    used = rows.filter(revoked_at=None).exclude(expires_at__lte=now).exclude(name=KEY_NAME)
+    shown = rows if everything else used
+    page = Paginator(shown, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    context = {
+        "here": "keys",
+        "page": page,
+        "items": [(row, state_of(row), access.bindings(row)) for row in page],
+        "all": everything,
+        "kept": "all=1" if everything else "",
+        "ended": rows.count() - used.count(),
+    }
+    return render(request, "web/keys.html", context)
+
+
+@in_tenant(Permission.KEYS_WRITE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def new_key(request: HttpRequest, place: Place) -> HttpResponse:
+    """Make a key; its text is on this one page and nowhere else."""
+    form = Form.of(
+        request.POST if request.method == "POST" else {},
+        name="",
+        lifetime="90",
+        scope="all",
+        topic_prefix="",
+    )
+    operations = [name for name in actions.OPERATIONS if request.POST.get(f"may_{name}") == "on"]
+    if request.method != "POST":
+        operations = list(actions.OPERATIONS)
+    if request.method == "POST":
+        bound = form.text("scope") == "some"
+        if bound and not operations:
+            form.errors["operations"] = "Tick at least one"
+        else:
+            try:
+                days = LIFETIMES.get(form.text("lifetime"))
+                key, text = actions.create_key(
+                    place.actor,
+                    place.tenant,
+                    name=form.text("name"),
+                    expires_at=None if days is None else timezone.now() + timedelta(days=days),
+                    topic_prefix=form.text("topic_prefix") if bound else None,
+                    operations=operations if bound and len(operations) < len(actions.OPERATIONS) else (),
+                )
+            except PenstockError as error:
+                form.refuse(error)
+            else:
+                return _shown_once(request, place, key, text.reveal())
+    context = {
+        "here": "keys",
+        "form": form,
+        "operations": [(name, name in operations) for name in actions.OPERATIONS],
+    }
+    return render(request, "web/key_new.html", context, status=422 if form.failed else 200)
+
+
+@in_tenant(Permission.KEYS_WRITE)
+@require_POST
+def rotate_key(request: HttpRequest, place: Place, key: str) -> HttpResponse:
+    """A new key with the same name, rights and lifetime; both work until the old one is revoked."""
+    old = queries.key(place.tenant, key)
+    lifetime = None if old.expires_at is None else old.expires_at - old.created_at
+    bindings = access.bindings(old)
+    new, text = actions.create_key(
+        place.actor,
+        place.tenant,
+        name=old.name,
+        expires_at=None if lifetime is None else timezone.now() + lifetime,
+        topic_prefix=bindings[0].topic_prefix if bindings else None,
+        operations=bindings[0].operations if bindings else (),
+    )
+    return _shown_once(request, place, new, text.reveal(), old)
+
+
+@in_tenant(Permission.KEYS_WRITE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def revoke_key(request: HttpRequest, place: Place, key: str) -> HttpResponse:
+    """Refuse the key from now on, on open streams too."""
+    row = queries.key(place.tenant, key)
+    if request.method == "POST":
+        revoked = tenant_actions.revoke_key(place.actor, row)
+        delivered = outbox.wait_delivered(tenant_actions.KIND_KEY, revoked.public_id, revoked.generation)
+        text = f"{row.name} is revoked: no broker takes it any more."
+        if not delivered:
+            text = f"{row.name} is revoked; the brokers will hear of it in a moment."
+        return notices.put(redirect(place.url("keys")), text, "ok" if delivered else "caution")
+    return render(request, "web/key_revoke.html", {"here": "keys", "key": row, "state": state_of(row)})
+
+
+def state_of(row: ApiKey) -> tuple[str, str]:
+    """(words, kind of badge)."""
+    if row.revoked_at is not None:
+        return "revoked", ""
+    if row.expires_at is not None and row.expires_at <= timezone.now():
+        return "expired", ""
+    if row.delivered_generation < row.generation:
+        return "on its way", "caution"
+    if row.expires_at is not None and row.expires_at - timezone.now() < timedelta(days=7):
+        return "ends soon", "caution"
+    return "in use" if row.last_used_at else "ready", "ok"
+
+
+def _shown_once(
+    request: HttpRequest, place: Place, key: ApiKey, text: str, old: ApiKey | None = None
+) -> HttpResponse:
+    delivered = outbox.wait_delivered(tenant_actions.KIND_KEY, key.public_id, key.generation)
+    context = {
+        "here": "keys",
+        "key": key,
+        "text": text,
+        "old": old,
+        "delivered": delivered,
+        "bootstrap": ",".join(config.current().brokers.bootstrap),
+        "public_url": config.current().public_url,
+    }
+    return render(request, "web/key_shown.html", context)

@@ -1,0 +1,239 @@
+"""Messages of a topic: looking at them, following the tail, and sending one."""
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from control_plane.topics import queries
+from penstock import Message
+from penstock.contract.errors import InvalidRequest, PenstockError
+from tenants.roles import Permission
+from web import browsing, decoding, formats
+from web.broker_access import brokers
+from web.forms import Form, moment_ms
+from web.places import Place, in_tenant
+
+SEND_S = 10.0
+HEADERS_MAX = 50
+PLACES = ("newest", "beginning", "offset", "time", "key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One message as the page shows it."""
+
+    message: Message
+    key: decoding.Content
+    value: decoding.Content
+    headers: tuple[tuple[str, decoding.Content], ...]
+    at: str
+
+
+@in_tenant(Permission.MESSAGES_READ)
+@require_safe
+def messages(request: HttpRequest, place: Place, name: str) -> HttpResponse:
+    """A page of messages at the place that the address names."""
+    row = queries.topic(place.tenant, name)
+    form = _form(request.GET)
+    context: dict[str, Any] = {
+        "here": "topics",
+        "tab": "messages",
+        "topic": row,
+        "form": form,
+        "limits": browsing.LIMITS,
+        "partitions": range(min(row.partitions, browsing.PARTITIONS_MAX)),
+    }
+    partition = None if form["partition"] == "all" else form.whole("partition", "Partition")
+    if partition is not None and not 0 <= partition < row.partitions:
+        form.errors["partition"] = f"{name} has partitions 0 to {row.partitions - 1}"
+    if not form.failed:
+        try:
+            page = _read(place, name, row.partitions, partition, form)
+        except InvalidRequest as error:
+            form.refuse(error)
+        except PenstockError as error:
+            context["trouble"] = error
+        else:
+            context |= _page_context(place, name, page, form)
+    return render(request, "web/messages.html", context, status=422 if form.failed else 200)
+
+
+@in_tenant(Permission.MESSAGES_READ)
+@require_safe
+def tail(request: HttpRequest, place: Place, name: str) -> HttpResponse:
+    """What has come since the offsets that the address names."""
+    row = queries.topic(place.tenant, name)
+    after = _offsets(request.GET.get("after", ""), row.partitions)
+    context: dict[str, Any] = {"topic": row}
+    try:
+        with brokers(place) as client, browsing.Reader(client, name, sorted(after)) as reader:
+            marks = reader.marks()
+            passed = 0
+            starts = {}
+            for part, offset in after.items():
+                begin, end = marks[part]
+                starts[part] = max(offset, begin, end - browsing.TAIL_MAX)
+                passed += max(0, starts[part] - max(offset, begin))
+            ends = {part: end for part, (_, end) in marks.items()}
+            found, _ = reader.read(starts, ends, browsing.TAIL_MAX)
+    except PenstockError as error:
+        context |= {"trouble": error, "after": request.GET.get("after", "")}
+    else:
+        found.sort(key=lambda message: (-message.timestamp_ms, -message.offset))
+        reached = {part: max(ends[part], after[part]) for part in after}
+        context |= {
+            "items": [_shown(message) for message in found],
+            "passed": passed,
+            "after": _after_text(reached),
+        }
+    return render(request, "web/parts/tail.html", context)
+
+
+@in_tenant(Permission.MESSAGES_WRITE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
+    """Send one message and show where it went."""
+    row = queries.topic(place.tenant, name)
+    form = Form.of(
+        request.POST if request.method == "POST" else {},
+        key="",
+        value='{"book": "one", "price": 12.50}' if request.method != "POST" else "",
+        headers="",
+        partition="",
+        empty="",
+    )
+    context: dict[str, Any] = {
+        "here": "topics",
+        "tab": "produce",
+        "topic": row,
+        "form": form,
+        "partitions": range(min(row.partitions, browsing.PARTITIONS_MAX)),
+    }
+    if request.method == "POST":
+        headers = _headers(form)
+        partition = None if not form.text("partition") else form.whole("partition", "Partition")
+        if not form.failed:
+            # Browsers end the lines of a form with CR LF; what was typed had LF.
+            value = form["value"].replace("\r\n", "\n").encode()
+            try:
+                with brokers(place) as client, client.producer(linger_ms=0) as producer:
+                    receipt = producer.send(
+                        name,
+                        None if form["empty"] == "on" else value,
+                        key=form["key"].encode() or None,
+                        headers=headers,
+                        partition=partition,
+                    ).result(timeout=SEND_S)
+            except PenstockError as error:
+                form.refuse(error)
+                context["remedy"] = error.remedy
+            else:
+                context["receipt"] = receipt
+                context["receipt_time"] = formats.time_of(int(time.time() * 1000))
+    return render(request, "web/produce.html", context, status=422 if form.failed else 200)
+
+
+def _form(given: QueryDict) -> Form:
+    form = Form.of(given, partition="all", at="newest", offset="", time="", key="", limit="20")
+    if form["at"] not in PLACES:
+        form.values["at"] = "newest"
+    if form["limit"] not in map(str, browsing.LIMITS):
+        form.values["limit"] = str(browsing.LIMITS[0])
+    return form
+
+
+def _read(place: Place, name: str, count: int, partition: int | None, form: Form) -> browsing.Page:
+    limit = int(form["limit"])
+    parts = [partition] if partition is not None else list(range(min(count, browsing.PARTITIONS_MAX)))
+    at = form["at"]
+    key = form["key"].encode()
+    offset = form.whole("offset", "Offset") if at == "offset" else None
+    when = moment_ms(form["time"]) if at == "time" else None
+    if at == "offset" and offset is None:
+        raise InvalidRequest(f"offset: {form.errors['offset']}")
+    if at == "key":
+        if not key:
+            raise InvalidRequest("key: which key?")
+        if partition is None:
+            parts = [browsing.partition_for(key, count)]
+    with brokers(place) as client, browsing.Reader(client, name, parts) as reader:
+        if at == "newest":
+            return browsing.newest(reader, limit)
+        if at == "key":
+            return browsing.with_key(reader, parts[0], key, limit)
+        starts = dict.fromkeys(parts, offset if offset is not None else 0)
+        return browsing.since(reader, starts, when, limit)
+
+
+def _page_context(place: Place, name: str, page: browsing.Page, form: Form) -> dict[str, Any]:
+    context: dict[str, Any] = {
+        "items": [_shown(message) for message in page.messages],
+        "read": page,
+        "held": sum(end - begin for begin, end in page.marks.values()),
+        "after": _after_text({part: end for part, (_, end) in page.marks.items()}),
+        "follows": form["at"] == "newest",
+        "searched_partition": next(iter(page.marks)) if form["at"] == "key" else None,
+    }
+    if len(page.marks) == 1 and form["at"] != "key":
+        ((partition, (begin, end)),) = page.marks.items()
+        limit = int(form["limit"])
+        if page.first > begin:
+            context["older"] = _address(place, name, partition, max(begin, page.first - limit), limit)
+        if page.end < end:
+            context["newer"] = _address(place, name, partition, page.end, limit)
+    return context
+
+
+def _address(place: Place, name: str, partition: int, offset: int, limit: int) -> str:
+    query = urlencode({"partition": partition, "at": "offset", "offset": offset, "limit": limit})
+    return f"{place.url('messages', name)}?{query}"
+
+
+def _shown(message: Message) -> Shown:
+    return Shown(
+        message=message,
+        key=decoding.decode(message.key),
+        value=decoding.decode(message.value),
+        headers=tuple(
+            (decoding.visible(header, one_line=True), decoding.decode(content))
+            for header, content in message.headers
+        ),
+        at=formats.time_of(message.timestamp_ms),
+    )
+
+
+def _offsets(text: str, count: int) -> dict[int, int]:
+    """`0:12,1:7` as partition -> offset. Raises `InvalidRequest`."""
+    found = {}
+    for part in text[:8_000].split(","):
+        match = re.fullmatch(r"(\d{1,6}):(\d{1,18})", part)
+        if match is None or int(match[1]) >= count or len(found) > browsing.PARTITIONS_MAX:
+            raise InvalidRequest("after: partitions and offsets such as 0:12,1:7")
+        found[int(match[1])] = int(match[2])
+    return found
+
+
+def _after_text(offsets: dict[int, int]) -> str:
+    return ",".join(f"{part}:{offset}" for part, offset in sorted(offsets.items()))
+
+
+def _headers(form: Form) -> list[tuple[str, bytes]]:
+    """Lines of `name: content`."""
+    headers = []
+    for line in form["headers"].splitlines():
+        if not line.strip():
+            continue
+        name, colon, content = line.partition(":")
+        if not colon or not name.strip():
+            form.errors["headers"] = f"{line[:60]!r}: one header a line, as name: content"
+            return []
+        headers.append((name.strip(), content.strip().encode()))
+    if len(headers) > HEADERS_MAX:
+        form.errors["headers"] = f"At most {HEADERS_MAX}"
+    return headers

@@ -1,0 +1,127 @@
+"""For operators of the service: brokers, partitions, and what waits."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import rotate_token
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from billing.queries import data_set_states
+from control_plane.cluster import brokers
+from control_plane.cluster.view import ClusterView, PartitionSeen
+from control_plane.outbox import queries as outbox
+from penstock.contract.errors import PenstockError
+from tenants import queries
+from tenants.models import OperatorToken
+from web import rate_limit, sessions
+from web.forms import Form
+from web.places import for_operators
+
+PER_PAGE = 100
+ATTEMPTS = 10
+TIMEOUT_S = 5.0
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """With an operator's token; the browser keeps a signed note of who it was, never the token."""
+    form = Form.of(request.POST, token="")
+    if request.method == "POST":
+        try:
+            rate_limit.spend("operator", sessions.source_of(request), ATTEMPTS)
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            operator = queries.operator_of(form.text("token")[:200])
+            if operator is not None:
+                rotate_token(request)
+                response = redirect("web:operator")
+                sessions.keep_operator(response, operator)
+                return response
+            form.errors["token"] = "This is no operator's token, or it was revoked"
+    elif sessions.operator_of(request) is not None:
+        return redirect("web:operator")
+    return render(request, "web/operator_sign_in.html", {"form": form}, status=422 if form.failed else 200)
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    response = redirect("web:operator-sign-in")
+    sessions.forget_operator(response)
+    return response
+
+
+@for_operators
+@require_safe
+def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
+    """Brokers, what waits for them, and the data sets that bills rest on."""
+    waiting, since = outbox.waiting()
+    context: dict[str, Any] = {
+        "here": "brokers",
+        "waiting": waiting,
+        "since": since,
+        "data_sets": data_set_states(),
+    }
+    return render(request, "web/operator.html", context)
+
+
+@for_operators
+@require_safe
+def operator_live(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
+    context: dict[str, Any] = {}
+    try:
+        seen = brokers.client().describe(partitions=True, timeout_s=TIMEOUT_S)
+    except PenstockError as error:
+        context["trouble"] = error
+    else:
+        context |= {
+            "seen": seen,
+            "leaderless": sum(part.leader < 0 for part in seen.partitions),
+            "behind": sum(len(part.in_sync) < len(part.replicas) for part in seen.partitions),
+            "leaders_max": max((one.leaders for one in seen.brokers), default=0),
+        }
+    return render(request, "web/parts/operator_live.html", context)
+
+
+@for_operators
+@require_safe
+def partitions(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
+    """Every partition with leader and in-sync set; those in trouble alone on demand."""
+    wanted = request.GET.get("q", "").strip()[:249]
+    troubled = request.GET.get("show") == "troubled"
+    context: dict[str, Any] = {"here": "partitions", "q": wanted, "troubled": troubled}
+    context["kept"] = urlencode({"q": wanted} | ({"show": "troubled"} if troubled else {}))
+    try:
+        seen = brokers.client().describe(partitions=True, timeout_s=TIMEOUT_S)
+    except PenstockError as error:
+        context["trouble"] = error
+    else:
+        page = Paginator(_chosen(seen, wanted, troubled), PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+        names = dict(
+            queries.all_tenants()
+            .filter(public_id__in=sorted({part.tenant for part in page}))
+            .values_list("public_id", "name")
+        )
+        context |= {
+            "page": page,
+            "items": [(part, names.get(part.tenant, part.tenant)) for part in page],
+            "whole": len(seen.partitions),
+        }
+    return render(request, "web/operator_partitions.html", context)
+
+
+def _chosen(seen: ClusterView, wanted: str, troubled: bool) -> list[PartitionSeen]:
+    return sorted(
+        (
+            part
+            for part in seen.partitions
+            if (not wanted or wanted in part.topic or wanted == part.tenant)
+            and (not troubled or part.leader < 0 or len(part.in_sync) < len(part.replicas))
+        ),
+        key=lambda part: (part.tenant, part.topic, part.partition),
+    )

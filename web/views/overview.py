@@ -1,0 +1,99 @@
+"""The overview: what flows, what waits, what it costs so far, and whether all is well."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from control_plane.audit import queries as audit
+from control_plane.topics import queries as topics
+from penstock.contract.errors import PenstockError
+from quotas.queries import limits_of
+from tenants import queries as tenants
+from tenants.roles import Permission
+from web import charts, live
+from web.broker_access import KEY_NAME, brokers
+from web.costs import cost_so_far
+from web.groups_now import groups_now
+from web.places import Place, in_tenant
+
+BUSIEST = 6
+RECENT = 6
+
+
+@in_tenant()
+@require_safe
+def overview(request: HttpRequest, place: Place) -> HttpResponse:
+    """What is known without the brokers; what they say comes as a part."""
+    context: dict[str, Any] = {
+        "here": "overview",
+        "topic_count": topics.topics(place.tenant).count(),
+        "limits": limits_of(place.tenant),
+    }
+    if place.may(Permission.KEYS_READ):
+        context["has_key"] = tenants.keys(place.tenant).exclude(name=KEY_NAME).exists()
+    if place.may(Permission.USAGE_READ):
+        context["cost"] = cost_so_far(place.tenant)
+    if place.may(Permission.AUDIT_READ):
+        context["recent"] = audit.entries(place.tenant.public_id).order_by("-sequence")[:RECENT]
+    first = topics.topics(place.tenant).order_by("name").first()
+    context["first_topic"] = first.name if first is not None else ""
+    return render(request, "web/overview.html", context)
+
+
+@in_tenant()
+@require_safe
+def overview_live(request: HttpRequest, place: Place) -> HttpResponse:
+    """Rates, lag and health from the brokers."""
+    context: dict[str, Any] = {}
+    if not place.may(Permission.GROUPS_READ):
+        context["refused"] = True
+        return render(request, "web/parts/overview_live.html", context)
+    try:
+        with brokers(place) as client:
+            described = client.topics(live.TIMEOUT_S)
+            sampled, partitions = [], 0
+            for topic in described:
+                partitions += len(topic.partitions)
+                if partitions <= live.PARTITIONS_MAX:
+                    sampled.append(topic)
+            now = live.topics_now(client, sampled)
+            groups = groups_now(
+                client,
+                {topic.name: topic for topic in now},
+                [group.group for group in client.groups(live.TIMEOUT_S)],
+            )
+    except PenstockError as error:
+        return render(request, "web/parts/overview_live.html", {"trouble": error})
+    rates = live.watch.sample(f"tenant {place.tenant.public_id}", sum(topic.written for topic in now))
+    by_topic = [(topic, live.watch.sample(f"topic {topic.topic_id}", topic.written)) for topic in now]
+    busiest = sorted(by_topic, key=lambda one: (-(one[1].now or 0), -one[0].held, one[0].name))[:BUSIEST]
+    longest = max((topic.held for topic, _ in busiest), default=0)
+    context |= {
+        "topics": now,
+        "left_out": len(described) - len(sampled),
+        "held": sum(topic.held for topic in now),
+        "written": sum(topic.written for topic in now),
+        "leaderless": sum(topic.leaderless for topic in now),
+        "behind": sum(topic.under_replicated for topic in now),
+        "rates": rates,
+        "lines": [
+            charts.line(rates.per_s, width=width, height=130, name=name, slots=live.SAMPLES_MAX)
+            for name, width in (("broad", charts.BROAD), ("narrow", charts.NARROW))
+        ]
+        if len(rates.per_s) > 1
+        else [],
+        "busiest": [
+            (
+                topic,
+                rate,
+                charts.pipe(topic.held, topic.held, longest, f"{topic.held:,} messages", gate=False),
+            )
+            for topic, rate in busiest
+        ],
+        "groups": sorted(groups, key=lambda group: (-group.lag, group.name))[:BUSIEST],
+        "group_count": len(groups),
+        "lag": sum(group.lag for group in groups),
+    }
+    return render(request, "web/parts/overview_live.html", context)

@@ -1,0 +1,78 @@
+"""Usage by day and topic."""
+
+from datetime import date, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from billing import queries
+from tenants.roles import Permission
+from web import charts
+from web.costs import cost_so_far
+from web.places import Place, in_tenant
+
+SPANS = (7, 30, 90)
+METERS = {"messages_in": "Messages in", "bytes_in": "Bytes in"}
+
+
+@in_tenant(Permission.USAGE_READ)
+@require_safe
+def usage(request: HttpRequest, place: Place) -> HttpResponse:
+    """A chart and two tables of the last days."""
+    days = int(request.GET["days"]) if request.GET.get("days") in map(str, SPANS) else 30
+    meter = request.GET.get("meter", "messages_in")
+    meter = meter if meter in METERS else "messages_in"
+    today = timezone.now().date()
+    first = today - timedelta(days=days - 1)
+    rows = queries.usage(place.tenant, by=["topic", "day"], first=first, end=today + timedelta(days=1))
+    shown_days = [first + timedelta(days=number) for number in range(days)]
+    series = charts.folded(_series(rows, shown_days, meter))
+    by_topic = queries.usage(place.tenant, by=["topic"], first=first, end=None)
+    by_day = queries.usage(place.tenant, by=["day"], first=first, end=None)
+    context: dict[str, Any] = {
+        "here": "usage",
+        "days": days,
+        "spans": SPANS,
+        "meter": meter,
+        "meters": METERS,
+        "any": bool(rows),
+        "charts": _charts(series, shown_days),
+        "legend": [(one.name, number) for number, one in enumerate(series, start=1)],
+        "by_topic": sorted((_flat(row, "topic") for row in by_topic), key=lambda row: -row["messages"]),
+        "by_day": [_flat(row, "day") for row in reversed(by_day)],
+        "cost": cost_so_far(place.tenant),
+        "availability": queries.availability(place.tenant, first=None, end=None),
+    }
+    return render(request, "web/usage.html", context)
+
+
+def _series(rows: list[dict[str, Any]], days: list[date], meter: str) -> list[charts.Series]:
+    found: dict[str, dict[date, int]] = {}
+    for row in rows:
+        found.setdefault(row["topic"], {})[row["day"]] = row["meters"].get(meter, {}).get("quantity", 0)
+    return [
+        charts.Series(name=topic, values=tuple(numbers.get(day, 0) for day in days))
+        for topic, numbers in sorted(found.items())
+    ]
+
+
+def _charts(series: tuple[charts.Series, ...], days: list[date]) -> list[charts.BarChart]:
+    labels = [f"{day.day} {day:%b}" for day in days]
+    return [
+        charts.stacked_bars(labels, series, width=charts.BROAD, height=230, name="broad"),
+        charts.stacked_bars(labels, series, width=charts.NARROW, height=200, name="narrow"),
+    ]
+
+
+def _flat(row: dict[str, Any], by: str) -> dict[str, Any]:
+    messages = row["meters"].get("messages_in", {})
+    size = row["meters"].get("bytes_in", {})
+    return {
+        "name": row[by],
+        "messages": messages.get("quantity", 0),
+        "bytes": size.get("quantity", 0),
+        "provisional": messages.get("provisional", 0),
+    }
