@@ -1,6 +1,7 @@
 """Writes price books, cuts and invoices. What data sets bring is written by `import_actions`."""
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ KIND_CUT = "cut"
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-1.json"
+_log = logging.getLogger(__name__)
 _GAPS_MAX = 100
 """Texts of gaps that a draft keeps."""
 
@@ -150,17 +152,37 @@ def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
 
 
 def close_months(now: datetime) -> int:
-    """End the period of every tenant whose running one began before this UTC month; how many there were."""
-    month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    """End periods at every start of a UTC month that passed within them; how many were ended.
+
+    A service that was away for months ends each of them by itself.
+    """
+    month = _month_of(now)
     if now - month < MONTH_GRACE:
         return 0
     count = 0
     tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=month)
-    for tenant in tenants.exclude(cuts__period_end__gte=month).order_by("pk").iterator():
-        if _whole_ms(tenant.created_at) < month:
-            close_period(BILLING, tenant.public_id, end=month)
-            count += 1
+    for tenant in list(tenants.exclude(cuts__period_end__gte=month).order_by("pk")):
+        last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
+        begins = _whole_ms(tenant.created_at) if last is None else last.period_end
+        end = _next_month(begins)
+        try:
+            while end <= month:
+                close_period(BILLING, tenant.public_id, end=end)
+                count += 1
+                end = _next_month(end)
+        except InvalidRequest as error:
+            # Somebody else ended it meanwhile; the next round sees what is left.
+            _log.warning("period not ended", extra={"tenant": tenant.public_id, "error": error.message})
     return count
+
+
+def _month_of(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _next_month(moment: datetime) -> datetime:
+    """The first start of a month after `moment`."""
+    return _month_of(_month_of(moment) + timedelta(days=32))
 
 
 MONTH_GRACE = timedelta(seconds=2)

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, F, Prefetch, QuerySet, Sum
@@ -148,8 +148,6 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
     rows: dict[tuple[str, int], list[CutUsage]] = {}
     for usage_row in cut.usage.filter(meter__in=METERS).order_by("first_offset", "day", "meter"):
         rows.setdefault((usage_row.topic_id, usage_row.partition), []).append(usage_row)
-    places = {(part.topic_id, part.partition) for part in coverage}
-    seals = Seal.objects.filter(tenant=invoice.tenant, topic_id__in=sorted({topic for topic, _ in places}))
     previous = Invoice.objects.filter(tenant=invoice.tenant, cut__period_end=cut.period_start).first()
     return {
         "price_book": invoice.price_book.document,
@@ -167,9 +165,28 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
                 "usage_partition": seal.src_partition,
                 "usage_offset": seal.src_offset,
             }
-            for seal in seals.order_by("topic_id", "partition", "base_offset", "log_generation")
+            for seal in _seals(invoice.tenant, coverage)
         ],
     }
+
+
+def _seals(tenant: Tenant, coverage: Sequence[CutCoverage]) -> Iterable[Seal]:
+    """Seals of the segments that the period touches, and of each partition the last one before it."""
+    topics = sorted({part.topic_id for part in coverage})
+    rows = Seal.objects.filter(tenant=tenant, topic_id__in=topics)
+    found: dict[tuple[str, int], list[Seal]] = {}
+    for seal in rows.order_by("topic_id", "partition", "base_offset", "log_generation").iterator():
+        found.setdefault((seal.topic_id, seal.partition), []).append(seal)
+    for part in coverage:
+        seals = found.get((part.topic_id, part.partition), [])
+        before = [seal for seal in seals if seal.end_offset <= part.start_offset]
+        last_end = max((seal.end_offset for seal in before), default=-1)
+        yield from (seal for seal in before if seal.end_offset == last_end)
+        yield from (
+            seal
+            for seal in seals
+            if seal.end_offset > part.start_offset and seal.base_offset < part.end_offset
+        )
 
 
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
@@ -251,11 +268,13 @@ def shown_cut(cut: Cut) -> dict[str, Any]:
 # -- the service ----------------------------------------------------------------------------------------
 
 
-def billable_tenants() -> list[str]:
-    """Public ids of all tenants that are billed, in the order in which they came: for operators."""
-    return list(
-        Tenant.objects.exclude(public_id=SYSTEM_TENANT).order_by("pk").values_list("public_id", flat=True)
+def tenants_to_cut(end: datetime) -> list[str]:
+    """Public ids of the tenants whose running period began before `end`, in the order in which they came."""
+    rows = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(
+        created_at__lt=end - timedelta(milliseconds=1)
     )
+    later = rows.exclude(cuts__period_end__gt=end)
+    return list(later.order_by("pk").values_list("public_id", flat=True))
 
 
 def price_books() -> QuerySet[PriceBook]:

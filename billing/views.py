@@ -140,7 +140,7 @@ class CutsView(OperatorView):
         asked.is_valid(raise_exception=True)
         end = asked.validated_data.get("end") or timezone.now()
         wanted = asked.validated_data["tenant"]
-        tenants = queries.billable_tenants() if wanted == ALL else [wanted]
+        tenants = queries.tenants_to_cut(end) if wanted == ALL else [wanted]
         cuts = [actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
         if cuts:
             outbox.wait_delivered(KIND_CUT, cuts[-1].public_id, 1)

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from billing import actions, queries
-from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, InvoiceLine, PriceBook
+from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, InvoiceLine, PriceBook, Seal
 from control_plane.audit import queries as audit
 from control_plane.outbox.models import Delivery
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
@@ -181,8 +181,11 @@ def test_the_months_end_closes_each_tenants_period_once(world: World) -> None:
     assert actions.close_months(month + timedelta(days=20)) == 0
     (cut,) = Cut.objects.all()
     assert (cut.tenant, cut.period_end) == (old, month)
-    assert actions.close_months(datetime(2026, 3, 1, 0, 0, 5, tzinfo=UTC)) == 2
-    assert [c.period_start for c in Cut.objects.filter(tenant=old).order_by("pk")][1] == month
+    # A service that was away ends each month by itself.
+    assert actions.close_months(datetime(2026, 5, 1, 0, 0, 5, tzinfo=UTC)) == 6
+    ends = [c.period_end for c in Cut.objects.filter(tenant=new).order_by("pk")]
+    assert ends == [datetime(2026, number, 1, tzinfo=UTC) for number in (3, 4, 5)]
+    assert [c.period_start for c in Cut.objects.filter(tenant=old).order_by("pk")][1:] == [month, *ends[:-1]]
 
 
 def test_an_issued_invoice_never_changes_whatever_a_later_run_says(world: World) -> None:
@@ -248,3 +251,31 @@ def test_every_step_stands_in_the_audit_log_of_its_tenant(world: World) -> None:
     assert told[-3:] == ["billing.close_period", "billing.cut", "invoice.issue"]
     assert audit.first_break(acme.public_id) is None
     assert DataSetState.objects.exclude(error="").count() == 0
+
+
+def test_the_evidence_holds_the_seals_of_the_period_and_the_last_one_before(world: World) -> None:
+    acme = world.tenant("acme")
+    parts = [Part(first=0, end=1_500, size=1), Part(first=1_500, end=2_000, size=1)]
+    first = world.cut(acme, parts[:1], end=datetime.now(UTC) - timedelta(hours=1))
+    second = world.cut(acme, parts[1:])
+    for cut, part in ((first, parts[0]), (second, parts[1])):
+        world.covered(cut, [part])
+    world.spark()
+    world.bill()
+    for base, end in ((0, 700), (700, 1_400), (1_400, 1_600), (1_600, 2_100), (2_100, 2_200)):
+        Seal.objects.create(
+            tenant=acme,
+            topic_id=parts[0].topic_id,
+            partition=0,
+            log_generation=1,
+            base_offset=base,
+            end_offset=end,
+            seal=b"s",
+            src_partition=0,
+            src_offset=base,
+        )
+    told = [
+        [seal["base_offset"] for seal in queries.evidence(world.invoice(cut))["seals"]]
+        for cut in (first, second)
+    ]
+    assert told == [[0, 700, 1_400], [700, 1_400, 1_600]]

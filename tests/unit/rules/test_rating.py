@@ -137,6 +137,10 @@ def test_the_hash_is_of_the_content_and_not_of_how_it_was_written() -> None:
     assert PriceBook.read(rewritten).sha256 != BOOK.sha256
 
 
+def test_the_canonical_form_of_a_book_stays_what_invoices_have_named() -> None:
+    assert BOOK.sha256 == "5cf0b06269623c76dd598518180fa40f5cf8a8985330d9f0517d4be407d242f6"
+
+
 def test_the_id_of_a_line_tells_invoice_meter_prices_and_period() -> None:
     ids = {
         line_id("inv_1", "messages_in", "ab", 0, 10),
