@@ -32,13 +32,13 @@ from data_plane.testkit.network import Listener, Network
 from data_plane.testkit.rng import Chances, SimRng
 from data_plane.testkit.store import SimulatedStore
 from data_plane.testkit.store_history import StoreHistory
-from data_plane.testkit.swarm import Plan, TopicPlan
+from data_plane.testkit.swarm import USAGE_PLAN, Plan, TopicPlan
 from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
 from penstock.contract import limits
 from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
 from penstock.contract.errors import ErrorCode
-from penstock.contract.ids import BrokerId, TopicId
+from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TopicId
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 
 CLUSTER_ID = "simulated"
@@ -226,7 +226,7 @@ class SimCluster:
             push_bytes_max=sizes.push_bytes_max,
             unsynced_bytes_max=sizes.unsynced_bytes_max,
             disk_soft_free_bytes=64 * limits.KIB,
-            metering=False,
+            metering=self.plan.metered,
         )
 
     def _end(self, broker: SimBroker, what: str) -> None:
@@ -350,17 +350,19 @@ class SimCluster:
         self.api_key = key.reveal()
         for topic in self.plan.topics:
             await self._create_topic(topic)
+        if self.plan.metered:
+            await self._create_topic(USAGE_PLAN, SYSTEM_TENANT)
 
-    async def _create_topic(self, topic: TopicPlan) -> None:
+    async def _create_topic(self, topic: TopicPlan, tenant: str = TENANT) -> None:
         request = pb.CreateTopicRequest(
-            tenant=TENANT, name=topic.name, settings_json=json.dumps(topic.settings.to_dict())
+            tenant=tenant, name=topic.name, settings_json=json.dumps(topic.settings.to_dict())
         )
         for partition in range(topic.partitions):
             first = (partition + len(self.topic_ids)) % len(self.brokers)
             count = topic.settings.replication
             request.assignments.add(brokers=[(first + step) % len(self.brokers) for step in range(count)])
         await self._admin_call(methods.CREATE_TOPIC, request.SerializeToString())
-        named = self.store.snapshot(model.name_key(TENANT, topic.name)).items
+        named = self.store.snapshot(model.name_key(tenant, topic.name)).items
         self.topic_ids[topic.name] = TopicId(bytes.fromhex(named[0].value.decode()))
 
     async def _admin_call(self, method: str, request: bytes) -> None:

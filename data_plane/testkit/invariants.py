@@ -18,6 +18,7 @@ class Invariant(Enum):
     I16 = "the metadata store is linearizable, its watches ordered and gap-free"
     I18 = "no exception is left unhandled and no process ends without a cause"
     I19 = "corruption is never served"
+    I21 = "what is metered is what is committed, and nothing is metered twice"
     I20 = "after healing: a leader within 5 s, writes within 15 s, full in-sync sets within 60 s"
 
 

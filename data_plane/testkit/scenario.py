@@ -13,6 +13,7 @@ from data_plane.testkit.faults import ReachedTable
 from data_plane.testkit.history import History, Outcome
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop, SimulationStalled, TimeLimitPassed
+from data_plane.testkit.metered import all_metered, check_usage
 from data_plane.testkit.nemesis import Nemesis
 from data_plane.testkit.sdk_clients import SdkConsumer, SdkProducer
 from data_plane.testkit.sealed import sealed
@@ -295,6 +296,14 @@ class Scenario:
         if restless is not None:
             raise restless
         watcher.check_at_rest()
+        if self.plan.metered:
+            await self._demand(
+                READ_S_MAX,
+                lambda: all_metered(cluster, watcher),
+                Invariant.I21,
+                lambda: "not everything committed was metered",
+            )
+            check_usage(cluster, watcher)
         violations = cluster.store_history.violations(cluster.store.history)
         if violations:
             raise InvariantViolated(Invariant.I16, "; ".join(violations[:3]))

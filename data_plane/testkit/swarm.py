@@ -1,7 +1,7 @@
 """What one seed is made of: sizes, timings, topics, clients, faults. Each seed draws its own configuration."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_plane.node.config import Timings
 from data_plane.testkit.disk import DiskTiming
@@ -9,7 +9,7 @@ from data_plane.testkit.faults import CELLS, Cell, FaultKind
 from data_plane.testkit.network import LinkTiming, NetworkSettings
 from data_plane.testkit.store import StoreFaults
 from penstock.contract import limits
-from penstock.contract.topic_settings import Durability, TopicSettings
+from penstock.contract.topic_settings import UNLIMITED, Durability, TopicSettings
 
 CELLS_PER_SEED = 8
 _STRIDE = 37
@@ -25,6 +25,16 @@ class TopicPlan:
     name: str
     partitions: int
     settings: TopicSettings
+
+
+USAGE_PLAN = TopicPlan(
+    name="__usage",
+    partitions=3,
+    settings=TopicSettings(
+        replication=3, min_insync_replicas=2, retention_ms=UNLIMITED, retention_bytes=UNLIMITED
+    ),
+)
+"""The internal topic that metering needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +90,8 @@ class Plan:
     """Mean time between the end of one fault and the beginning of the next."""
     cells: tuple[Cell, ...]
     """Faults with the protocol steps they are to meet, in this order, again from the first when done."""
+    metered: bool = False
+    """`__usage` is there, and what brokers put into it is judged too."""
 
     @property
     def relaxed(self) -> bool:
@@ -216,3 +228,9 @@ def _store(rng: random.Random) -> StoreFaults:
         faults.session_early_chance = rng.choice((0.0, 0.02))
         faults.session_late_ms = rng.choice((0.0, 3_000.0))
     return faults
+
+
+def metered_plan(seed: int) -> Plan:
+    """The plan of a seed with metering, and readings often enough for a short run."""
+    plan = draw_plan(seed)
+    return replace(plan, metered=True, timings=replace(plan.timings, metering_tick_ms=200, reading_ms=1_000))

@@ -1,0 +1,96 @@
+"""Judges what metered brokers put into `__usage`, against everything that the watcher saw committed."""
+
+from collections.abc import Iterator
+
+from data_plane.contract import usage_pb2 as pb
+from data_plane.testkit.cluster import SimCluster
+from data_plane.testkit.invariants import Invariant, InvariantViolated
+from data_plane.testkit.stored_log import StoredLog
+from data_plane.testkit.watcher import Ledger, Watcher
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.contract.topic_settings import Durability
+from penstock.records.parse import records_of
+from penstock.records.seal import unpack_seal
+from penstock.records.stamp import stamp_seed, unpack_stamp
+from penstock.records.usage import Totals
+from penstock.rules.odometer import Odometer
+
+
+def all_metered(cluster: SimCluster, watcher: Watcher) -> bool:
+    """Each leader knows that everything committed is in `__usage`."""
+    for where, record in watcher.records.items():
+        topic = watcher.topics.get(where.topic_id)
+        if topic is None or topic.tenant == SYSTEM_TENANT:
+            continue
+        node = cluster.broker(record.leader).node if record.leader >= 0 else None
+        replica = None if node is None else node.host.replicas.get(where)
+        if replica is None or replica.metered_offset < watcher.ledger(where).end:
+            return False
+    return True
+
+
+def check_usage(cluster: SimCluster, watcher: Watcher) -> None:
+    """I21: every reading and seal tells what was committed; sequences of a boot have no gap."""
+    sequences: dict[tuple[int, str], dict[int, bytes]] = {}
+    readings: dict[TopicPartition, list[pb.Reading]] = {}
+    for record in _records(cluster, watcher):
+        boot = sequences.setdefault((record.broker_id, record.boot_id), {})
+        packed = record.SerializeToString(deterministic=True)
+        if boot.setdefault(record.sequence, packed) != packed:
+            _violated(f"broker {record.broker_id} gave sequence {record.sequence} to two records")
+        for reading in record.readings:
+            where = TopicPartition(TopicId(reading.topic_id), reading.partition)
+            readings.setdefault(where, []).append(reading)
+        for sealed in record.seals:
+            _check_seal(watcher, sealed)
+    for (broker, boot_id), boot in sequences.items():
+        # The last record of a broker that was killed may have been given up with it, but none before it.
+        if sorted(boot) != list(range(1, len(boot) + 1)):
+            _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
+    for where, found in readings.items():
+        _check_readings(watcher, where, found)
+
+
+def _records(cluster: SimCluster, watcher: Watcher) -> Iterator[pb.UsageRecord]:
+    for where, partition in sorted(watcher.records.items()):
+        topic = watcher.topics.get(where.topic_id)
+        if topic is None or topic.tenant != SYSTEM_TENANT:
+            continue
+        medium = cluster.broker(partition.replicas[0]).medium
+        for stored in StoredLog(medium, where).batches(0, watcher.ledger(where).end):
+            for record in records_of(stored.batch):
+                yield pb.UsageRecord.FromString(record.value or b"")
+
+
+def _check_readings(watcher: Watcher, where: TopicPartition, found: list[pb.Reading]) -> None:
+    if watcher.topics[where.topic_id].settings.durability is not Durability.FSYNC:
+        return  # what was acknowledged there may be lost
+    totals = _totals(watcher.ledger(where), where)
+    for reading in found:
+        told = Totals.from_tuple(tuple(reading.totals))
+        if totals.get(reading.end_offset) != told:
+            _violated(
+                f"{where}: a {pb.ReadingKind.Name(reading.kind)} reading at {reading.end_offset} says {told},"
+                f" committed is {totals.get(reading.end_offset)}"
+            )
+
+
+def _totals(ledger: Ledger, where: TopicPartition) -> dict[int, Totals]:
+    odometer, seed = Odometer(), stamp_seed(where)
+    totals = {0: odometer.totals}
+    for entry in ledger.entries:
+        odometer.apply(unpack_stamp(entry.stamp, seed))
+        totals[entry.end_offset] = odometer.totals
+    return totals
+
+
+def _check_seal(watcher: Watcher, sealed: pb.SealedSegment) -> None:
+    seal, _ = unpack_seal(sealed.seal)
+    if watcher.topics[seal.where.topic_id].settings.durability is Durability.FSYNC:
+        totals = _totals(watcher.ledger(seal.where), seal.where)
+        if totals.get(seal.base_offset) != seal.before or totals.get(seal.end_offset) != seal.totals:
+            _violated(f"{seal.where}: the seal of {seal.base_offset} to {seal.end_offset} tells other totals")
+
+
+def _violated(explanation: str) -> None:
+    raise InvariantViolated(Invariant.I21, explanation)

@@ -1,0 +1,35 @@
+"""Brokers that meter under faults: what stands in `__usage` is what was committed, and a seed is one trace."""
+
+import pytest
+
+from data_plane.testkit.forks import run_forked
+from data_plane.testkit.scenario import Scenario, SeedResult
+from data_plane.testkit.swarm import metered_plan
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(6)
+WALL_S_MAX = 300.0
+
+
+def run_metered(seed: int) -> SeedResult:
+    """One seed, in a process of its own."""
+    return Scenario(metered_plan(seed)).run()
+
+
+@pytest.mark.timeout(1_200)
+def test_what_is_metered_under_faults_is_what_was_committed() -> None:
+    for answer in run_forked(run_metered, SEEDS, jobs=2, wall_s_max=WALL_S_MAX):
+        assert answer.result is not None, answer.ending
+        result = answer.result
+        assert result.passed, f"seed {result.seed}: {result.violated}: {result.explanation}"
+
+
+@pytest.mark.timeout(600)
+def test_a_metered_seed_is_one_trace() -> None:
+    traces = [
+        answer.result and answer.result.trace_hash
+        for _ in range(2)
+        for answer in run_forked(run_metered, [3], jobs=1, wall_s_max=WALL_S_MAX)
+    ]
+    assert traces[0] and traces[0] == traces[1]
