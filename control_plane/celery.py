@@ -36,7 +36,14 @@ def transport(url: str) -> dict[str, Any]:
         return {
             "broker_url": url,
             # A request must not wait for a Redis that is away: the sweep delivers without its wake-up.
-            "broker_transport_options": {"socket_timeout": 5, "socket_connect_timeout": 1},
+            "broker_transport_options": {
+                "socket_timeout": 2,
+                "socket_connect_timeout": 1,
+                "max_retries": 1,
+                "interval_start": 0,
+                "interval_step": 0.1,
+                "interval_max": 0.1,
+            },
         }
     raise config.Misconfigured(
         f"celery_broker_url: scheme {parts.scheme!r}; filesystem:///absolute/folder or "

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from control_plane.cluster.brokers import Brokers
+from data_plane.dev import processes
 from data_plane.dev.cluster import DevCluster
 from data_plane.dev.layout import HOST, ClusterSpec, DataDirectory
 from penstock import Client
@@ -161,6 +162,20 @@ class Service:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(STOP_S)
             pytest.fail(f"{name} did not end within {STOP_S:g} s\n{self.last_words()}")
+
+    @contextmanager
+    def brokers_paused(self) -> Iterator[None]:
+        """SIGSTOP to all brokers within the block."""
+        files = [self.cluster.directory.config_file(broker.id) for broker in self.spec.brokers]
+        pids = [process.pid for process in map(processes.find, files) if process is not None]
+        assert len(pids) == len(files), self.last_words()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def end(self) -> None:
         """No process of ours is left after this."""

@@ -1,0 +1,76 @@
+"""The configuration: read whole, refused by name, its secrets never shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane import config
+from tests.control_plane.configuration import write
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path, "postgresql://user:hidden@127.0.0.1:5432/penstock")
+
+
+def changed(file: Path, path: list[str], value: Any) -> Path:
+    """The file with one setting changed; `...` takes it out."""
+    values = json.loads(file.read_text())
+    section = values
+    for name in path[:-1]:
+        section = section[name]
+    if value is ...:
+        del section[path[-1]]
+    else:
+        section[path[-1]] = value
+    file.write_text(json.dumps(values))
+    return file
+
+
+def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
+    read = config.read(file)
+    assert read.brokers.internal == ("127.0.0.1:9",) * 3
+    assert read.price_book_file is None and read.state_directory == file.parent
+    assert "hidden" not in repr(read) and read.secret_key not in repr(read)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["environment"], ..., "environment is missing"),
+        (["environment"], 5, "environment: text required"),
+        (["colour"], "red", "colour: no such setting; known: brokers, "),
+        (["brokers", "internal"], [], "brokers: internal: a list of at least one text required"),
+        (["brokers", "pepper_version"], 0, "brokers: pepper_version: a whole number above 0 required"),
+        (["brokers", "pepper_version"], True, "a whole number above 0 required"),
+        (["brokers"], [], "brokers: an object is required"),
+        (["spark", "workers"], 1, "spark: workers: no such setting; known: master"),
+        (["price_book_file"], 1, "price_book_file: a path or null required"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(file: Path, path: list[str], value: Any, message: str) -> None:
+    with pytest.raises(config.Misconfigured) as refused:
+        config.read(changed(file, path, value))
+    assert message in str(refused.value) and str(file) in str(refused.value)
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(config.Misconfigured, match="No such file"):
+        config.read(tmp_path / "none.json")
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(config.Misconfigured, match="not JSON"):
+        config.read(tmp_path / "broken.json")
+
+
+def test_databases_by_address() -> None:
+    lite = config.database("sqlite:////var/lib/penstock/control.sqlite")
+    assert lite["NAME"] == "/var/lib/penstock/control.sqlite"
+    assert lite["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+    postgres = config.database("postgresql://user:p%40ss@127.0.0.1:5433/penstock")
+    assert (postgres["USER"], postgres["PASSWORD"], postgres["PORT"]) == ("user", "p@ss", "5433")
+    for url in ("mysql://h/x", "sqlite://relative", "postgresql://h:hidden@/"):
+        with pytest.raises(config.Misconfigured, match="database_url") as refused:
+            config.database(url)
+        assert "hidden" not in str(refused.value)
