@@ -46,8 +46,7 @@ class Bill:
 
     def quantity(self, meter: str) -> int:
         """Billed in all of them."""
-        lines = [line for invoice in self.invoices for line in invoice["lines"]]
-        return sum(int(line["quantity"]) for line in lines if line["meter"] == meter)
+        return sum(quantity_of(invoice, meter) for invoice in self.invoices)
 
     @property
     def total_micro(self) -> int:
@@ -61,6 +60,11 @@ class Verdict:
     invoice: str
     proven: bool
     problems: tuple[str, ...] = field(default=())
+
+
+def quantity_of(invoice: Mapping[str, Any], meter: str) -> int:
+    """Billed of a meter on one invoice."""
+    return sum(int(line["quantity"]) for line in invoice["lines"] if line["meter"] == meter)
 
 
 def data_set_sums(datasets: Path, tenants: Sequence[Tenant]) -> dict[str, int]:

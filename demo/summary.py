@@ -28,6 +28,8 @@ class Summary:
     """In Spark's data set `usage_day`."""
     log_bytes: int
     """Of the batches as the brokers stored them, read one by one."""
+    invoiced_by_month: dict[str, int]
+    """The same by the month in which their periods begin (UTC)."""
     invoiced_bytes: int
     delivered_received: int
     """Messages that the members were given, repetitions included."""

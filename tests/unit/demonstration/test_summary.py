@@ -1,0 +1,61 @@
+"""The demo succeeds only when every number agrees."""
+
+from dataclasses import replace
+
+import pytest
+
+from demo.summary import Summary
+
+GOOD = Summary(
+    tenants=16,
+    produced=1_000,
+    consumed_distinct=1_000,
+    duplicates_in_log=0,
+    order_violations=0,
+    metered_messages=1_000,
+    invoiced_messages=1_000,
+    metered_bytes=5,
+    log_bytes=5,
+    invoiced_by_month={"2026-11": 1_000},
+    invoiced_bytes=5,
+    delivered_received=1_010,
+    delivered_metered=990,
+    invoices=16,
+    verified_invoices=16,
+    broker_killed=2,
+    acked_before_kill=1,
+    acked_while_down=1,
+    leaders_moved=1,
+    seconds={},
+)
+
+
+def test_what_agrees_agrees() -> None:
+    assert GOOD.disagreements(1_000, 16) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tenants", 15),
+        ("produced", 999),
+        ("consumed_distinct", 999),
+        ("duplicates_in_log", 1),
+        ("order_violations", 1),
+        ("metered_messages", 1_001),
+        ("invoiced_messages", 0),
+        ("metered_bytes", 4),
+        ("log_bytes", 6),
+        ("invoiced_bytes", 0),
+        ("delivered_metered", 1_011),
+        ("invoices", 15),
+        ("verified_invoices", 15),
+        ("acked_before_kill", 0),
+        ("acked_while_down", 0),
+        ("leaders_moved", 0),
+    ],
+)
+def test_each_number_that_is_wrong_is_named(field: str, value: int) -> None:
+    found = replace(GOOD, **{field: value}).disagreements(1_000, 16)
+    named = "bytes" if field.endswith("bytes") else "verified_invoices" if field == "invoices" else field
+    assert any(named in line for line in found)
