@@ -95,7 +95,6 @@ class _Fold:
             for dataset in datasets.ALL
         }
         self._runs: dict[str, Run] = {}
-        self._kept: list[DataFrame] = []
 
     def _inputs(self, runs: Mapping[str, str] | None = None, assets: Sequence[Asset] = ()) -> dict[str, Any]:
         inputs: dict[str, Any] = {**self._read, "runs": dict(runs or {})}
@@ -113,14 +112,7 @@ class _Fold:
         return {d.name: run for d in datasets.ALL if (run := self.catalog.known(d, self._inputs_of[d.name]))}
 
     def compute(self) -> dict[str, Run]:
-        try:
-            self._compute()
-        finally:
-            for frame in self._kept:
-                frame.unpersist()
-        return self._runs
-
-    def _compute(self) -> None:
+        """Fold, check and publish all data sets. Raises `CheckFailed`."""
         facts = self._keep(decode(self.source))
         records = self._keep(silver.with_copies(facts))
         read = facts.where("kind = 'reading'")
@@ -174,6 +166,7 @@ class _Fold:
             lambda written: [checks.cuts_equal_differences(written, marks)],
         )
         self._write(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, self._missing(waived)))
+        return self._runs
 
     def _rejections(
         self,
@@ -214,8 +207,8 @@ class _Fold:
         )
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        self._kept.append(frame.persist())
-        return frame
+        """Computed once, and its plan forgotten, so that what is built upon it plans quickly."""
+        return frame.localCheckpoint()
 
     def _write(
         self,

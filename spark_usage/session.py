@@ -16,6 +16,8 @@ _SHIPPED = ("penstock", "data_plane/__init__.py", "data_plane/contract", "spark_
 """What workers on other machines must be able to import."""
 SHUFFLE_PARTITIONS = 2
 _DRIVER_MEMORY = "1g"
+_SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For one machine: rounds are many small plans, and the optimising compiler costs more than it gains."""
 _QUIET = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -68,6 +70,7 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
         "spark.ui.showConsoleProgress": "false",
     }
     if local:
+        settings["spark.driver.extraJavaOptions"] += f" {_SMALL_JAVA}"
         # On one machine planning costs more than small data; a cluster plans as it goes.
         settings["spark.sql.adaptive.enabled"] = "false"
         settings["spark.sql.shuffle.partitions"] = str(SHUFFLE_PARTITIONS)
