@@ -125,42 +125,57 @@ def _topics(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
     by_id = {topic.topic_id: topic for topic in seen.topics}
     by_name = {(topic.tenant, topic.name): topic for topic in seen.topics}
     for row in topics.topics_of_all().filter(on_brokers=True).order_by("pk").iterator():
-        if not _judged(row, seen):
-            continue
         found = by_id.get(row.topic_id)
-        if row.deleted_at is not None:
-            if found is not None and _may_tell(row):
-                why = "it was deleted, and the brokers still hold it"
-                topic_actions.touch(actor, row, "topic.reassert", at_least=found.generation, why=why)
-                yield Finding(object_id=row.public_id, what=why)
-            continue
-        if found is not None:
-            yield from _topic_as_wanted(actor, row, found)
-            continue
         other = by_name.get((row.tenant.public_id, row.name))
-        if other is None:
-            why = "it was gone on the brokers"
-            topic_actions.recreate(actor, row, why=why)
-        else:
-            why = f"the brokers hold another topic of this name, {other.topic_id} instead of {row.topic_id}"
-            _adopt(actor, row, other, why)
-        yield Finding(object_id=row.public_id, what=why)
+        why = ""
+        if row.deleted_at is not None:
+            if found is not None and _judged(row, seen) and _may_tell(row):
+                why = _deleted_anew(actor, row, found)
+        elif found is None and _has_been_there(row, seen):
+            # Even when a change of it waits: that cannot be told of a topic that is not there.
+            why = _recreated(actor, row) if other is None else _replaced(actor, row, other)
+        elif found is not None and _judged(row, seen):
+            why = _topic_as_wanted(actor, row, found)
+        if why:
+            yield Finding(object_id=row.public_id, what=why)
 
 
-def _topic_as_wanted(actor: Actor, row: Topic, found: view.TopicSeen) -> Iterator[Finding]:
+def _has_been_there(row: Topic, seen: view.ClusterView) -> bool:
+    return row.delivered_generation > 0 and row.delivered_revision <= seen.revision
+
+
+def _deleted_anew(actor: Actor, row: Topic, found: view.TopicSeen) -> str:
+    return _told_anew(actor, row, found, "it was deleted, and the brokers still hold it")
+
+
+def _told_anew(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> str:
+    with transaction.atomic():
+        if not topic_actions.touch(actor, row, "topic.reassert", at_least=found.generation, why=why):
+            return ""
+        topic_actions.put_condition(row.public_id, conditions.DRIFT, "changed_on_brokers", why)
+    return why
+
+
+def _recreated(actor: Actor, row: Topic) -> str:
+    why = "it was gone on the brokers"
+    return why if topic_actions.recreate(actor, row, why=why) else ""
+
+
+def _replaced(actor: Actor, row: Topic, other: view.TopicSeen) -> str:
+    why = f"the brokers hold another topic of this name, {other.topic_id} instead of {row.topic_id}"
+    return why if _adopt(actor, row, other, why) else ""
+
+
+def _topic_as_wanted(actor: Actor, row: Topic, found: view.TopicSeen) -> str:
+    """What was mended, empty if nothing had to be."""
     if found.partitions > row.partitions:
         why = f"it has {found.partitions} partitions on the brokers, {row.partitions} were wanted"
-        _adopt(actor, row, found, why)
-        yield Finding(object_id=row.public_id, what=why)
-        return
+        return why if _adopt(actor, row, found, why) else ""
     why = _topic_difference(row, found)
     if not why:
         _settle(row)
-    elif _may_tell(row):
-        with transaction.atomic():
-            topic_actions.put_condition(row.public_id, conditions.DRIFT, "changed_on_brokers", why)
-            topic_actions.touch(actor, row, "topic.reassert", at_least=found.generation, why=why)
-        yield Finding(object_id=row.public_id, what=why)
+        return ""
+    return _told_anew(actor, row, found, why) if _may_tell(row) else ""
 
 
 def _topic_difference(row: Topic, found: view.TopicSeen) -> str:
@@ -178,8 +193,8 @@ def _topic_difference(row: Topic, found: view.TopicSeen) -> str:
     return ""
 
 
-def _adopt(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> None:
-    topic_actions.adopt(
+def _adopt(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> bool:
+    return topic_actions.adopt(
         actor,
         row,
         topic_id=found.topic_id,

@@ -134,27 +134,35 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
 
 
 # -- what reconciliation finds --------------------------------------------------------------------------
+#
+# Each is False, and changes nothing, if somebody changed the topic since it was read.
 
 
-def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> Topic:
+def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> bool:
     """Tell the brokers anew what is wanted; the generation is above `at_least`, what they hold."""
     with transaction.atomic():
-        locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+        locked = _unchanged(topic)
+        if locked is None:
+            return False
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
         _tell(actor, locked, action, {"generation": topic.generation}, {"why": why})
         _deliver(locked)
-    return locked
+    return True
 
 
-def recreate(actor: Actor, topic: Topic, *, why: str) -> Topic:
+def recreate(actor: Actor, topic: Topic, *, why: str) -> bool:
     """The brokers have lost the topic: it is made again, empty, under a new topic id, and says so."""
     with transaction.atomic():
-        locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+        locked = _unchanged(topic)
+        if locked is None:
+            return False
         lost = locked.topic_id
         locked.topic_id = secrets.token_hex(16)
         locked.on_brokers = False
         locked.generation += 1
+        # Nothing of the new topic is delivered: until it is, no view of the brokers is judged for it.
+        locked.delivered_generation = locked.delivered_revision = 0
         locked.conditions = conditions.put(
             locked.conditions,
             conditions.RECREATED,
@@ -162,19 +170,21 @@ def recreate(actor: Actor, topic: Topic, *, why: str) -> Topic:
             f"{why}; it was made again, empty; the topic id before was {lost}",
             timezone.now(),
         )
-        locked.save(update_fields=["topic_id", "on_brokers", "generation", "conditions", "updated_at"])
+        locked.save()
         _tell(actor, locked, "topic.recreate", {"topic_id": lost}, {"topic_id": locked.topic_id, "why": why})
         _deliver(locked)
-    return locked
+    return True
 
 
-def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generation: int, why: str) -> Topic:
+def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generation: int, why: str) -> bool:
     """The brokers have a topic of this name under another id, or with more partitions: it is taken as it is.
 
     Nothing is deleted: what was written into it belongs to the tenant.
     """
     with transaction.atomic():
-        locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+        locked = _unchanged(topic)
+        if locked is None:
+            return False
         before = {"topic_id": locked.topic_id, "partitions": locked.partitions}
         locked.topic_id, locked.on_brokers = topic_id, True
         locked.partitions = max(locked.partitions, partitions)
@@ -188,7 +198,13 @@ def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generat
         after = {"topic_id": locked.topic_id, "partitions": locked.partitions, "why": why}
         _tell(actor, locked, "topic.adopt", before, after)
         _deliver(locked)
-    return locked
+    return True
+
+
+def _unchanged(topic: Topic) -> Topic | None:
+    """The row under its lock; None if somebody changed it since `topic` was read and judged."""
+    locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+    return locked if locked.generation == topic.generation else None
 
 
 # -- what became of a delivery --------------------------------------------------------------------------

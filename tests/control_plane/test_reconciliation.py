@@ -236,7 +236,32 @@ def test_what_waits_for_delivery_is_not_judged(tenant: Tenant) -> None:
     whole = seen()
     topic_actions.update_topic(ACTOR, tenant, "orders", partitions=6)
     set_limits(ACTOR, tenant, partitions_max=50)
-    assert mend(replace(whole, topics=())) == []
+    assert mend(whole) == []
+
+
+def test_a_lost_topic_is_made_again_even_while_a_change_of_it_waits(tenant: Tenant) -> None:
+    whole = seen()
+    topic_actions.update_topic(ACTOR, tenant, "orders", partitions=6)
+    (finding,) = mend(replace(whole, topics=()))
+    assert finding.what == "it was gone on the brokers"
+    topic = Topic.objects.get()
+    assert (topic.partitions, topic.generation, topic.delivered_generation) == (6, 3, 0)
+
+
+def test_a_topic_that_is_being_made_is_not_missed(tenant: Tenant) -> None:
+    topic_actions.create_topic(ACTOR, tenant, name="new", partitions=1, settings={})
+    whole = seen()
+    Topic.objects.filter(name="new").update(on_brokers=True)
+    assert mend(replace(whole, topics=tuple(t for t in whole.topics if t.name != "new"))) == []
+
+
+def test_what_was_changed_since_it_was_judged_is_left_to_the_next_round(tenant: Tenant) -> None:
+    judged = Topic.objects.get()
+    topic_actions.delete_topic(ACTOR, tenant, "orders")
+    assert not topic_actions.recreate(ACTOR, judged, why="x")
+    assert not topic_actions.touch(ACTOR, judged, "topic.reassert", why="x")
+    assert not topic_actions.adopt(ACTOR, judged, topic_id="0" * 32, partitions=9, generation=9, why="x")
+    assert Topic.objects.get().topic_id == judged.topic_id
 
 
 def test_a_deleted_topic_that_brokers_still_hold_is_deleted_anew(tenant: Tenant) -> None:
