@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from control_plane.audit.models import AuditEntry
 from web import charts, formats
 from web.forms import Form
 
@@ -103,6 +104,12 @@ def field(
 @register.filter
 def words(text: str) -> list[str]:
     return text.split()
+
+
+@register.filter
+def subject(entry: AuditEntry) -> str:
+    """The name of what an audit entry is about, where it has one."""
+    return str(entry.after.get("name") or entry.before.get("name") or "")
 
 
 @register.filter
