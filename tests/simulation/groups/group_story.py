@@ -36,9 +36,10 @@ class Life:
     committed: dict[int, int] = field(default_factory=dict)
     back: list[tuple[int, int, int]] = field(default_factory=list)
     """(partition, offset committed before, lower one seen later)."""
+    forgotten: list[tuple[int, int]] = field(default_factory=list)
+    """(partition, offset seen committed) where a member was told that nothing is committed."""
     faults: list[str] = field(default_factory=list)
     shares: list[list[int]] = field(default_factory=list)
-    lost: int = 0
     moved: int = 0
     trace_hash: str = ""
 
@@ -50,7 +51,8 @@ class _Member:
 
 
 class GroupStory:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rounds: int = ROUNDS) -> None:
+        self._rounds = rounds
         plan = plan_of(seed, (), ())
         orders = replace(plan.topics[0], name="orders", partitions=PARTITIONS)
         self.plan = replace(plan, topics=(orders,), producers=(), consumers=0, sdk_consumers=30)
@@ -86,7 +88,7 @@ class GroupStory:
         for _ in range(MEMBERS):
             self._join()
         await self._until("a first message is read", lambda: bool(self.life.delivered), REST_S)
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             await self._hurt(cluster)
             await asyncio.sleep(self._rng.uniform(0.5, 3.0))
         cluster.heal()
@@ -163,6 +165,7 @@ class GroupStory:
             rebalance_timeout_ms=5_000,
             on_revoked=self._revoked,
         )
+        self._look_at_positions(consumer)
         while True:
             try:
                 messages = await consumer.poll(max_messages=20, timeout=0.3)
@@ -171,6 +174,18 @@ class GroupStory:
                 continue
             for message in messages:
                 self.life.delivered.setdefault(message.partition, set()).add(message.offset)
+
+    def _look_at_positions(self, consumer: Consumer) -> None:
+        """Whoever gets a partition goes on where the group has committed."""
+        adopt = consumer._core.adopt
+
+        def watched(place: tuple[str, int], offset: int, epoch: int) -> None:
+            seen = self.life.committed.get(place[1], 0)
+            if offset < 0 and seen > 0:
+                self.life.forgotten.append((place[1], seen))
+            adopt(place, offset, epoch)
+
+        consumer._core.adopt = watched  # type: ignore[method-assign]
 
     def _revoked(self, places: list[tuple[str, int]]) -> None:
         self.life.moved += len(places)
