@@ -81,6 +81,8 @@ class Metering:
         """Replicas of deleted topics that wait for their last reading, and whom to tell then."""
         self._deleted: dict[TopicPartition, tuple[TenantId, int, int]] = {}
         """Last readings made here: tenant, log generation, end offset."""
+        self._told_ms = 0.0
+        """When increments went out last."""
         self._reading = asyncio.Lock()
         self._ended = False
 
@@ -249,8 +251,13 @@ class Metering:
             if draft.rows >= _ROWS_MAX:
                 await self._write(draft)
                 draft = _Draft()
+        now_ms = self._clock.monotonic_ms()
+        told = at_once or now_ms - self._told_ms >= self._periods.changed_ms
+        if told:
+            self._told_ms = now_ms
         for _ in range(_RECORDS_PER_ROUND_MAX):
-            self._add_increments(draft)
+            if told:
+                self._add_increments(draft)
             if not draft.rows:
                 return
             await self._write(draft)
