@@ -191,6 +191,7 @@ class Coordinator:
         looks = now_ms - self._looked >= TOPICS_EVERY_MS
         if looks:
             self._looked = now_ms
+            self._heard = {name: at for name, at in self._heard.items() if self._knows(name)}
         changed: list[tuple[Record, ...]] = []
         for name in sorted(self._groups):
             group = self._groups[name]
@@ -208,6 +209,11 @@ class Coordinator:
             if records:
                 changed.append(records)
         return changed
+
+    def _knows(self, name: _MemberName) -> bool:
+        """False for one whose join could not be appended."""
+        tenant, group, member_id = name
+        return (tenant, group) in self._groups and member_id in self._groups[tenant, group].members
 
     def _overdue(self, group: Group, member: Member, now_ms: float) -> bool:
         name = (group.tenant, group.name, member.member_id)

@@ -130,14 +130,14 @@ class GroupCalls:
         principal = self._gate.admit(caller)
         wanted, response = parsed(pb.CommitOffsetsRequest, request), pb.CommitOffsetsResponse()
         try:
+            offsets = self._offsets(principal, wanted.group, wanted.offsets)
             refused = {place: e for place, e in self._checked_offsets(principal, wanted.offsets) if e}
-            commit = self._commit(principal, wanted.group, wanted.offsets, leave_out=refused)
             commit = Commit(
-                tenant=commit.tenant,
-                group=commit.group,
+                tenant=principal.tenant,
+                group=wanted.group,
                 member_id=wanted.member_id,
                 epoch=wanted.member_epoch,
-                offsets=commit.offsets,
+                offsets={place: offset for place, offset in offsets.items() if place not in refused},
             )
 
             def decide(core: Coordinator, now_ms: float) -> Decision[CommitAnswer]:
@@ -213,25 +213,18 @@ class GroupCalls:
                 f"{name}: offset {offset.offset} is beyond the committed end {leading.high_watermark}"
             )
 
-    def _commit(
-        self,
-        principal: Principal,
-        group: str,
-        offsets: Sequence[pb.OffsetCommit],
-        leave_out: Iterable[TopicPartition] = (),
-    ) -> Commit:
-        """By hand, until somebody says which member it is."""
+    def _offsets(
+        self, principal: Principal, group: str, offsets: Sequence[pb.OffsetCommit]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a request wants kept, by place. Raises when the key may not, or when it is too much for one turn."""
         self._enter(principal, Operation.CONSUME, group)
         _demand_few(len(offsets), "offsets")
-        kept = {
+        return {
             TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(
                 offset=o.offset, leader_epoch=o.leader_epoch, metadata=o.metadata
             )
             for o in offsets
         }
-        for place in leave_out:
-            kept.pop(place, None)
-        return Commit(tenant=principal.tenant, group=group, member_id="", epoch=-1, offsets=kept)
 
     # -- for people --------------------------------------------------------------------------------------
 
@@ -285,12 +278,15 @@ class GroupCalls:
         wanted = parsed(pb.ResetOffsetsRequest, request)
 
         async def act() -> None:
+            offsets = self._offsets(principal, wanted.group, wanted.offsets)
             for _, refusal in self._checked_offsets(principal, wanted.offsets):
                 if refusal is not None:
                     raise refusal
             for offset in wanted.offsets:
                 self._gate.authenticator.topic_by_id(principal, Operation.CONSUME, TopicId(offset.topic_id))
-            commit = self._commit(principal, wanted.group, wanted.offsets)
+            commit = Commit(
+                tenant=principal.tenant, group=wanted.group, member_id="", epoch=-1, offsets=offsets
+            )
             led = self._coordinators.of(commit.tenant, commit.group)
             await led.carry_out(lambda core, _: core.reset(commit))
 
