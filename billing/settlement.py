@@ -78,6 +78,9 @@ def gaps_of(
     known = {(c.topic_id, c.partition) for c in coverage}
     for topic_id, partition in sorted(place for place in rows if place not in known):
         gaps.append(f"{topic_id}-{partition}: usage without coverage")
+    for meter, quantity in quantities_of(usage).items():
+        if quantity < 0:
+            gaps.append(f"{meter}: {quantity} in this period: a declared loss took back more than was used")
     return gaps
 
 

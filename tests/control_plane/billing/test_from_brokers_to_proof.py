@@ -17,6 +17,7 @@ from billing import actions, import_actions, queries, shapes
 from billing.models import Cut, Invoice
 from control_plane.cluster import brokers as control
 from control_plane.outbox import delivery
+from control_plane.outbox.models import Delivery
 from data_plane.contract import usage_pb2
 from data_plane.dev.provisioning import provision_internal_topics
 from penstock.client.settings import ConnectionSettings
@@ -183,6 +184,33 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     assert report.problems == ()
     assert report.counted_total_micro == invoice.total_micro
     assert sum(finding.segments_sealed for finding in report.partitions) > 0
+    internal.close()
+
+
+def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
+    usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = usage.cluster
+    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    monkeypatch.setattr(control, "client", lambda: internal)
+    lone = world.tenant("lone")
+    tenant = cluster.tenant(lone.public_id)
+    topic_id = cluster.create_topic(tenant, "alone", assignments=[[1]], replication=1, min_insync_replicas=1)
+    cluster.kill(1)
+    cluster.wait_until("the partition has no leader", lambda: cluster.leader(topic_id) < 0)
+    cut = actions.close_period(TESTER, lone.public_id, end=datetime.now(UTC))
+    assert not delivery.deliver("cut", cut.public_id)
+    cut.refresh_from_db()
+    assert cut.delivered_at is None
+    assert f"{topic_id.hex()}-0" in cut.error
+    assert world.invoice(cut).gaps == ["the brokers have not answered the cut yet"]
+    cluster.start(1)
+    cluster.wait_until("the partition has a leader", lambda: cluster.leader(topic_id) >= 0)
+    Delivery.objects.update(next_attempt_at=datetime.now(UTC))
+    assert delivery.deliver("cut", cut.public_id)
+    cut.refresh_from_db()
+    assert cut.delivered_at is not None
+    assert cut.error == ""
     internal.close()
 
 
