@@ -8,6 +8,9 @@ import pytest
 from data_plane.contract import admin_pb2, usage_pb2
 from penstock import Client, InvalidRequest, NotFound
 from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TopicPartition
+from penstock.records.stamp import stamp_seed, unpack_stamp
+from tests.integration.chaos.replica_files import stored_batches
 from tests.integration.metering.usage import Metered, metered, totals_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -86,6 +89,39 @@ def test_a_cut_stays_where_it_is_when_a_leader_is_killed_after_it(usage: Metered
         after = vector(usage.cluster.admin.cut("cut_moved", "tn_moved", end_ms))
     usage.cluster.start(killed)
     assert before == after == {(topic_id, 0): 100}
+
+
+def test_a_cut_tells_the_last_reading_of_a_topic_that_was_deleted(usage: Metered) -> None:
+    tenant = usage.cluster.tenant("tn_deleted")
+    topic_id = usage.cluster.create_topic(tenant, "orders")
+    with usage.cluster.client(tenant) as client:
+        produce(client, 25, 1)
+    usage.cluster.admin.delete_topic("tn_deleted", "orders")
+    found: list[admin_pb2.CutReading] = []
+
+    def told() -> bool:
+        found[:] = usage.cluster.admin.cut("cut_deleted", "tn_deleted", now_ms())
+        return bool(found) and not any(reading.error for reading in found)
+
+    usage.cluster.wait_until("the last reading is made", told)
+    assert vector(found) == {(topic_id, 0): 25}
+
+
+def test_a_cut_under_traffic_parts_what_was_accepted_before_from_what_came_after(usage: Metered) -> None:
+    tenant = usage.cluster.tenant("tn_busy")
+    topic_id = usage.cluster.create_topic(tenant, "orders")
+    with usage.cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
+        sent = [producer.send("orders", b"%d" % number) for number in range(1_000)]
+        first = vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms := now_ms()))
+        sent += [producer.send("orders", b"%d" % number) for number in range(1_000)]
+        producer.flush()
+    assert vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms)) == first
+    assert sorted(delivery.result(20).offset for delivery in sent) == list(range(2_000))
+    where = TopicPartition(topic_id, 0)
+    directory = usage.cluster.directory.log_directory(usage.cluster.leader(topic_id))
+    for stored in stored_batches(directory, where, 2_000):
+        stamp = unpack_stamp(stored.stamp, stamp_seed(where))
+        assert (stamp.end_offset <= first[topic_id, 0]) == (stamp.accepted_ms < end_ms)
 
 
 def test_a_period_that_has_not_ended_and_an_unknown_tenant_are_refused(usage: Metered) -> None:
