@@ -245,7 +245,7 @@ class Demo:
 
     def _tell_addresses(self, up: ServiceUp, tenants: list[Tenant]) -> None:
         first = tenants[0]
-        say(f"REST interface: {up.spec.api_url}/v1, its description: {up.spec.api_url}/v1/openapi.json")
+        say(f"Console: {up.spec.api_url}/  REST interface: {up.spec.api_url}/v1/openapi.json")
         say(f"Brokers: {', '.join(broker.client_address for broker in up.cluster.spec.brokers)}")
         say(
             f"Sign in as {first.email}, password {first.password}; the others stand in {self._folder}/sign-in.txt"

@@ -151,7 +151,7 @@ def _tell_up(
     _print_status(seen, service.look())
     account = read_account(service.service)
     if account is not None:
-        say(f"REST interface: {service.service.load().api_url}/v1 (tenant {account.tenant})")
+        say(f"Console: {service.service.load().api_url}/  (tenant {account.tenant})")
         shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
         say(f"Sign in as {account.email}, {shown}")
     say(f"Profile {PROFILE!r} is ready: add --profile {PROFILE}, or export PENSTOCK_PROFILE={PROFILE}.")

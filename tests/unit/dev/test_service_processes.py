@@ -1,0 +1,101 @@
+"""Processes of a service are known by what they were started with, and end with all that they forked."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_plane.dev import service_processes
+from data_plane.dev.layout import DataDirectory
+from data_plane.dev.service_layout import Backends, ServiceDirectory
+from data_plane.dev.service_processes import ServiceProcess, ServiceState, find, look, start, stop
+
+pytestmark = pytest.mark.processes
+
+_FORKS = "import os, sys, time; sys.stdout.write('up\\n'); sys.stdout.flush(); os.fork(); time.sleep(60)"
+_STUBBORN = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "sys.stdout.write('up\\n'); sys.stdout.flush(); time.sleep(60)"
+)
+
+
+def sleeper(name: str, code: str) -> ServiceProcess:
+    return ServiceProcess(name=name, what="a test", arguments=("-c", code))
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ServiceDirectory]:
+    directory = ServiceDirectory(DataDirectory(tmp_path / "data"))
+    directory.load_or_create(Backends())
+    yield directory
+    stop(directory, [sleeper("forks", ""), sleeper("stubborn", "")], 0.0)
+
+
+def started(service: ServiceDirectory, process: ServiceProcess) -> subprocess.Popen[bytes]:
+    """Start it and wait until it says so."""
+    child = start(service, process)
+    deadline = time.monotonic() + 20
+    while b"up" not in service.output_file(process.name).read_bytes():
+        assert time.monotonic() < deadline and child.poll() is None
+        time.sleep(0.01)
+    return child
+
+
+def members(session: int) -> list[int]:
+    return service_processes._members(session)
+
+
+def test_a_process_is_found_by_its_service_and_name(service: ServiceDirectory, tmp_path: Path) -> None:
+    process = sleeper("forks", _FORKS)
+    child = started(service, process)
+    found = find(service, process)
+    assert found is not None and found.pid == child.pid
+    assert find(service, sleeper("stubborn", _FORKS)) is None
+    other = ServiceDirectory(DataDirectory(tmp_path / "other"))
+    assert find(other, process) is None
+    assert stop(service, [process], 5.0) == ()
+    child.wait(5)
+    assert members(child.pid) == []
+    assert find(service, process) is None
+
+
+def test_one_that_will_not_end_is_killed_and_named(service: ServiceDirectory) -> None:
+    process = sleeper("stubborn", _STUBBORN)
+    child = started(service, process)
+    assert stop(service, [process], 0.2) == ("stubborn",)
+    assert child.wait(5) == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_behind_ends_before_the_next_one_starts(service: ServiceDirectory) -> None:
+    process = sleeper("forks", _FORKS)
+    child = started(service, process)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait(5)
+    assert find(service, process) is None
+    assert len(members(child.pid)) == 1
+    again = start(service, process)
+    assert members(child.pid) == []
+    stop(service, [process], 5.0)
+    again.wait(5)
+
+
+def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
+    spec = service.load()
+    process = sleeper("forks", _FORKS)
+    assert look(service, spec, process).state is ServiceState.DOWN
+    child = started(service, process)
+    assert look(service, spec, process).state is ServiceState.STARTING
+    service.heartbeat_file("forks").write_text(f'{{"pid": {child.pid}, "state": "ready", "at": 0}}')
+    assert look(service, spec, process).state is ServiceState.READY
+    service.heartbeat_file("forks").write_text('{"pid": 1, "state": "ready", "at": 0}')
+    assert look(service, spec, process).state is ServiceState.STARTING
+    os.kill(child.pid, signal.SIGSTOP)
+    assert look(service, spec, process).state is ServiceState.PAUSED
+    stop(service, [process], 5.0)
+    assert child.wait(5) == -signal.SIGTERM
+    assert sys.executable in process.command_line()
