@@ -18,7 +18,7 @@ from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
 from penstock.rest.client import RestClient
 
-_SETTLED_S = 180.0
+_SETTLED_S = 300.0
 _POLL_S = 0.5
 _CALL_S = 60.0
 _VERIFY_S = 120.0

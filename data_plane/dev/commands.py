@@ -184,7 +184,7 @@ def _print_status(seen: ClusterStatus, processes_seen: Sequence[ServiceStatus]) 
                 status.state.value,
                 "-" if status.pid is None else status.pid,
                 status.address or "-",
-                status.process.what,
+                status.detail or status.process.what,
             ]
             for status in processes_seen
         ]

@@ -27,7 +27,6 @@ _PROC = Path("/proc")
 _JAVA_HOMES = "/usr/lib/jvm"
 _POLL_S = 0.05
 _READY_S = 1.0
-_READY_STATES = ("ready", "running", "working", "idle")
 
 
 class ServiceState(Enum):
@@ -36,8 +35,14 @@ class ServiceState(Enum):
     DOWN = "down"
     STARTING = "starting"
     READY = "ready"
+    FAILING = "failing"
+    """At work, but what it did last failed or had to wait; `detail` says why."""
     PAUSED = "paused"
     """Stopped by a signal: there, but not serving."""
+
+
+_STATES = {"ready": ServiceState.READY, "failing": ServiceState.FAILING, "waiting": ServiceState.FAILING}
+"""What heartbeats say; everything else is on the way there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,7 @@ class ServiceStatus:
     state: ServiceState
     address: str | None
     output: Path
+    detail: str | None
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -85,6 +91,7 @@ class ServiceStatus:
             "state": self.state.value,
             "address": self.address,
             "output": str(self.output),
+            "detail": self.detail,
         }
 
 
@@ -170,19 +177,22 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
 def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess) -> ServiceStatus:
     """The process as it is now."""
     found = find(directory, process)
+    detail: str | None = None
     if found is None:
         state = ServiceState.DOWN
     elif found.state.paused:
         state = ServiceState.PAUSED
+    elif process is WEB:
+        state = ServiceState.READY if _serves(spec) else ServiceState.STARTING
     else:
-        ready = _serves(spec) if process is WEB else _says_ready(directory, process, found.pid)
-        state = ServiceState.READY if ready else ServiceState.STARTING
+        state, detail = _said(directory, process, found.pid)
     return ServiceStatus(
         process=process,
         pid=None if found is None else found.pid,
         state=state,
         address=spec.web_address if process is WEB else None,
         output=directory.output_file(process.name),
+        detail=detail,
     )
 
 
@@ -198,13 +208,16 @@ def _serves(spec: ServiceSpec) -> bool:
         connection.close()
 
 
-def _says_ready(directory: ServiceDirectory, process: ServiceProcess, pid: int) -> bool:
-    """Whether the process's heartbeat is its own and says that it is at work."""
+def _said(directory: ServiceDirectory, process: ServiceProcess, pid: int) -> tuple[ServiceState, str | None]:
+    """What the process's heartbeat says, if it is its own, and why when it fails."""
     try:
         heartbeat = json.loads(directory.heartbeat_file(process.name).read_text())
-        return heartbeat["pid"] == pid and heartbeat["state"] in _READY_STATES
+        if heartbeat["pid"] != pid:
+            return ServiceState.STARTING, None
+        state = _STATES.get(heartbeat["state"], ServiceState.STARTING)
+        return state, str(heartbeat["error"]) if state is ServiceState.FAILING else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return ServiceState.STARTING, None
 
 
 def stop(

@@ -92,6 +92,10 @@ def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
     assert look(service, spec, process).state is ServiceState.STARTING
     service.heartbeat_file("forks").write_text(f'{{"pid": {child.pid}, "state": "ready", "at": 0}}')
     assert look(service, spec, process).state is ServiceState.READY
+    failing = f'{{"pid": {child.pid}, "state": "failing", "error": "no Java", "at": 0}}'
+    service.heartbeat_file("forks").write_text(failing)
+    assert look(service, spec, process).state is ServiceState.FAILING
+    assert look(service, spec, process).detail == "no Java"
     service.heartbeat_file("forks").write_text('{"pid": 1, "state": "ready", "at": 0}')
     assert look(service, spec, process).state is ServiceState.STARTING
     os.kill(child.pid, signal.SIGSTOP)
