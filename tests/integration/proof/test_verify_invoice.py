@@ -2,10 +2,8 @@
 
 import copy
 import json
-import os
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from penstock.verification.findings import Kind, Report
 from penstock.verification.proving import prove
 from penstock.verification.stamped_reads import StampedReads
 from tests.integration.brokers import Tenant, brokers
+from tests.integration.installed import Installation, build_wheel, install
 from tests.integration.metering.usage import TIMINGS, Metered
 from tests.integration.proof.evidence import cut_evidence, seals_of, served
 
@@ -94,21 +93,22 @@ def kinds(report: Report) -> set[Kind]:
     return {problem.kind for problem in report.problems}
 
 
-def command(bill: Billed, api_url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The wheel as a tenant has it: nothing of the server is within reach."""
+    wheel = build_wheel(tmp_path_factory.mktemp("wheel"))
+    return install(wheel, tmp_path_factory.mktemp("tenant") / "venv")
+
+
+def command(
+    installed: Installation, bill: Billed, cwd: Path, api_url: str, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
     environment = {
-        **os.environ,
         "PENSTOCK_BOOTSTRAP": ",".join(bill.usage.cluster.bootstrap),
         "PENSTOCK_API_KEY": bill.tenant.api_key,
         "PENSTOCK_API_URL": api_url,
     }
-    return subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "verify-invoice", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return installed.run("penstock", "verify-invoice", *arguments, cwd=cwd, environment=environment)
 
 
 def test_every_batch_that_an_invoice_counts_is_read_and_agrees(honest: Billed) -> None:
@@ -119,24 +119,28 @@ def test_every_batch_that_an_invoice_counts_is_read_and_agrees(honest: Billed) -
     assert report.counted_total_micro == report.billed_total_micro > 0
 
 
-def test_the_command_proves_it_and_says_so(honest: Billed) -> None:
+def test_the_command_proves_it_from_the_wheel_and_says_so(
+    honest: Billed, installed: Installation, tmp_path: Path
+) -> None:
     with served(honest.document) as api_url:
-        told = command(honest, api_url, "inv_1")
+        told = command(installed, honest, tmp_path, api_url, "inv_1")
         assert told.returncode == 0, told.stderr
         assert "inv_1: proven" in told.stdout
         assert "orders" in told.stdout
-        as_json = command(honest, api_url, "inv_1", "--json")
+        as_json = command(installed, honest, tmp_path, api_url, "inv_1", "--json")
     report = json.loads(as_json.stdout)
     assert (as_json.returncode, report["proven"], report["problems"]) == (0, True, [])
     assert report["lines"][0]["counted_quantity"] == MESSAGES
 
 
-def test_the_command_fails_and_names_what_is_wrong(honest: Billed) -> None:
+def test_the_command_fails_and_names_what_is_wrong(
+    honest: Billed, installed: Installation, tmp_path: Path
+) -> None:
     altered = copy.deepcopy(honest.document)
     altered["invoice"]["lines"][0]["quantity"] += 1
     with served(altered) as api_url:
-        told = command(honest, api_url, "inv_1")
-        missing = command(honest, api_url, "inv_9")
+        told = command(installed, honest, tmp_path, api_url, "inv_1")
+        missing = command(installed, honest, tmp_path, api_url, "inv_9")
     assert told.returncode == 5
     assert "line-differs: line messages_in: 1201 on the invoice, 1200 in the log" in told.stdout
     assert "inv_1: NOT proven" in told.stdout
