@@ -96,6 +96,14 @@
     if (document.hidden && event.detail.elt.matches("[data-live]")) event.preventDefault();
   });
 
+  // -- a list that is followed stays short -----------------------------------------------------------------
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const list = event.detail.target;
+    if (list.id !== "message-list") return;
+    if (list.children.length) document.getElementById("nothing-yet")?.remove();
+    while (list.children.length > 300) list.lastElementChild.remove();
+  });
+
   // -- a notice goes by itself -----------------------------------------------------------------------------
   for (const notice of document.querySelectorAll(".notice")) setTimeout(() => notice.remove(), 9000);
 })();

@@ -1,0 +1,1 @@
+"""The console: its pages over Django's test client, and its pure parts."""

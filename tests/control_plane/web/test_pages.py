@@ -1,0 +1,352 @@
+"""Pages over Django's test client: doors, permissions, tenants apart, nothing inline, names as text."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from control_plane.access import actions as access
+from control_plane.topics import actions as topics
+from tenants import actions
+from tenants.models import ApiKey, Session
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house, make_person
+from web.urls import urlpatterns
+
+pytestmark = pytest.mark.django_db
+
+INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.IGNORECASE)
+HOSTILE = '"><img src=x onerror=alert(1)><b>'
+ARGUMENTS = {"name": "orders", "key": "key_nothing", "invoice": "inv_nothing", "meter": "messages_in"}
+
+
+def signed_in(house: House, standing: Standing = Standing.OWNER, *, csrf: bool = False) -> Client:
+    client = Client(enforce_csrf_checks=csrf)
+    client.cookies["penstock"] = house.credentials[standing]
+    return client
+
+
+def pages_of_a_tenant() -> list[tuple[str, list[str]]]:
+    """Name and arguments behind the tenant of every address below /t/."""
+    found = []
+    for pattern in urlpatterns:
+        route = str(pattern.pattern)
+        if route.startswith("t/"):
+            names = re.findall(r"<str:(\w+)>", route)[1:]
+            found.append((str(pattern.name), [ARGUMENTS[name] for name in names]))
+    return found
+
+
+@pytest.fixture
+def house() -> House:
+    made = make_house("acme")
+    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    everything_delivered()
+    return made
+
+
+def text_of(response: HttpResponse) -> str:
+    return response.content.decode()
+
+
+# -- the door -------------------------------------------------------------------------------------------
+
+
+def test_who_has_not_signed_in_is_led_to_the_door_and_back(house: House) -> None:
+    client = Client()
+    response = client.get("/t/acme/topics?q=a")
+    assert response.status_code == 302
+    assert response["Location"] == "/sign-in?next=/t/acme/topics%3Fq%3Da"
+    make_person("anna@acme.example")
+    assert "next" in text_of(client.get(response["Location"]))
+
+
+def test_signing_up_makes_a_tenant_and_an_http_only_session() -> None:
+    client = Client()
+    response = client.post(
+        "/sign-up", {"email": "new@acme.example", "password": PASSWORD, "tenant": "newcomers"}
+    )
+    assert response.status_code == 302
+    assert response["Location"] == "/t/newcomers"
+    cookie = response.cookies["penstock"]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+    assert client.get("/t/newcomers").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("email", "nobody", "no e-mail address"),
+        ("password", "short", "too short"),
+        ("tenant", "a b", "A-Z a-z 0-9"),
+    ],
+)
+def test_a_wrong_sign_up_comes_back_with_what_is_wrong_and_no_password(
+    field: str, value: str, said: str
+) -> None:
+    given = {"email": "new@acme.example", "password": PASSWORD, "tenant": "newcomers", field: value}
+    response = Client().post("/sign-up", given)
+    assert response.status_code == 422
+    assert said in text_of(response)
+    assert PASSWORD not in text_of(response)
+
+
+def test_signing_in_opens_a_new_session_and_ends_the_one_the_browser_had() -> None:
+    client = Client()
+    client.post("/sign-up", {"email": "new@acme.example", "password": PASSWORD, "tenant": "newcomers"})
+    first = client.cookies["penstock"].value
+    client.post("/sign-in", {"email": "new@acme.example", "password": PASSWORD})
+    second = client.cookies["penstock"].value
+    assert first != second
+    assert Session.objects.count() == 1
+
+
+def test_a_session_that_was_planted_is_not_taken_over() -> None:
+    victim = Client()
+    victim.post("/sign-up", {"email": "new@acme.example", "password": PASSWORD, "tenant": "newcomers"})
+    fixed = Client()
+    fixed.cookies["penstock"] = "pss_planted"
+    fixed.post("/sign-in", {"email": "new@acme.example", "password": PASSWORD})
+    assert fixed.cookies["penstock"].value != "pss_planted"
+    stranger = Client()
+    stranger.cookies["penstock"] = "pss_planted"
+    assert stranger.get("/t/newcomers").status_code == 302
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "/\\evil"]
+)
+def test_signing_in_never_leads_to_another_host(elsewhere: str) -> None:
+    client = Client()
+    client.post("/sign-up", {"email": "new@acme.example", "password": PASSWORD, "tenant": "newcomers"})
+    response = client.post("/sign-in", {"email": "new@acme.example", "password": PASSWORD, "next": elsewhere})
+    assert response["Location"] == "/"
+
+
+def test_guessing_a_password_is_slowed_down() -> None:
+    make_person("anna@acme.example")
+    client = Client()
+    answers = [
+        client.post("/sign-in", {"email": "anna@acme.example", "password": f"guess number {n}"}).status_code
+        for n in range(12)
+    ]
+    assert answers == [422] * 10 + [429] * 2
+
+
+def test_signing_out_ends_the_session_for_good(house: House) -> None:
+    client = signed_in(house)
+    token = client.cookies["penstock"].value
+    client.post("/sign-out")
+    again = Client()
+    again.cookies["penstock"] = token
+    assert again.get("/t/acme").status_code == 302
+
+
+def test_a_form_without_its_token_is_refused(house: House) -> None:
+    client = signed_in(house, csrf=True)
+    response = client.post("/t/acme/new-topic", {"name": "x", "partitions": "1"})
+    assert response.status_code == 403
+    assert "could not be trusted" in text_of(response)
+
+
+# -- tenants and roles ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "arguments"), pages_of_a_tenant())
+def test_no_page_of_another_tenant_is_found(name: str, arguments: list[str]) -> None:
+    mine, other = make_house("acme"), make_house("umbrella")
+    topics.create_topic(ACTOR, mine.tenant, name="orders", partitions=1, settings={})
+    client = signed_in(other)
+    address = reverse(f"web:{name}", args=["acme", *arguments])
+    for response in (client.get(address), client.post(address)):
+        assert response.status_code in (404, 405)
+        assert "orders" not in text_of(response).replace(address, "")
+
+
+def test_lists_hold_nothing_of_another_tenant(house: House) -> None:
+    topics.create_topic(ACTOR, house.tenant, name="secret-plans", partitions=1, settings={})
+    other = signed_in(make_house("umbrella"))
+    assert "secret-plans" not in text_of(other.get("/t/umbrella/topics"))
+    assert "acme" not in text_of(other.get("/t/umbrella/keys?all=1"))
+    assert "secret-plans" not in text_of(other.get("/t/umbrella/audit"))
+
+
+@pytest.mark.parametrize(
+    ("standing", "page", "status"),
+    [
+        (Standing.BILLING, "topics", 200),
+        (Standing.BILLING, "usage", 200),
+        (Standing.BILLING, "invoices", 200),
+        (Standing.BILLING, "topics/orders/messages", 403),
+        (Standing.BILLING, "new-topic", 403),
+        (Standing.BILLING, "keys", 403),
+        (Standing.BILLING, "audit", 403),
+        (Standing.AUDITOR, "audit", 200),
+        (Standing.AUDITOR, "topics/orders/messages", 403),
+        (Standing.AUDITOR, "topics/orders/delete", 403),
+        (Standing.DEVELOPER, "invoices", 403),
+        (Standing.DEVELOPER, "new-key", 200),
+    ],
+)
+def test_pages_follow_the_permission_table(house: House, standing: Standing, page: str, status: int) -> None:
+    response = signed_in(house, standing).get(f"/t/acme/{page}")
+    assert response.status_code == status
+
+
+def test_what_one_may_not_do_is_not_offered(house: House) -> None:
+    text = text_of(signed_in(house, Standing.BILLING).get("/t/acme/topics"))
+    assert "New topic" not in text
+    assert "/t/acme/keys" not in text
+
+
+# -- what every page carries ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["", "/topics", "/topics/orders", "/new-topic", "/topics/orders/settings", "/topics/orders/delete"]
+    + ["/topics/orders/send", "/groups", "/keys", "/new-key", "/usage", "/invoices", "/audit", "/nothing"],
+)
+def test_pages_have_a_strict_policy_and_nothing_inline(house: House, page: str) -> None:
+    response = signed_in(house).get(f"/t/acme{page}")
+    policy = response["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "no-store" in response["Cache-Control"]
+    assert not INLINE.findall(text_of(response))
+    assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", text_of(response))
+
+
+def test_programs_get_problems_and_people_get_pages() -> None:
+    client = Client()
+    assert client.get("/v1/nothing")["Content-Type"] == "application/problem+json"
+    page = client.get("/nothing")
+    assert page.status_code == 404
+    assert page["Content-Type"].startswith("text/html")
+    assert "Content-Security-Policy" not in client.get("/v1/nothing")
+
+
+def test_static_files_come_from_here() -> None:
+    page = text_of(Client().get("/sign-in"))
+    for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', page):
+        response = Client().get(address)
+        assert response.status_code == 200
+        assert response["Content-Type"].split(";")[0] in ("text/css", "text/javascript", "image/svg+xml")
+        response.close()
+
+
+# -- topics and keys ------------------------------------------------------------------------------------
+
+
+def test_a_wrong_topic_comes_back_with_the_reason_at_its_field(house: House) -> None:
+    client = signed_in(house)
+    for given, said in (
+        ({"name": "orders"}, "exists"),
+        ({"name": "a/b"}, "A-Z a-z 0-9"),
+        ({"name": "__mine"}, "service&#x27;s own"),
+        ({"name": "x", "partitions": "0"}, "not within 1 to"),
+        ({"name": "x", "partitions": "many"}, "whole number"),
+        ({"name": "x", "retention": "0"}, "not within"),
+        ({"name": "x", "replication": "9"}, "not within"),
+    ):
+        response = client.post("/t/acme/new-topic", {"partitions": "1", **given})
+        assert response.status_code == 422
+        assert said in text_of(response)
+        assert 'aria-invalid="true"' in text_of(response) or 'role="alert"' in text_of(response)
+
+
+def test_a_topic_is_deleted_only_when_its_name_is_typed(house: House) -> None:
+    client = signed_in(house)
+    assert client.post("/t/acme/topics/orders/delete", {"name": "order"}).status_code == 422
+    assert client.get("/t/acme/topics/orders").status_code == 200
+    assert client.post("/t/acme/topics/orders/delete", {"name": "orders"}).status_code == 302
+    assert client.get("/t/acme/topics/orders").status_code == 404
+
+
+def test_search_and_pages_stand_any_input(house: House) -> None:
+    client = signed_in(house)
+    for query in (
+        "q=%00%ff",
+        "q=" + "a" * 5_000,
+        "page=-1",
+        "page=999999999999",
+        "page=x",
+        "q='%20or%201=1--",
+    ):
+        assert client.get(f"/t/acme/topics?{query}").status_code == 200
+    assert "orders" in text_of(client.get("/t/acme/topics?q=ORD"))
+    for query in ("before=x", "before=99999999999999999999", "action=%00", f"object={HOSTILE}"):
+        assert client.get(f"/t/acme/audit?{query}").status_code == 200
+
+
+def test_a_key_is_shown_once_and_hostile_names_are_text(house: House) -> None:
+    client = signed_in(house)
+    response = client.post("/t/acme/new-key", {"name": HOSTILE, "lifetime": "30", "scope": "all"})
+    (text,) = re.findall(r"penstock_test_\w+", text_of(response))
+    assert ApiKey.objects.filter(key_id=text.split("_")[2][:12]).exists() or len(text) > 30
+    for page in ("/t/acme/keys", "/t/acme/keys?all=1", "/t/acme/audit", "/t/acme"):
+        shown = text_of(client.get(page))
+        assert text not in shown
+        assert "<img src=x" not in shown
+    assert "&lt;img src=x" in text_of(client.get("/t/acme/keys"))
+
+
+def test_a_bound_key_is_bound_and_its_successor_too(house: House) -> None:
+    client = signed_in(house)
+    given = {"name": "writer", "lifetime": "90", "scope": "some", "topic_prefix": "ord", "may_produce": "on"}
+    client.post("/t/acme/new-key", given)
+    first = ApiKey.objects.get(name="writer")
+    client.post(f"/t/acme/keys/{first.public_id}/rotate")
+    second = ApiKey.objects.exclude(pk=first.pk).get(name="writer")
+    for key in (first, second):
+        (binding,) = key.bindings.all()
+        assert (binding.topic_prefix, binding.operations) == ("ord", ["produce"])
+        assert key.expires_at is not None
+        assert abs(key.expires_at - key.created_at - timedelta(days=90)) < timedelta(minutes=1)
+    client.post(f"/t/acme/keys/{first.public_id}/revoke")
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert first.revoked_at is not None
+    assert second.revoked_at is None
+
+
+def test_the_audit_log_names_the_person(house: House) -> None:
+    client = signed_in(house)
+    access.create_key(ACTOR, house.tenant, name="by hand")
+    client.post("/t/acme/topics/orders/delete", {"name": "orders"})
+    text = text_of(client.get("/t/acme/audit"))
+    assert "owner@acme.example" in text
+    assert "topic.delete" in text
+    assert "the chain is whole" in text_of(client.get("/t/acme/audit/chain"))
+
+
+# -- operators ------------------------------------------------------------------------------------------
+
+
+def test_the_operators_page_is_for_operators(house: House) -> None:
+    assert signed_in(house).get("/operator")["Location"] == "/operator/sign-in"
+    client = Client()
+    assert client.post("/operator/sign-in", {"token": "pso_wrong"}).status_code == 422
+    token = house.credentials[Standing.OPERATOR]
+    response = client.post("/operator/sign-in", {"token": token})
+    assert response.status_code == 302
+    cookie = response.cookies["penstock-operator"]
+    assert token not in cookie.value
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Strict"
+    assert client.get("/operator").status_code == 200
+
+
+def test_a_revoked_operator_is_out_at_once(house: House) -> None:
+    client = Client()
+    client.post("/operator/sign-in", {"token": house.credentials[Standing.OPERATOR]})
+    from tenants.queries import operator_of
+
+    row = operator_of(house.credentials[Standing.OPERATOR])
+    assert row is not None
+    actions.revoke_operator(ACTOR, public_id=row.public_id, tenant="_system")
+    assert client.get("/operator").status_code == 302
