@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from penstock import Client
 from spark_usage import bronze
@@ -16,6 +17,7 @@ from spark_usage.datasets import USAGE_HOUR
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import fold
 from spark_usage.source import end_offsets
+from tests.spark_usage.bronze_surgery import drop_record
 from tests.spark_usage.records import DAY, MINUTE, Writer, reading
 from tests.spark_usage.service import Service, service
 
@@ -68,13 +70,21 @@ def test_stream_and_batch_read_each_record_once_and_go_on_where_they_were(
 
         done = fold(spark, datasets, DEFAULT_ASSETS)
         assert done.missing == "" and done.rejected == 0
-        hours = Catalog(datasets).read(spark, USAGE_HOUR)
-        sums = {
-            row["meter"]: int(row["sum"])
-            for row in hours.where("tenant = 'tn_a'").groupBy("meter").agg({"quantity": "sum"})
-            .withColumnRenamed("sum(quantity)", "sum").collect()
-        }  # fmt: skip
-        assert sums == {"messages_in": 100, "bytes_in": 1000}
+        assert produced(spark, datasets) == {"messages_in": 100, "bytes_in": 1000}
+
+        # a middle reading is taken away: the totals stay, and its place in `__usage` is named
+        lost = bronze.read(spark, datasets).where(F.col("record") == second[0]).collect()[0]
+        place = (lost["src_partition"], lost["src_offset"])
+        assert drop_record(datasets, *place) == second[0]
+        done = fold(spark, datasets, DEFAULT_ASSETS)
+        assert done.recomputed and done.missing == f"__usage-{place[0]}@{place[1]}"
+        assert produced(spark, datasets) == {"messages_in": 100, "bytes_in": 1000}
+
+
+def produced(spark: SparkSession, datasets: Path) -> dict[str, int]:
+    hours = Catalog(datasets).read(spark, USAGE_HOUR).where("tenant = 'tn_a'")
+    sums = hours.groupBy("meter").agg(F.sum("quantity").alias("quantity")).collect()
+    return {row["meter"]: int(row["quantity"]) for row in sums}
 
 
 def test_driver_killed_between_data_and_commit_neither_loses_nor_doubles(

@@ -9,13 +9,16 @@ import pyarrow as pa
 import pytest
 
 from data_plane.contract import usage_pb2 as pb
+from tests.conftest import FULL
 from tests.spark_usage import oracle
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import Log, arrivals, random_log
 from tests.spark_usage.records import topic_id
 
-TENANTS = 60
-SEEDS = (1, 20261120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+TENANTS = 40
+SEEDS = (20261120, 1, 2, 3, 4) if FULL else (20261120,)
 
 DUCKDB_FOLD = """
 WITH starts AS (
@@ -54,7 +57,6 @@ def logs_of(random: Random) -> list[Log]:
     ]
 
 
-@pytest.mark.slow
 def test_three_folds_agree_and_no_disorder_changes_a_total(
     seed: int, make_pipeline: Callable[[str], Pipeline]
 ) -> None:
@@ -124,7 +126,6 @@ def test_three_folds_agree_and_no_disorder_changes_a_total(
     assert {status for (status,) in pipeline.rows("cut_coverage", "status")} == {"covered"}
 
 
-@pytest.mark.slow
 def test_another_order_of_arrival_gives_the_same_usage(
     make_pipeline: Callable[[str], Pipeline],
 ) -> None:
@@ -139,7 +140,6 @@ def test_another_order_of_arrival_gives_the_same_usage(
         assert ours[dataset].rows > 0, dataset
 
 
-@pytest.mark.slow
 def test_the_same_inputs_give_the_same_runs_and_digests(pipeline: Pipeline) -> None:
     random = Random(3)
     stored, _ = arrivals(random, [random_log(random, "tn_a", 0), random_log(random, "tn_b", 0)])
