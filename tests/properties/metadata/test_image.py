@@ -98,7 +98,8 @@ puts = st.one_of(
     key_records.map(lambda r: (model.credential_key(r.key_id), r.encode())),
     st.builds(lambda t: (model.tenant_key(t), model.TenantRecord(tenant=t).encode()), tenants),
     st.builds(lambda t, n, i: (model.name_key(t, n), i.hex().encode()), tenants, names, topics),
-    st.builds(lambda t: (model.tombstone_key(t), b"{}"), topics),
+    st.builds(lambda t, n: (model.tombstone_key(t), model.Tombstone(name=n).encode()), topics, names),
+    st.builds(lambda t, n: (model.tombstone_key(t), n.encode()), topics, names),
     st.builds(
         lambda b, i: (model.CONTROLLER_KEY, model.ControllerRecord(broker_id=b, incarnation=i).encode()),
         brokers,
