@@ -30,7 +30,7 @@ from tests.integration.brokers import Tenant as BrokerTenant
 from tests.integration.brokers import brokers
 from tests.integration.metering.usage import TIMINGS, USAGE, Metered
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[3]
 PRICED = 3_600
@@ -82,7 +82,7 @@ def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) 
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
