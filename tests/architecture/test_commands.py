@@ -6,7 +6,7 @@ import subprocess
 
 from . import house
 
-COMMANDS = ["help", "setup", "dev", "check", "test", "sim", "planted", "bench", "fresh", "proto"]
+COMMANDS = ["help", "setup", "dev", "demo", "check", "test", "sim", "planted", "bench", "fresh", "proto"]
 MAKEFILE = (house.ROOT / "Makefile").read_text(encoding="utf-8")
 
 
