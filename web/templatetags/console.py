@@ -143,7 +143,8 @@ def percent(ratio: str | None) -> str:
     if ratio is None:
         return "no requests"
     digits = ratio.replace(".", "")
-    return f"{int(digits[:3])}.{digits[3:]} %"
+    places = digits[3:].rstrip("0")
+    return f"{int(digits[:3])}{'.' + places if places else ''} %"
 
 
 @register.inclusion_tag("web/parts/pipe.html")

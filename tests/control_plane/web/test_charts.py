@@ -1,6 +1,7 @@
 """Charts and numbers: where bars stand and how things are written."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ def test_ticks_are_few_and_reach_the_highest_value(highest: int) -> None:
     assert ticks[0] == 0
     assert ticks[-1] >= max(1, highest)
     assert 2 <= len(ticks) <= 5
-    assert len({b - a for a, b in zip(ticks, ticks[1:], strict=False)}) == 1
+    assert len({b - a for a, b in pairwise(ticks)}) == 1
 
 
 @given(st.lists(st.lists(st.integers(0, 10**9), min_size=7, max_size=7), max_size=12))

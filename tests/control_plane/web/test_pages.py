@@ -208,8 +208,10 @@ def test_what_one_may_not_do_is_not_offered(house: House) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["", "/topics", "/topics/orders", "/new-topic", "/topics/orders/settings", "/topics/orders/delete"]
-    + ["/topics/orders/send", "/groups", "/keys", "/new-key", "/usage", "/invoices", "/audit", "/nothing"],
+    [
+        *("", "/topics", "/topics/orders", "/new-topic", "/topics/orders/settings", "/topics/orders/delete"),
+        *("/topics/orders/send", "/groups", "/keys", "/new-key", "/usage", "/invoices", "/audit", "/nothing"),
+    ],
 )
 def test_pages_have_a_strict_policy_and_nothing_inline(house: House, page: str) -> None:
     response = signed_in(house).get(f"/t/acme{page}")

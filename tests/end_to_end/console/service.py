@@ -1,0 +1,82 @@
+"""A service for browsers: three brokers, control plane and worker as processes, SQLite; without the usage pipeline."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_plane.dev import service_processes
+from data_plane.dev.cluster import DevCluster
+from data_plane.dev.layout import DataDirectory
+from data_plane.dev.service_layout import Backends, ServiceDirectory
+from data_plane.dev.service_processes import WEB, WORKER, ServiceState
+
+READY_S = 90.0
+COMMAND_S = 90.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """Where it is, and what an operator and a program need."""
+
+    url: str
+    bootstrap: list[str]
+    directory: ServiceDirectory
+
+    @property
+    def operator_token(self) -> str:
+        return self.directory.operator_token_file.read_text(encoding="ascii").strip()
+
+    def pipeline_once(self) -> None:
+        """One round of the usage pipeline, by Spark."""
+        self.command("spark_usage", "once", timeout_s=300)
+
+    def command(self, *arguments: str, timeout_s: float = COMMAND_S) -> None:
+        """Run a command of the service to its end."""
+        ended = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=self.directory.path,
+            env=service_processes.environment_for(self.directory, arguments[-1]),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{arguments}: {ended.stdout[-1_500:]}{ended.stderr[-3_000:]}"
+
+
+@contextmanager
+def running_service(path: Path) -> Iterator[Service]:
+    """Ready at the start of the block; no process is left at its end."""
+    data = DataDirectory(path)
+    directory = ServiceDirectory(data)
+    cluster = DevCluster(data)
+    spec = directory.load_or_create(Backends())
+    try:
+        up = cluster.up(3, lambda done, steps, note: None, provisioned=False)
+        directory.write_config(spec, up.spec)
+        config = json.loads(directory.config_file.read_text())
+        service = Service(
+            url=str(config["public_url"]), bootstrap=list(config["brokers"]["bootstrap"]), directory=directory
+        )
+        service.command("control_plane", "migrate")
+        service.command("control_plane", "bootstrap")
+        for process in (WEB, WORKER):
+            service_processes.start(directory, process)
+        deadline = time.monotonic() + READY_S
+        for process in (WEB, WORKER):
+            while service_processes.look(directory, spec, process).state is not ServiceState.READY:
+                if time.monotonic() > deadline:
+                    output = directory.output_file(process.name).read_text(errors="replace")
+                    raise AssertionError(
+                        f"{process.name} is not ready after {READY_S:g} s\n{output[-3_000:]}"
+                    )
+                time.sleep(0.1)
+        yield service
+    finally:
+        service_processes.stop(directory, [WEB, WORKER], 5)
+        cluster.down(timeout_s=5)

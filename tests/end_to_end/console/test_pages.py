@@ -1,0 +1,112 @@
+"""Every page: accessible, without complaint, within the width of a phone; light and dark."""
+
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+import penstock
+from tests.end_to_end.console.conftest import NewVisitor, Visitor
+from tests.end_to_end.console.service import Service
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(240)]
+
+DOORS = ("/sign-in", "/sign-up", "/operator/sign-in")
+PAGES = (
+    *("", "/topics", "/new-topic", "/topics/orders", "/topics/orders/messages", "/topics/orders/send"),
+    *("/topics/orders/settings", "/topics/orders/delete", "/groups", "/group?name=workers"),
+    *("/group/reset?name=workers", "/keys?all=1", "/new-key", "/usage", "/invoices", "/audit"),
+)
+EMPTY = ("", "/topics", "/groups", "/keys", "/usage", "/invoices")
+OPERATORS = ("/operator", "/operator/partitions")
+
+
+def serious(page: Page) -> list[str]:
+    """What axe finds that is serious or worse: rule, and where."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {node['target']} {node.get('failureSummary', '')}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def look(visitor: Visitor, path: str) -> None:
+    """Open the page, let its live parts arrive, and examine it."""
+    page = visitor.page
+    visitor.go(path)
+    expect(page.get_by_text("Asking the brokers")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        f"{path}: wider than the window"
+    )
+    assert serious(page) == [], path
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_every_page_is_accessible_and_fits(
+    new_visitor: NewVisitor, service: Service, width: int, theme: Literal["light", "dark"]
+) -> None:
+    visitor = new_visitor(width, theme)
+    for path in DOORS:
+        look(visitor, path)
+    visitor.sign_up()
+    for path in EMPTY:
+        look(visitor, f"/t/{visitor.tenant}{path}")
+    visitor.make_topic("orders")
+    text = visitor.make_key("a program")
+    assert serious(visitor.page) == []
+    with penstock.Client(bootstrap=service.bootstrap, api_key=text) as client:
+        with client.producer() as producer:
+            producer.send("orders", b'{"a": 1}', key=b"k").result(timeout=20)
+        with client.consumer("orders", group="workers") as consumer:
+            assert consumer.poll(timeout=20)
+    for path in PAGES:
+        look(visitor, f"/t/{visitor.tenant}{path}")
+    visitor.here("/topics/orders/messages?at=beginning")
+    visitor.page.locator("details.message summary").first.click()
+    assert serious(visitor.page) == []
+
+
+def test_the_operators_pages_show_brokers_and_partitions(new_visitor: NewVisitor, service: Service) -> None:
+    operator = new_visitor()
+    operator.go("/operator")
+    operator.page.get_by_label("Operator's token").fill(service.operator_token)
+    operator.page.get_by_role("button", name="Sign in").click()
+    expect(operator.page.locator("table").first.get_by_text("active")).to_have_count(3)
+    operator.page.get_by_role("link", name="Partitions").first.click()
+    expect(operator.page.get_by_text("__usage").first).to_be_visible()
+    for path in OPERATORS:
+        look(operator, path)
+
+
+def test_the_keyboard_reaches_content_search_and_menu(visitor: Visitor) -> None:
+    visitor.make_topic("orders")
+    visitor.here("/topics")
+    visitor.page.keyboard.press("Tab")
+    expect(visitor.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    visitor.page.keyboard.press("Enter")
+    visitor.page.keyboard.press("/")
+    expect(visitor.page.get_by_role("searchbox")).to_be_focused()
+    visitor.page.keyboard.type("ord")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url("**q=ord")
+    expect(visitor.page.get_by_role("link", name="orders")).to_be_visible()
+
+
+def test_it_works_without_scripts(service: Service, new_visitor: NewVisitor) -> None:
+    visitor = new_visitor()
+    visitor.sign_up()
+    visitor.make_topic("orders")
+    plain = visitor.context.browser
+    assert plain is not None
+    context = plain.new_context(java_script_enabled=False, storage_state=visitor.context.storage_state())
+    page = context.new_page()
+    page.goto(f"{service.url}/t/{visitor.tenant}/topics/orders/send")
+    page.get_by_label("Value", exact=True).fill("no script")
+    page.get_by_role("button", name="Send message").click()
+    expect(page.get_by_text("Accepted at offset")).to_be_visible()
+    page.goto(f"{service.url}/t/{visitor.tenant}/topics/orders/messages")
+    expect(page.locator("details.message")).to_contain_text("no script")
+    context.close()
