@@ -27,5 +27,6 @@ def tenant_show(timeout: float) -> None:
         return
     for found in tenants:
         click.echo(f"{found.get('name', '')}  (id {found.get('id', '')})")
-    rows = [[name, "no limit" if value is None else value] for name, value in sorted(quotas.items())]
+    limits = {name: value for name, value in quotas.items() if name != "tenant"}
+    rows = [[name, "no limit" if value is None else value] for name, value in sorted(limits.items())]
     print_table(["limit", "value"], [row for row in rows if isinstance(row[1], (int, str))])
