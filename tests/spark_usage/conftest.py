@@ -48,6 +48,10 @@ class Pipeline:
             offsets=ends or found,
         )
 
+    def fold_bronze(self) -> Round:
+        """A round over what is in bronze."""
+        return fold(self.spark, self.folder, DEFAULT_ASSETS)
+
     def table(self, dataset: str) -> pa.Table:
         """The current run."""
         manifest = self.catalog.current(dataset)

@@ -61,8 +61,9 @@ class Service:
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[Service]:
-    with brokers(folder / "brokers") as cluster:
+def service(folder: Path, *, metering: bool = False) -> Iterator[Service]:
+    """`metering`: the brokers write usage of their own into `__usage`."""
+    with brokers(folder / "brokers", settings={"metering": metering}) as cluster:
         provision_internal_topics(cluster.admin, len(cluster.ids))
         key = cluster.another_key(SYSTEM_TENANT).api_key
         key_file = folder / "usage.key"
