@@ -69,15 +69,21 @@ class Reader:
         return {part: self._consumer.position(self._topic, part, CALL_S) for part in self._partitions}
 
     def read(
-        self, starts: Mapping[int, int], ends: Mapping[int, int], limit: int
+        self, starts: Mapping[int, int], ends: Mapping[int, int], limit: int, *, from_ms: int | None = None
     ) -> tuple[list[Message], bool]:
-        """Up to `limit` messages of each partition from its start, below its end; and whether the time was up."""
+        """Up to `limit` messages of each partition from its start, below its end; and whether the time was up.
+
+        With `from_ms` the start is in the batch that holds that time, and messages before it are left out.
+        """
         waiting = {part for part in self._partitions if starts[part] < ends[part]}
         counts = dict.fromkeys(self._partitions, 0)
         for part in self._partitions:
-            self._consumer.seek(self._topic, part, offset=starts[part], timeout=CALL_S)
+            if from_ms is None:
+                self._consumer.seek(self._topic, part, offset=starts[part], timeout=CALL_S)
             if part not in waiting:
                 self._consumer.pause(self._topic, part, CALL_S)
+        if from_ms is not None:
+            self._consumer.seek(self._topic, timestamp_ms=from_ms, timeout=CALL_S)
         found: list[Message] = []
         while waiting and time.monotonic() < self._deadline:
             for message in self._consumer.poll(max_messages=1_000, timeout=POLL_S):
@@ -116,7 +122,7 @@ def since(reader: Reader, starts: Mapping[int, int] | None, timestamp_ms: int | 
         starts = reader.offsets_at(timestamp_ms)
     assert starts is not None
     within = {part: min(max(starts.get(part, begin), begin), end) for part, (begin, end) in marks.items()}
-    found, late = reader.read(within, _ends(marks), limit)
+    found, late = reader.read(within, _ends(marks), limit, from_ms=timestamp_ms)
     found.sort(key=lambda message: (message.timestamp_ms, message.partition, message.offset))
     if len(marks) == 1:
         found.sort(key=lambda message: message.offset)

@@ -56,6 +56,7 @@ def running_service(path: Path) -> Iterator[Service]:
     directory = ServiceDirectory(data)
     cluster = DevCluster(data)
     spec = directory.load_or_create(Backends())
+    children: list[subprocess.Popen[bytes]] = []
     try:
         up = cluster.up(3, lambda done, steps, note: None, provisioned=False)
         directory.write_config(spec, up.spec)
@@ -66,7 +67,7 @@ def running_service(path: Path) -> Iterator[Service]:
         service.command("control_plane", "migrate")
         service.command("control_plane", "bootstrap")
         for process in (WEB, WORKER):
-            service_processes.start(directory, process)
+            children.append(service_processes.start(directory, process))
         deadline = time.monotonic() + READY_S
         for process in (WEB, WORKER):
             while service_processes.look(directory, spec, process).state is not ServiceState.READY:
@@ -79,4 +80,6 @@ def running_service(path: Path) -> Iterator[Service]:
         yield service
     finally:
         service_processes.stop(directory, [WEB, WORKER], 5)
+        for child in children:
+            child.wait(5)
         cluster.down(timeout_s=5)
