@@ -31,6 +31,7 @@ from demo.traffic import Talker, TrafficFailed, Victim
 from penstock.cli.output import Bar, print_table, say
 from penstock.contract.errors import PenstockError
 from penstock.profiles import PROFILE_FILE
+from penstock.rest.client import RestClient
 from penstock.rules.rating import amount_text
 
 _KILL_AT, _START_AT = 0.35, 0.6
@@ -206,6 +207,8 @@ class Demo:
                     bar.to(members.count("distinct") / plan.total)
                     time.sleep(_POLL_S)
                 read = members.end()
+                if read["unknown"]:
+                    raise TrafficFailed(f"{read['unknown']:,} messages were read that nobody produced")
         return {
             "produced": int(produced["acked"]),
             "distinct": int(read["distinct"]),
@@ -282,8 +285,6 @@ def _flown(bar: Bar, producers: Talker, members: Talker, plan: Plan, note: str) 
 
 def _tenants_there(api_url: str, operator_token: str, tenants: list[Tenant]) -> int:
     """How many of them the control plane knows."""
-    from penstock.rest.client import RestClient
-
     wanted = {tenant.id for tenant in tenants}
     with RestClient(api_url, operator_token) as rest:
         return len({str(item["id"]) for item in rest.items("/v1/tenants")} & wanted)
