@@ -24,12 +24,12 @@ _WATCH_S = 0.5
 """How often a foreground `dev up` looks whether everything still runs."""
 
 
-@click.group(name="dev", cls=Group, path=("dev",))
+@click.group(name="dev", cls=Group, path=("dev",), short_help="The whole service on this machine.")
 def dev() -> None:
     """The whole service on this machine, for developing and trying out."""
 
 
-@dev.command("up")
+@dev.command("up", examples=["penstock dev up", "penstock dev up --bare --brokers 1 --detach"])
 @data_option
 @click.option("--brokers", type=int, help=f"How many brokers (default {BROKERS_DEFAULT}).")
 @click.option("--bare", is_flag=True, help="Brokers alone, without control plane and bills.")
@@ -61,7 +61,7 @@ def up(data: Path | None, brokers: int | None, bare: bool, detach: bool) -> None
         _stay(service)
 
 
-@dev.command("status")
+@dev.command("status", examples=["penstock dev status", "penstock dev status --json"])
 @data_option
 def status(data: Path | None) -> None:
     """Show brokers and processes, and what the cluster says of its brokers."""
@@ -73,7 +73,7 @@ def status(data: Path | None) -> None:
     _print_status(seen, service.look())
 
 
-@dev.command("down")
+@dev.command("down", examples=["penstock dev down"])
 @data_option
 @click.option("--timeout", type=float, default=DRAIN_S, show_default=True, help="Seconds before SIGKILL.")
 def down(data: Path | None, timeout: float) -> None:
@@ -94,7 +94,7 @@ def broker() -> None:
     """Kill, stop and start single brokers."""
 
 
-@broker.command("kill")
+@broker.command("kill", examples=["penstock dev broker kill 2"])
 @click.argument("number", metavar="ID", type=int)
 @data_option
 def broker_kill(number: int, data: Path | None) -> None:
@@ -103,7 +103,7 @@ def broker_kill(number: int, data: Path | None) -> None:
     _tell_broker(number, pid, "killed" if pid is not None else "was not running")
 
 
-@broker.command("stop")
+@broker.command("stop", examples=["penstock dev broker stop 2"])
 @click.argument("number", metavar="ID", type=int)
 @data_option
 @click.option("--timeout", type=float, default=DRAIN_S, show_default=True, help="Seconds to wait for it.")
@@ -114,7 +114,7 @@ def broker_stop(number: int, data: Path | None, timeout: float) -> None:
     _tell_broker(number, pid, "stopped" if pid is not None else "was not running")
 
 
-@broker.command("start")
+@broker.command("start", examples=["penstock dev broker start 2"])
 @click.argument("number", metavar="ID", type=int)
 @data_option
 def broker_start(number: int, data: Path | None) -> None:

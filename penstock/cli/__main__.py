@@ -9,7 +9,9 @@ from typing import NoReturn
 import click
 
 from penstock.cli import failures
+from penstock.cli.completion import completion
 from penstock.cli.consume import consume
+from penstock.cli.doctor import doctor
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.groups import group
 from penstock.cli.invocation import Group, Invocation
@@ -24,7 +26,9 @@ from penstock.cli.verify_invoice import verify_invoice
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
 5 refused for good; 6 not applied, may succeed later; 7 outcome unknown;
-8 the server part is not installed; 130 interrupted."""
+8 the server part is not installed; 130 interrupted.
+
+Something does not work? `penstock doctor` says what and why."""
 
 
 def _version_line() -> str:
@@ -43,7 +47,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         context.exit()
 
 
-@click.group(name="penstock", cls=Group, epilog=_EPILOG)
+@click.group(name="penstock", cls=Group, epilog=_EPILOG, context_settings={"max_content_width": 110})
 @click.option(
     "--version",
     is_flag=True,
@@ -65,6 +69,8 @@ cli.add_command(consume)
 cli.add_command(usage)
 cli.add_command(invoice)
 cli.add_command(verify_invoice)
+cli.add_command(doctor)
+cli.add_command(completion)
 
 
 def run(arguments: Sequence[str]) -> int:

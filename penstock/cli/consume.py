@@ -23,7 +23,16 @@ _POLL_MESSAGES = 5_000
 Place = tuple[str, int]
 
 
-@click.command("consume", cls=Command)
+@click.command(
+    "consume",
+    short_help="Read messages of a topic, alone or in a group.",
+    cls=Command,
+    examples=[
+        "penstock consume orders --max 10",
+        "penstock consume orders --from -15m --follow",
+        "penstock consume orders --group billing --json",
+    ],
+)
 @click.argument("topic")
 @click.option(
     "--from",

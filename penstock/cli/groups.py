@@ -26,7 +26,7 @@ def group() -> None:
     """Consumer groups: list, describe, reset, delete."""
 
 
-@group.command("list")
+@group.command("list", examples=["penstock group list"])
 @_timeout
 def group_list(timeout: float) -> None:
     """List the consumer groups that the key may see."""
@@ -42,7 +42,7 @@ def group_list(timeout: float) -> None:
     print_table(["group", "state", "members", "assignor", "epoch"], [list(row.values()) for row in rows])
 
 
-@group.command("describe")
+@group.command("describe", examples=["penstock group describe billing"])
 @click.argument("name")
 @_timeout
 def group_describe(name: str, timeout: float) -> None:
@@ -85,7 +85,13 @@ def group_describe(name: str, timeout: float) -> None:
         print_table(list(partitions[0]), [[_cell(value) for value in row.values()] for row in partitions])
 
 
-@group.command("reset")
+@group.command(
+    "reset",
+    examples=[
+        "penstock group reset billing --to earliest --dry-run",
+        "penstock group reset billing --topic orders --to -2h --yes",
+    ],
+)
 @click.argument("name")
 @click.option(
     "--to",
@@ -145,7 +151,7 @@ def group_reset(
         say(f"{name}: nothing was changed")
 
 
-@group.command("delete")
+@group.command("delete", examples=["penstock group delete billing"])
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_timeout

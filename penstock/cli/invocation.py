@@ -55,10 +55,27 @@ def shared_options() -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command with the shared options."""
+    """A command with the shared options, whose help ends with examples."""
 
-    def __init__(self, name: str | None, *, params: list[click.Parameter] | None = None, **rest: Any) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        *,
+        params: list[click.Parameter] | None = None,
+        examples: Sequence[str] = (),
+        **rest: Any,
+    ) -> None:
         super().__init__(name, params=[*(params or []), *shared_options()], **rest)
+        self.examples = tuple(examples)
+        """Whole command lines as one would type them."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, each on a line of its own, however long."""
+        super().format_epilog(ctx, formatter)
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
 class Group(click.Group):

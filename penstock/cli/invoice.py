@@ -18,7 +18,7 @@ def invoice() -> None:
     """Invoices: list, show."""
 
 
-@invoice.command("list")
+@invoice.command("list", examples=["penstock invoice list"])
 @click.option(
     "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
@@ -44,7 +44,7 @@ def invoice_list(timeout: float) -> None:
     print_table(["no.", "invoice", "status", "from", "to", "messages", "bytes", "total"], rows)
 
 
-@invoice.command("show")
+@invoice.command("show", examples=["penstock invoice show inv_...", "penstock invoice show inv_... --open"])
 @click.argument("invoice_id", metavar="INVOICE")
 @click.option(
     "--open", "opened", is_flag=True, help="Open the lines: topic, partition, day and offsets of each."

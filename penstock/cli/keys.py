@@ -22,7 +22,13 @@ def key() -> None:
     """API keys: create, list, revoke."""
 
 
-@key.command("create")
+@key.command(
+    "create",
+    examples=[
+        "penstock key create --name shop",
+        "penstock key create --name till --topic-prefix orders. --operation produce --expires-at 2027-01-31",
+    ],
+)
 @click.option("--name", required=True, help="What the key is for.")
 @click.option(
     "--expires-at",
@@ -59,7 +65,7 @@ def key_create(
         say("The brokers do not know it yet; they get it as soon as they can be reached.")
 
 
-@key.command("list")
+@key.command("list", examples=["penstock key list"])
 @timeout_option
 def key_list(timeout: float) -> None:
     """List the tenant's keys, without their text."""
@@ -72,7 +78,7 @@ def key_list(timeout: float) -> None:
     print_table(["key", "name", "state", "created", "only"], rows)
 
 
-@key.command("revoke")
+@key.command("revoke", examples=["penstock key revoke key_..."])
 @click.argument("key_id", metavar="KEY")
 @timeout_option
 def key_revoke(key_id: str, timeout: float) -> None:

@@ -27,7 +27,15 @@ _OUTSTANDING_MAX = 50_000
 _BAR_EVERY = 256
 
 
-@click.command("produce", cls=Command)
+@click.command(
+    "produce",
+    short_help="Send messages from arguments, a file or a pipe.",
+    cls=Command,
+    examples=[
+        'penstock produce orders "one book" --key anna',
+        "penstock produce orders --file lines.txt --key-separator :",
+    ],
+)
 @click.argument("topic")
 @click.argument("values", nargs=-1)
 @click.option(

@@ -15,7 +15,7 @@ def tenant() -> None:
     """The tenant: name, state, limits."""
 
 
-@tenant.command("show")
+@tenant.command("show", examples=["penstock tenant show"])
 @timeout_option
 def tenant_show(timeout: float) -> None:
     """Show the tenant that the key belongs to, and what it may use."""

@@ -51,7 +51,14 @@ def _changeable(command: _FunctionT) -> _FunctionT:
     return command
 
 
-@click.command("create", cls=Command)
+@click.command(
+    "create",
+    cls=Command,
+    examples=[
+        "penstock topic create orders --partitions 6",
+        "penstock topic create clicks --partitions 3 --durability replicated --retention-ms 86400000",
+    ],
+)
 @click.argument("name")
 @click.option("--partitions", type=int, required=True, help="How many partitions; more keys in parallel.")
 @click.option("--replication", type=int, help="Copies of each message.")
@@ -65,7 +72,14 @@ def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> 
     _tell("Created", topic)
 
 
-@click.command("alter", cls=Command)
+@click.command(
+    "alter",
+    cls=Command,
+    examples=[
+        "penstock topic alter orders --retention-ms 86400000",
+        "penstock topic alter orders --partitions 12",
+    ],
+)
 @click.argument("name")
 @click.option("--partitions", type=int, help="How many partitions there shall be; only more are possible.")
 @_changeable
@@ -80,7 +94,7 @@ def topic_alter(name: str, partitions: int | None, timeout: float, **options: An
     _tell("Changed", topic)
 
 
-@click.command("delete", cls=Command)
+@click.command("delete", cls=Command, examples=["penstock topic delete orders"])
 @click.argument("name")
 @timeout_option
 def topic_delete(name: str, timeout: float) -> None:

@@ -32,7 +32,7 @@ topic.add_command(topic_alter)
 topic.add_command(topic_delete)
 
 
-@topic.command("list")
+@topic.command("list", examples=["penstock topic list"])
 @click.option(
     "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
@@ -52,7 +52,7 @@ def topic_list(timeout: float) -> None:
     )
 
 
-@topic.command("describe")
+@topic.command("describe", examples=["penstock topic describe orders --offsets"])
 @click.argument("name")
 @click.option("--offsets", is_flag=True, help="Ask the leaders for the first and the next offset as well.")
 @click.option(

@@ -13,7 +13,12 @@ _GROUPS = ("topic", "day")
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
 
 
-@click.command("usage", cls=Command)
+@click.command(
+    "usage",
+    short_help="Messages and bytes by topic and day.",
+    cls=Command,
+    examples=["penstock usage", "penstock usage --by day --from 2026-01-01 --to 2026-02-01"],
+)
 @click.option(
     "--by",
     "by",

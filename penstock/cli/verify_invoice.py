@@ -20,7 +20,12 @@ _EVIDENCE_S = 120.0
 _PROBLEMS_SHOWN_MAX = 50
 
 
-@click.command("verify-invoice", cls=Command)
+@click.command(
+    "verify-invoice",
+    short_help="Prove an invoice from the log.",
+    cls=Command,
+    examples=["penstock verify-invoice inv_...", "penstock verify-invoice inv_... --json"],
+)
 @click.argument("invoice_id", metavar="INVOICE")
 @click.option(
     "--price-book-sha256",

@@ -1,0 +1,102 @@
+"""The help teaches: each command says what it does and shows command lines that it takes, and shells complete them."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from penstock.cli.__main__ import cli, run
+from penstock.cli.completion import SHELLS
+from penstock.cli.invocation import Command
+
+Path = tuple[str, ...]
+
+
+def leaves(group: click.Group, path: Path = ()) -> Iterator[tuple[Path, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+LEAVES = list(leaves(cli))
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_every_command_shows_examples_that_it_takes(path: Path, command: click.Command) -> None:
+    assert isinstance(command, Command)
+    assert command.examples
+    for example in command.examples:
+        program, *words = shlex.split(example.partition(" > ")[0])
+        assert program == "penstock"
+        while words[: len(path)] != list(path):
+            words = words[2:]  # an option of the whole command line, with its value
+        if "lines.txt" not in words:
+            command.make_context(
+                path[-1], words[len(path) :], resilient_parsing=False, parent=click.Context(cli)
+            )
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_every_command_and_option_says_what_it_is(path: Path, command: click.Command) -> None:
+    assert command.help
+    assert not command.get_short_help_str(limit=80).endswith("..."), "short_help= says it in a line"
+    silent = [
+        parameter.name
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        and not parameter.help
+        and not isinstance(parameter.type, click.Choice)
+    ]
+    assert silent == []
+
+
+def test_help_shows_examples_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topic", "create", "--help"]) == 0
+    assert "\nExamples:\n  penstock topic create orders --partitions 6\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_completion_script_is_printed_for_each_shell(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert f"{shell}_complete" in script and "_PENSTOCK_COMPLETE" in script
+    assert run(["completion", shell, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["script"].strip() == script.strip()
+
+
+def test_bash_takes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["completion", "bash"])
+    script = capsys.readouterr().out + "\ncomplete -p penstock\n"
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20, check=False)
+    assert ended.returncode == 0 and "-F _penstock_completion penstock" in ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("to",), "topic"),
+        (("topic", "de"), "describe"),
+        (("consume", "orders", "--di"), "--display"),
+        (("consume", "orders", "--display", "v"), "values"),
+        (("dev", "broker", "k"), "kill"),
+    ],
+)
+def test_commands_options_and_choices_are_completed(
+    words: tuple[str, ...], offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_PENSTOCK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(("penstock", *words)))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    with pytest.raises(SystemExit):
+        run([])
+    assert f"plain,{offered}" in capsys.readouterr().out.splitlines()
