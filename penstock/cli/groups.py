@@ -42,7 +42,11 @@ def group_list(timeout: float) -> None:
     print_table(["group", "state", "members", "assignor", "epoch"], [list(row.values()) for row in rows])
 
 
-@group.command("describe", examples=["penstock group describe billing"])
+@group.command(
+    "describe",
+    short_help="Show a group's members, committed offsets and lag.",
+    examples=["penstock group describe billing"],
+)
 @click.argument("name")
 @_timeout
 def group_describe(name: str, timeout: float) -> None:
@@ -87,6 +91,7 @@ def group_describe(name: str, timeout: float) -> None:
 
 @group.command(
     "reset",
+    short_help="Move the committed offsets of a group.",
     examples=[
         "penstock group reset billing --to earliest --dry-run",
         "penstock group reset billing --topic orders --to -2h --yes",

@@ -81,7 +81,10 @@ def little_server(answering: Answering, certificate: tuple[str, str] | None = No
             raw = given.body if isinstance(given.body, bytes) else json.dumps(given.body).encode()
             if given.body is None:
                 raw = b""
-            self.send_response(given.status)
+            if "Date" in given.headers:
+                self.send_response_only(given.status)
+            else:
+                self.send_response(given.status)
             for name, value in given.headers.items():
                 self.send_header(name, value)
             if "Content-Length" not in given.headers:
