@@ -13,6 +13,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 SWEEP_S = 2.0
 RECONCILE_S = 10.0
 BILLING_S = 3.0
+CHECKPOINT_S = 10.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -76,9 +77,22 @@ app.conf.update(
             "options": {"expires": RECONCILE_S},
         },
         "billing": {"task": "billing.round", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
+        "checkpoint": {
+            "task": "database.checkpoint",
+            "schedule": CHECKPOINT_S,
+            "options": {"expires": CHECKPOINT_S},
+        },
     },
 )
 app.autodiscover_tasks()
+
+
+@app.task(name="database.checkpoint")
+def checkpoint() -> None:
+    """Keep the embedded database's write-ahead log short."""
+    from control_plane import embedded_database  # Django is set up by the worker, after this module
+
+    embedded_database.checkpoint()
 
 
 @signals.setup_logging.connect

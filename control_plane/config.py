@@ -115,7 +115,9 @@ def database(url: str) -> dict[str, Any]:
                 # A transaction takes the write lock at its beginning: none fails half way for want of it.
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
-                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+                # Checkpoints are made by `embedded_database` alone (docs/decisions/0011).
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
+                "PRAGMA wal_autocheckpoint=0;",
             },
         }
     if parts.scheme == "postgresql" and parts.hostname and len(parts.path) > 1:
