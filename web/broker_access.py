@@ -21,7 +21,7 @@ from control_plane.outbox import queries as outbox
 from penstock import Client
 from penstock.contract.errors import BrokerUnavailable, NotFound, Unauthenticated
 from tenants import actions, queries
-from tenants.models import Person
+from tenants.models import Person, Tenant
 from tenants.roles import Permission
 from web.places import Place
 
@@ -74,6 +74,14 @@ def api_key(place: Place) -> str:
     """The same key for the parts of the SDK that are no client: verification. Never to be shown."""
     with _desk_of(place) as desk:
         return desk.api_key
+
+
+def own_keys(tenant: Tenant) -> list[str]:
+    """Public ids of the keys that this process uses now: lists of keys tell them from programs'."""
+    with _desks_lock:
+        return sorted(
+            desk.key_id for name, desk in _desks.items() if name[0] == tenant.public_id and desk.key_id
+        )
 
 
 def forget_person(actor: Actor, person: Person) -> None:

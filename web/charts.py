@@ -105,7 +105,7 @@ def stacked_bars(
     scale = (base - top) / ticks[-1]
     step = (width - _LEFT) / max(1, len(labels))
     bar_width = min(44.0, step * 0.68)
-    room = 40 if width < BROAD else 56
+    room = 46 if width < BROAD else 56
     every = max(1, -(-room // int(max(1, step))))
     bars = []
     for index, label in enumerate(labels):

@@ -1,10 +1,13 @@
 """Pages for what went wrong; programs keep getting problem documents."""
 
+import re
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 
 from control_plane.api import problems
-from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.errors import ErrorCode, NotFound, PenstockError
 from web import sessions
 from web.forms import split_message
 
@@ -49,9 +52,16 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler of faults."""
     if _is_rest(request):
         return problems.server_error(request)
-    return _page(
-        request, 500, "Nothing is lost by trying again.", "Report it with the request id.", "INTERNAL"
-    )
+    # Without the request: what every page asks of the database may be what failed.
+    context = {
+        "heading": _HEADINGS[500],
+        "text": "Whether your last change was made, the audit log tells.",
+        "remedy": "Report it with the request id.",
+        "code": ErrorCode.INTERNAL.name.lower(),
+        "status": 500,
+        "request_id": sessions.request_id_of(request),
+    }
+    return HttpResponse(render_to_string("web/error.html", context), status=500)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -65,6 +75,20 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     )
 
 
+def _find_place(request: HttpRequest) -> None:
+    """An address below a tenant's that does not exist keeps that tenant's pages beside it."""
+    from web.places import place_of
+
+    match = re.match(r"/t/([^/]+)/", request.path)
+    person = sessions.person_of(request)
+    if match is None or person is None or hasattr(request, "place"):
+        return
+    try:
+        request.place = place_of(request, person, match[1])  # type: ignore[attr-defined]
+    except NotFound:
+        pass
+
+
 def _is_rest(request: HttpRequest) -> bool:
     from web.middleware import is_console
 
@@ -72,6 +96,7 @@ def _is_rest(request: HttpRequest) -> bool:
 
 
 def _page(request: HttpRequest, status: int, text: str, remedy: str, code: str) -> HttpResponse:
+    _find_place(request)
     context = {
         "heading": _HEADINGS.get(status, "That did not work"),
         "text": text,

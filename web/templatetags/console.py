@@ -65,6 +65,12 @@ def value_of(form: Form, field: str) -> str:
 
 
 @register.filter
+def iso_moment(text: str | None) -> str:
+    """A moment that comes as ISO 8601."""
+    return "" if text is None else formats.moment(datetime.fromisoformat(text))
+
+
+@register.filter
 def plural(number: int, word: str) -> str:
     """`1 topic`, `2 topics`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

@@ -18,7 +18,7 @@ from tenants import queries
 from tenants.models import ApiKey
 from tenants.roles import Permission
 from web import notices
-from web.broker_access import KEY_NAME
+from web.broker_access import own_keys
 from web.forms import Form
 from web.places import Place, in_tenant
 
@@ -39,7 +39,11 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
         .prefetch_related("bindings")
         .order_by("-pk")
     )
-    used = rows.filter(revoked_at=None).exclude(expires_at__lte=now).exclude(name=KEY_NAME)
+    used = (
+        rows.filter(revoked_at=None)
+        .exclude(expires_at__lte=now)
+        .exclude(public_id__in=own_keys(place.tenant))
+    )
     shown = rows if everything else used
     page = Paginator(shown, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
     context = {

@@ -13,7 +13,7 @@ from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.roles import Permission
 from web import charts, live
-from web.broker_access import KEY_NAME, brokers
+from web.broker_access import brokers, own_keys
 from web.costs import cost_so_far
 from web.groups_now import groups_now
 from web.places import Place, in_tenant
@@ -32,7 +32,7 @@ def overview(request: HttpRequest, place: Place) -> HttpResponse:
         "limits": limits_of(place.tenant),
     }
     if place.may(Permission.KEYS_READ):
-        context["has_key"] = tenants.keys(place.tenant).exclude(name=KEY_NAME).exists()
+        context["has_key"] = tenants.keys(place.tenant).exclude(public_id__in=own_keys(place.tenant)).exists()
     if place.may(Permission.USAGE_READ):
         context["cost"] = cost_so_far(place.tenant)
     if place.may(Permission.AUDIT_READ):
@@ -82,7 +82,7 @@ def overview_live(request: HttpRequest, place: Place) -> HttpResponse:
             charts.line(rates.per_s, width=width, height=130, name=name, slots=live.SAMPLES_MAX)
             for name, width in (("broad", charts.BROAD), ("narrow", charts.NARROW))
         ]
-        if len(rates.per_s) > 1
+        if len(rates.per_s) > 1 and any(rates.per_s)
         else [],
         "busiest": [
             (

@@ -210,7 +210,7 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
 
 
 def _lines(rates: live.Rates) -> list[charts.LineChart]:
-    if len(rates.per_s) < 2:
+    if len(rates.per_s) < 2 or not any(rates.per_s):
         return []
     return [
         charts.line(rates.per_s, width=width, height=120, name=name, slots=live.SAMPLES_MAX)
