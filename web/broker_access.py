@@ -1,6 +1,6 @@
 """The console's way to the brokers: for each person in a tenant a key of the console's own, kept in memory only.
 
-The key is made by the normal action in the person's name, is called `console`, ends by itself after some hours, may do
+The key is made by the normal action in the person's name, is called `console`, ends by itself after two hours, may do
 no more than the person, and is revoked when the person signs out or has not used it for a while. Its text is never
 stored: a restarted process makes another. Brokers thus see the console as one more client, with all their checks.
 """
@@ -26,7 +26,7 @@ from tenants.roles import Permission
 from web.places import Place
 
 KEY_NAME = "console"
-KEY_LENGTH = timedelta(hours=8)
+KEY_LENGTH = timedelta(hours=2)
 RENEWED_BEFORE = timedelta(minutes=10)
 IDLE_S = 900.0
 """A client that nobody used for so long is closed and its key revoked."""
@@ -105,7 +105,6 @@ def _desk_of(place: Place) -> Iterator[_Desk]:
 
 
 def _open(place: Place, desk: _Desk) -> None:
-    before = desk.client
     expires_at = timezone.now() + KEY_LENGTH
     operations = () if place.may(Permission.MESSAGES_WRITE) else ("describe", "consume")
     key, text = access.create_key(
@@ -114,10 +113,9 @@ def _open(place: Place, desk: _Desk) -> None:
     if not outbox.wait_delivered(actions.KIND_KEY, key.public_id, key.generation, DELIVERED_S):
         actions.revoke_key(system("console"), key, reason="the brokers did not hear of it in time")
         raise BrokerUnavailable("the brokers have not heard of the console's key yet; try again in a moment")
+    # The client before is left to whoever is using it; it ends with the last of them.
     desk.client = Client(bootstrap=list(config.current().brokers.bootstrap), api_key=text.reveal())
     desk.api_key, desk.key_id, desk.expires_at = text.reveal(), key.public_id, expires_at
-    if before is not None:
-        before.close(0)
 
 
 def _name_of(place: Place) -> _Name:

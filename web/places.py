@@ -47,7 +47,7 @@ class Place:
 
 def signed_in(
     view: Callable[Concatenate[HttpRequest, Person, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+) -> Callable[..., HttpResponse]:
     """A page for somebody who has signed in; others are led to the door and back."""
 
     @never_cache
@@ -65,17 +65,16 @@ def in_tenant(
     *permissions: Permission,
 ) -> Callable[
     [Callable[Concatenate[HttpRequest, Place, P], HttpResponse]],
-    Callable[Concatenate[HttpRequest, str, P], HttpResponse],
+    Callable[..., HttpResponse],
 ]:
     """A page of one tenant, named in the address. Another's tenant is not found; a missing permission is refused."""
 
     def decorate(
         view: Callable[Concatenate[HttpRequest, Place, P], HttpResponse],
-    ) -> Callable[Concatenate[HttpRequest, str, P], HttpResponse]:
+    ) -> Callable[..., HttpResponse]:
         @signed_in
-        @wraps(view)
         def guarded(
-            request: HttpRequest, person: Person, tenant: str, *args: P.args, **kwargs: P.kwargs
+            request: HttpRequest, person: Person, /, tenant: str, *args: P.args, **kwargs: P.kwargs
         ) -> HttpResponse:
             place = place_of(request, person, tenant)
             request.place = place  # type: ignore[attr-defined]
@@ -94,7 +93,7 @@ def in_tenant(
 
 def for_operators(
     view: Callable[Concatenate[HttpRequest, OperatorToken, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+) -> Callable[..., HttpResponse]:
     """A page for operators of the service."""
 
     @never_cache

@@ -23,6 +23,8 @@ from web.forms import Form
 from web.places import Place, in_tenant
 
 PER_PAGE = 50
+SOON = timedelta(days=7)
+"""A key that ends by then is pointed out, unless it was made for a short time only."""
 LIFETIMES = {"30": 30, "90": 90, "365": 365}
 """Days. Any other choice means that the key does not end by itself."""
 
@@ -139,7 +141,9 @@ def state_of(row: ApiKey) -> tuple[str, str]:
         return "expired", ""
     if row.delivered_generation < row.generation:
         return "on its way", "caution"
-    if row.expires_at is not None and row.expires_at - timezone.now() < timedelta(days=7):
+    if row.expires_at is not None and row.expires_at - timezone.now() < min(
+        SOON, (row.expires_at - row.created_at) / 5
+    ):
         return "ends soon", "caution"
     return "in use" if row.last_used_at else "ready", "ok"
 

@@ -22,7 +22,7 @@ METERS = {"messages_in": "Messages in", "bytes_in": "Bytes in"}
 @require_safe
 def usage(request: HttpRequest, place: Place) -> HttpResponse:
     """A chart and two tables of the last days."""
-    days = int(request.GET["days"]) if request.GET.get("days") in map(str, SPANS) else 30
+    days = next((span for span in SPANS if str(span) == request.GET.get("days")), 30)
     meter = request.GET.get("meter", "messages_in")
     meter = meter if meter in METERS else "messages_in"
     today = timezone.now().date()
