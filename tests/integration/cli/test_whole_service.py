@@ -135,15 +135,17 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
     penstock("topic", "create", "served", "--partitions", "1")
     before = penstock.processes()
     assert sorted(before) == sorted(NAMES)
-    for name in ("web", "worker"):
-        os.kill(before[name], signal.SIGKILL)
-    assert {name: state for name, state in penstock.states().items() if name != "runner"} == {
-        "web": "down",
-        "worker": "down",
-    }
-    penstock("produce", "served", "without a control plane")
-    assert penstock.try_to("topic", "create", "t", "--partitions", "1", "--timeout", "1").code == 6
-    penstock("dev", "up", "--detach")
+    try:
+        for name in ("web", "worker"):
+            service_processes.end_session(before[name])
+        assert {name: state for name, state in penstock.states().items() if name != "runner"} == {
+            "web": "down",
+            "worker": "down",
+        }
+        penstock("produce", "served", "without a control plane")
+        assert penstock.try_to("topic", "create", "t", "--partitions", "1", "--timeout", "1").code == 6
+    finally:
+        penstock("dev", "up", "--detach")
     after = penstock.processes()
     assert sorted(after) == sorted(NAMES)
     assert after["web"] != before["web"] and after["runner"] == before["runner"]
