@@ -28,7 +28,11 @@ def refused(request: HttpRequest, error: PenstockError) -> HttpResponse:
     """The page of a refusal; a small note where only a part of a page was asked for."""
     status = problems.STATUS.get(error.code, 500)
     _, text = split_message(error.message)
-    response = _page(request, status, text or error.message, error.remedy, error.code.name)
+    remedy = error.remedy
+    if status == 503:
+        # The message tells of connections, the remedy is for who runs the brokers.
+        text, remedy = "It may be over in a moment; nothing was changed.", "Try again."
+    response = _page(request, status, text[:1].upper() + text[1:], remedy, error.code.name)
     if error.retriable:
         response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
     return response

@@ -14,8 +14,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from control_plane.audit.models import AuditEntry
+from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
 from web import charts, formats
-from web.forms import Form
+from web.forms import Form, split_message
 
 register = template.Library()
 
@@ -110,6 +111,27 @@ def field(
 @register.filter
 def words(text: str) -> list[str]:
     return text.split()
+
+
+@register.filter
+def unreachable(error: PenstockError) -> bool:
+    """Whether nobody answered, so that the message tells only of connections."""
+    return isinstance(error, (BrokerUnavailable, TimedOut, DeliveryTimeout))
+
+
+@register.filter
+def believed(error: PenstockError) -> str:
+    """What to believe of the request."""
+    if error.belief is Belief.UNKNOWN:
+        return "It is not known whether your request was done: look before you send it again."
+    return "Nothing was changed."
+
+
+@register.filter
+def sentence(text: str) -> str:
+    """A refusal's text as a sentence."""
+    _, rest = split_message(text)
+    return f"{text[:1].upper()}{text[1:]}" + ("" if rest.endswith((".", "!", "?")) else ".")
 
 
 @register.filter

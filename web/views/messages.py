@@ -134,7 +134,10 @@ def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
                     ).result(timeout=SEND_S)
             except PenstockError as error:
                 form.refuse(error)
-                context["remedy"] = error.remedy
+                if "" in form.errors:
+                    # What is wrong with none of the fields is told as a whole, with what to believe.
+                    context["trouble"] = error
+                    form.errors[""] = ""
             else:
                 context["receipt"] = receipt
                 context["receipt_time"] = formats.time_of(int(time.time() * 1000))
