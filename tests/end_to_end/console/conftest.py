@@ -1,4 +1,7 @@
-"""One service and one browser for all tests of this folder; a person with a tenant of his own for each test."""
+"""One service and one browser for the tests of a module; a person with a tenant of his own for each test.
+
+Neither outlives its module: the browser's driver keeps an event loop running in this thread.
+"""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -78,14 +81,14 @@ class Visitor:
         assert self.hosts <= {urlsplit(self.url).netloc}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     path: Path = tmp_path_factory.mktemp("console")
     with running_service(path) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
