@@ -48,13 +48,19 @@ class StatsCollector(Collector):
 
     def _read(self) -> Iterator[Metric]:
         for stats in self._stats:
-            for item in fields(stats):
-                yield _metric(item.name, getattr(stats, item.name))
+            for name in fields_of(stats):
+                yield family(name, getattr(stats, name))
         for name, level in self._levels().items():
             yield GaugeMetricFamily(PREFIX + name, _words(name), value=level)
 
 
-def _metric(name: str, value: Any) -> Metric:
+def fields_of(stats: Any) -> list[str]:
+    """Names of what a stats object counts."""
+    return [item.name for item in fields(stats)]
+
+
+def family(name: str, value: Any) -> Metric:
+    """The metric that a field of a stats object is published as."""
     if isinstance(value, Histogram):
         return _histogram(name.removesuffix("_ms"), value)
     if name in _LEVELS:

@@ -105,7 +105,7 @@ class Client:
         retry_backoff_max_ms: float = 1_000,
         partitioner: Partitioner | None = None,
     ) -> Producer:
-        """A producer of its own identity and buffer. The guide docs/guides/sdk.md explains each argument.
+        """A producer of its own identity and buffer. The guide docs/guides/producers-and-consumers.md explains each argument.
 
         Raises `ConfigurationError`.
         """
@@ -151,7 +151,7 @@ class Client:
         on_revoked: Hook | None = None,
     ) -> Consumer:
         """A consumer of all partitions of `topics`, or of those it is later told to `assign`; with `group` one of
-        those that share them. The guide docs/guides/sdk.md explains each argument.
+        those that share them. The guide docs/guides/producers-and-consumers.md explains each argument.
 
         `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is
         no longer in the log. `auto_commit` is on in a group, unless it is False.

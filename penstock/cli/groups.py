@@ -156,7 +156,7 @@ def group_reset(
         say(f"{name}: nothing was changed")
 
 
-@group.command("delete", examples=["penstock group delete billing"])
+@group.command("delete", examples=["penstock group delete billing", "penstock group delete billing --yes"])
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_timeout

@@ -18,6 +18,8 @@ class Durability(IntEnum):
 
 
 class TimestampType(IntEnum):
+    """Whose clock stamps a message: the sender's, or the leader's as it appends the batch."""
+
     CREATE = 0
     APPEND = 1
 
@@ -40,18 +42,27 @@ class TopicSettings:
     """
 
     replication: int = 3
+    """Copies of each message, on as many brokers."""
     min_insync_replicas: int = 2
+    """Copies that an acknowledged message has at least; with fewer in sync, `acks=all` is refused for now."""
     durability: Durability = Durability.FSYNC
     flush_ms: int = 1_000
+    """Within this time what a `replicated` topic holds in memory is on disk."""
     retention_ms: int = limits.RETENTION_MS_DEFAULT
+    """Messages are kept at least this long."""
     retention_bytes: int = UNLIMITED
     """Per partition."""
     retention_basis: RetentionBasis = RetentionBasis.ACCEPTANCE
     segment_bytes: int = limits.SEGMENT_BYTES_DEFAULT
+    """Size of one file of the log; retention deletes whole files."""
     segment_ms: int = 24 * 3600 * 1000
+    """Age at which a file is closed though it is not full."""
     index_interval_bytes: int = limits.INDEX_INTERVAL_BYTES_DEFAULT
+    """Distance of the entries by which offsets and times are found in a file."""
     max_message_bytes: int = limits.MESSAGE_BYTES_MAX_DEFAULT
+    """Largest message, key, value and headers together."""
     max_batch_bytes: int = limits.BATCH_BYTES_MAX_DEFAULT
+    """Largest batch as it is stored."""
     timestamp_type: TimestampType = TimestampType.CREATE
 
     def __post_init__(self) -> None:

@@ -1,0 +1,69 @@
+"""The page of metrics: what brokers and the control plane export, by name."""
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from data_plane.broker import disk
+from data_plane.broker.disk import DiskStats
+from data_plane.broker.metrics import PREFIX, family, fields_of
+from data_plane.node import broker_node, stats
+from data_plane.node.stats import NodeStats
+from docs.reference import markdown
+from docs.reference.markdown import code, said_of, table
+
+_COLUMNS = ("metric", "kind", "labels", "meaning")
+Row = tuple[str, str, str, str]
+
+
+def page() -> str:
+    """Both exports. Django has to be set up."""
+    rows = [
+        *_counted(NodeStats(), said_of(stats, "NodeStats")),
+        *_counted(DiskStats(), said_of(disk, "DiskStats")),
+        *(_row(GaugeMetricFamily(PREFIX + name, _words(name), value=0)) for name in _levels()),
+    ]
+    return markdown.page(
+        "Metrics",
+        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`)",
+        "Both are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the control "
+        "plane at `/metrics` of its "
+        "own; neither asks for a key, so bind them where only you reach them. Durations are histograms in seconds.",
+        "## Brokers",
+        table(_COLUMNS, sorted(rows)),
+        "## Control plane",
+        table(_COLUMNS, sorted(_control_plane())),
+    )
+
+
+def _counted(counted: Any, said: dict[str, str]) -> list[Row]:
+    return [_row(family(name, getattr(counted, name)), said=said[name]) for name in fields_of(counted)]
+
+
+def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:
+    suffix = "_total" if metric.type == "counter" else ""
+    return code(metric.name + suffix), metric.type, ", ".join(labels), said or metric.documentation
+
+
+def _levels() -> list[str]:
+    """Names that the node gives its levels, in `BrokerNode.levels`."""
+    tree = ast.parse(Path(str(broker_node.__file__)).read_text(encoding="utf-8"))
+    (function,) = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "levels"
+    ]
+    (answer,) = [node for node in ast.walk(function) if isinstance(node, ast.Dict)]
+    return [str(ast.literal_eval(key)) for key in answer.keys if key is not None]
+
+
+def _control_plane() -> list[Row]:
+    from control_plane.api import metrics
+
+    collectors = [value for value in vars(metrics).values() if hasattr(value, "_labelnames")]
+    return [_row(collector.describe()[0], collector._labelnames) for collector in collectors]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,148 @@
+"""One whole service for all pages, started by its own command; each page has a home folder and a tenant of its own."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from data_plane.dev.layout import DataDirectory
+from data_plane.dev.service_layout import ServiceDirectory
+from penstock.rest.client import RestClient
+
+BIN = Path(sys.executable).parent
+START_S = 300
+PAGE_S = 400
+INVOICE_S = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """The service, and what an operator of it has."""
+
+    data: Path
+    api_url: str
+    bootstrap: list[str]
+
+    @property
+    def operator_token(self) -> str:
+        return ServiceDirectory(DataDirectory(self.data)).operator_token_file.read_text().strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """Somebody who tries a page: a folder that looks like a clone of the repository, a home, a tenant with a key."""
+
+    service: Running
+    home: Path
+    clone: Path
+    tenant: str
+    api_key: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{BIN}:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": str(self.home),
+            "PENSTOCK_DEV_DATA": str(self.service.data),
+            **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
+        }
+
+    def run(self, *command: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """A command in the clone, whatever comes of it."""
+        return subprocess.run(
+            command,
+            cwd=self.clone,
+            env={**self.environment, **(more or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PAGE_S,
+            check=False,
+        )
+
+    def invoice(self) -> str:
+        """Send a few messages, end the tenant's period as an operator may, and wait for the issued invoice."""
+        for words in (
+            ("topic", "create", "billed", "--partitions", "2"),
+            ("produce", "billed", "one", "two"),
+        ):
+            ended = self.run("penstock", *words)
+            assert ended.returncode == 0, ended.stderr
+        with RestClient(self.service.api_url, self.service.operator_token) as operator:
+            operator.post("/v1/billing/cuts", {"tenant": self.tenant})
+        deadline = time.monotonic() + INVOICE_S
+        with RestClient(self.service.api_url, self.api_key) as rest:
+            while True:
+                invoices = list(rest.items("/v1/invoices"))
+                if invoices and all(invoice["status"] == "issued" for invoice in invoices):
+                    return str(invoices[0]["id"])
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"no issued invoice after {INVOICE_S:g} s: {invoices}")
+                time.sleep(0.5)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("documentation")
+    data = home / "service"
+
+    def command(*words: str) -> str:
+        ended = subprocess.run(
+            [str(BIN / "penstock"), "dev", *words, "--data", str(data)],
+            cwd=home,
+            env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    try:
+        command("up", "--detach")
+        status = json.loads(command("status", "--json"))
+        spec = DataDirectory(data).load()
+        yield Running(
+            data=data,
+            api_url=status["api_url"],
+            bootstrap=[broker.client_address for broker in spec.brokers],
+        )
+    finally:
+        command("down", "--timeout", "10")
+
+
+@pytest.fixture
+def reader(service: Running, tmp_path: Path) -> Reader:
+    home, clone = tmp_path / "home", tmp_path / "clone"
+    profiles = home / ".config/penstock/profiles.toml"
+    profiles.parent.mkdir(parents=True)
+    clone.mkdir()
+    (clone / ".venv").symlink_to(BIN.parent)
+    mark = secrets.token_hex(4)
+    with RestClient(service.api_url) as rest:
+        signed_up = rest.post(
+            "/v1/sign-up",
+            {
+                "email": f"anna-{mark}@acme.example",
+                "password": secrets.token_hex(12),
+                "tenant": f"reader-{mark}",
+            },
+        )
+    with RestClient(service.api_url, signed_up["token"]) as rest:
+        key = rest.post("/v1/keys", {"name": "page"})["key"]
+    profiles.write_text(
+        f"[dev]\nbootstrap = {json.dumps(service.bootstrap)}\napi_key = {json.dumps(key)}\n"
+        f"api_url = {json.dumps(service.api_url)}\n"
+    )
+    profiles.chmod(0o600)
+    return Reader(service=service, home=home, clone=clone, tenant=signed_up["tenant"]["id"], api_key=key)

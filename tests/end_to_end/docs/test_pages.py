@@ -1,0 +1,56 @@
+"""Every command and every line of Python in the README and the guides does what the page says, in the page's order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.docs.conftest import Reader
+from tests.end_to_end.docs.pages import RUN, SHOWN, blocks, documented, script
+from tests.integration.installed import build_wheel, install
+
+pytestmark = pytest.mark.timeout(900)
+PAGES = documented()
+NEEDS_INVOICE = "usage-and-verification.md"
+RUNNABLE = [
+    page for page in PAGES if any(block.language in RUN and block.reason is None for block in blocks(page))
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_run_or_says_why_it_is_not(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = blocks(page)
+    assert text.count("\n```") == 2 * len(found), "a fence that is not closed"
+    for block in found:
+        assert block.language in (*RUN, *SHOWN), f"{page.name}:{block.line}: {block.language!r}"
+        assert block.reason is None or len(block.reason) > 10, f"{page.name}:{block.line}"
+        assert block.language in SHOWN or block.text.strip()
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert not re.search(r"\n\n    (?!\*|-|\d)", outside), "indented blocks would not be run"
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+def test_a_page_works_as_it_is_written(page: Path, reader: Reader) -> None:
+    more: dict[str, str] = {}
+    if page.name == NEEDS_INVOICE:
+        reader.invoice()
+        more = {"PENSTOCK_API_KEY": reader.api_key, "PENSTOCK_API_URL": reader.service.api_url}
+    ended = reader.run("bash", "-c", script(page, reader.clone), more=more)
+    assert ended.returncode == 0, f"{ended.stdout[-3_000:]}\n{ended.stderr[-3_000:]}"
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_readmes_python_works_with_the_wheel_alone(reader: Reader, tmp_path: Path) -> None:
+    (lines,) = [block.text for block in blocks(PAGES[0]) if block.language == "python"]
+    assert len(lines.splitlines()) <= 10
+    created = reader.run("penstock", "topic", "create", "orders", "--partitions", "3")
+    assert created.returncode == 0, created.stderr
+    tenant = install(build_wheel(tmp_path / "dist"), tmp_path / "venv")
+    ran = tenant.run("python", "-W", "error", "-c", lines, cwd=reader.home)
+    assert ran.returncode == 0, ran.stderr
+    assert "b'anna'" in ran.stdout and "b'one book'" in ran.stdout
