@@ -5,6 +5,8 @@ no more than the person, and is revoked when the person signs out or has not use
 stored: a restarted process makes another. Brokers thus see the console as one more client, with all their checks.
 """
 
+import atexit
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +34,9 @@ IDLE_S = 900.0
 """A client that nobody used for so long is closed and its key revoked."""
 DELIVERED_S = 6.0
 DESKS_MAX = 500
+FORGOTTEN_MAX = 200
+"""Keys that a process revokes while it stops: it has some seconds."""
+_log = logging.getLogger(__name__)
 
 _Name = tuple[str, str, str]
 """Tenant, person and standing: who is given other rights gets another key."""
@@ -90,6 +95,22 @@ def forget_person(actor: Actor, person: Person) -> None:
         names = [name for name in _desks if name[1] == person.public_id]
     for name in names:
         _close(actor, name)
+
+
+def forget_all() -> None:
+    """Revoke what is left when the process ends in order; a killed one's keys end by themselves."""
+    with _desks_lock:
+        left = [(name[0], desk.key_id) for name, desk in _desks.items() if desk.key_id][:FORGOTTEN_MAX]
+        _desks.clear()
+    for tenant, key_id in left:
+        try:
+            key = queries.key(queries.tenant_by_id(tenant), key_id)
+            actions.revoke_key(system("console"), key, reason="the console stops")
+        except Exception:
+            _log.warning("a key of the console was not revoked", extra={"key": key_id}, exc_info=True)
+
+
+atexit.register(forget_all)
 
 
 @contextmanager

@@ -69,6 +69,16 @@ def test_every_page_is_accessible_and_fits(
     assert serious(visitor.page) == []
 
 
+def test_the_longest_names_fit(visitor: Visitor) -> None:
+    topic = "w" * 249
+    visitor.make_topic(topic, partitions=1)
+    visitor.make_key("W" * 100)
+    for width in (1440, 390):
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        for path in ("", "/topics", f"/topics/{topic}", f"/topics/{topic}/delete", "/keys", "/audit"):
+            look(visitor, f"/t/{visitor.tenant}{path}")
+
+
 def test_the_operators_pages_show_brokers_and_partitions(new_visitor: NewVisitor, service: Service) -> None:
     operator = new_visitor()
     operator.go("/operator")
