@@ -326,6 +326,20 @@ def test_the_audit_log_names_the_person(house: House) -> None:
     assert "the chain is whole" in text_of(client.get("/t/acme/audit/chain"))
 
 
+# -- brokers that are away ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_brokers_that_are_away_are_told_in_a_sentence_and_leave_no_key_behind(house: House) -> None:
+    response = signed_in(house).get("/t/acme/topics/orders/live")
+    assert response.status_code == 200
+    assert "The brokers cannot be reached now." in text_of(response)
+    key = ApiKey.objects.get(name="console")
+    assert key.revoked_at is not None
+    assert key.expires_at is not None
+
+
 # -- operators ------------------------------------------------------------------------------------------
 
 
