@@ -80,7 +80,9 @@ class Client:
         retry_backoff_max_ms: float = 1_000,
         partitioner: Partitioner | None = None,
     ) -> Producer:
-        """A producer of its own identity and buffer. The guide docs/guides/producers-and-consumers.md explains each argument.
+        """A producer of its own identity and buffer.
+
+        The guide docs/guides/producers-and-consumers.md explains each argument.
 
         Raises `ConfigurationError`.
         """

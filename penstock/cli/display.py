@@ -11,9 +11,14 @@ def text(value: bytes) -> str:
     """UTF-8 where it is; every other byte and every control character as an escape, so one value is one
     line.
     """
+    return line(value.decode("utf-8", "backslashreplace"))
+
+
+def line(text: str) -> str:
+    """Text of somebody else's, such as a name: what moves a cursor or turns the reading direction is an escape."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in value.decode("utf-8", "backslashreplace")
+        for character in text
     )
 
 

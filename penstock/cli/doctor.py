@@ -7,6 +7,7 @@ import click
 
 from penstock.cli import doctor_checks as checks
 from penstock.cli.connection import chosen_profile
+from penstock.cli.display import line
 from penstock.cli.doctor_checks import Finding, State
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.cli.invocation import Command, current
@@ -95,7 +96,7 @@ def _findings(timeout_s: float) -> Iterator[Finding]:
 
 def _show(finding: Finding) -> None:
     click.secho(f"{finding.state.value:>8}  ", fg=_COLOURS[finding.state], nl=False)
-    click.echo(f"{finding.check}: {finding.fact}")
+    click.echo(line(f"{finding.check}: {finding.fact}"))
     if finding.remedy:
         click.echo(f"{'':>10}{finding.remedy}")
 

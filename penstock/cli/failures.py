@@ -9,6 +9,7 @@ import traceback
 
 import click
 
+from penstock.cli.display import line
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.contract.errors import PenstockError
 
@@ -45,9 +46,9 @@ def _print_refusal(error: PenstockError, code: ExitCode, *, as_json: bool) -> No
         return
     click.secho("Error: ", fg="red", bold=True, nl=False, err=True)
     fact, _, evidence = error.message.partition("\n")
-    click.echo(f"{fact} [{error.code.name}]", err=True)
+    click.echo(f"{line(fact)} [{error.code.name}]", err=True)
     if evidence:
-        click.echo(evidence, err=True)
+        click.echo("\n".join(line(shown) for shown in evidence.split("\n")), err=True)
     if error.remedy:
         click.echo(f"  {error.remedy}", err=True)
 

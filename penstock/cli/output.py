@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.display import line
+
 _PIPE_WIDTH = 250
 """Columns where the output is no terminal: tables are then not folded to 80."""
 
@@ -35,7 +37,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(line(str(cell))) for cell in row))
     _console().print(table)
 
 

@@ -4,6 +4,7 @@ from contextlib import closing
 
 import click
 
+from penstock.cli.display import line
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import admin_client
@@ -26,7 +27,7 @@ def tenant_show(timeout: float) -> None:
         print_json({"tenants": tenants, "quotas": quotas})
         return
     for found in tenants:
-        click.echo(f"{found.get('name', '')}  (id {found.get('id', '')})")
+        click.echo(line(f"{found.get('name', '')}  (id {found.get('id', '')})"))
     limits = {name: value for name, value in quotas.items() if name != "tenant"}
     rows = [[name, "no limit" if value is None else value] for name, value in sorted(limits.items())]
     print_table(["limit", "value"], [row for row in rows if isinstance(row[1], (int, str))])

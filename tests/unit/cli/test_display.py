@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli import display
+from penstock.cli import display, failures
+from penstock.cli.output import print_table
+from penstock.contract import errors
 
 
 def test_text_stays_as_it_is() -> None:
@@ -39,3 +42,15 @@ def test_moments_are_utc_with_milliseconds_and_survive_the_end_of_the_calendar()
     assert display.moment(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert display.moment(-1) == "1969-12-31T23:59:59.999Z"
     assert display.moment(2**62) == str(2**62)
+
+
+def test_a_name_that_steers_or_turns_the_terminal_is_shown_as_escapes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hostile = "\x1b[2J\x9bK\u202egnp.exe\u2066\r\n[bold]"
+    print_table(["name"], [[hostile]])
+    failures.tell(errors.NotFound(f"{hostile}: no such topic"), as_json=False)
+    told = capsys.readouterr()
+    assert "\\x1b[2J\\x9bK\\u202egnp.exe\\u2066\\r\\n[bold]" in told.out
+    for text in (told.out, told.err):
+        assert all(character.isprintable() for character in text.replace("\n", ""))
