@@ -1,7 +1,7 @@
 """The console's way to the brokers: for each person in a tenant a key of the console's own, kept in memory only.
 
-The key is made by the normal action in the person's name, is called `console`, ends by itself after two hours, may do
-no more than the person, and is revoked when the person signs out or has not used it for a while. Its text is never
+The key is made by the normal action in the person's name, is called `console`, ends by itself after two hours, cannot
+write if the person may not, and is revoked when the person signs out or has not used it for a while. Its text is never
 stored: a restarted process makes another. Brokers thus see the console as one more client, with all their checks.
 """
 

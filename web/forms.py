@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 from penstock.contract.errors import InvalidRequest, PenstockError
 
-TEXT_MAX = 1024 * 1024
+TEXT_MAX = 512 * 1024
+"""Characters of one field. What is longer is refused, never cut."""
 _FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
 
 
@@ -29,7 +30,12 @@ class Form:
     @classmethod
     def of(cls, posted: Mapping[str, str], **defaults: str) -> "Form":
         """What was posted, else the defaults. Names that the form does not know are dropped."""
-        return cls({name: str(posted.get(name, value))[:TEXT_MAX] for name, value in defaults.items()})
+        form = cls({name: str(posted.get(name, value)) for name, value in defaults.items()})
+        for name, text in form.values.items():
+            if len(text) > TEXT_MAX:
+                form.errors[name] = f"{len(text):,} characters; a form of the console takes {TEXT_MAX:,}"
+                form.values[name] = ""
+        return form
 
     def __getitem__(self, name: str) -> str:
         return self.values[name]

@@ -118,7 +118,7 @@ def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         "partitions": range(min(row.partitions, browsing.PARTITIONS_MAX)),
     }
     if request.method == "POST":
-        headers = _headers(form)
+        headers = [] if form.failed else _headers(form)
         partition = None if not form.text("partition") else form.whole("partition", "Partition")
         if not form.failed:
             # Browsers end the lines of a form with CR LF; what was typed had LF.

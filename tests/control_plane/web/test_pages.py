@@ -14,6 +14,7 @@ from tenants import actions
 from tenants.models import ApiKey, Session
 from tenants.roles import Standing
 from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house, make_person
+from web.forms import TEXT_MAX
 from web.urls import urlpatterns
 
 pytestmark = pytest.mark.django_db
@@ -267,6 +268,13 @@ def test_a_topic_is_deleted_only_when_its_name_is_typed(house: House) -> None:
     assert client.get("/t/acme/topics/orders").status_code == 200
     assert client.post("/t/acme/topics/orders/delete", {"name": "orders"}).status_code == 302
     assert client.get("/t/acme/topics/orders").status_code == 404
+
+
+def test_what_is_too_long_for_a_form_is_refused_and_not_cut(house: House) -> None:
+    response = signed_in(house).post("/t/acme/topics/orders/send", {"value": "x" * (TEXT_MAX + 1), "key": ""})
+    assert response.status_code == 422
+    assert "takes 524,288" in text_of(response)
+    assert signed_in(house).post("/t/acme/new-topic", {"name": "y" * 3_000_000}).status_code == 400
 
 
 def test_search_and_pages_stand_any_input(house: House) -> None:
