@@ -154,7 +154,7 @@ def _tell_up(
         say(f"Console: {service.service.load().api_url}/  (tenant {account.tenant})")
         shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
         say(f"Sign in as {account.email}, {shown}")
-    say(f"Profile {PROFILE!r} is ready: add --profile {PROFILE}, or export PENSTOCK_PROFILE={PROFILE}.")
+    say(f"Profile {PROFILE!r} is ready; commands use it unless another is named. Next: penstock doctor")
 
 
 def _status_json(service: DevService, seen: ClusterStatus) -> dict[str, Any]:

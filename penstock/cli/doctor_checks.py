@@ -275,14 +275,14 @@ def data_plane(client: "Client", timeout_s: float) -> Iterator[Finding]:
     except PenstockError as error:
         yield wrong("key at the brokers", error)
         return
-    yield well("key at the brokers", f"taken; {len(brokers)} brokers are registered")
+    named = ", ".join(str(number) for number in sorted(broker.broker for broker in brokers))
+    yield well("key at the brokers", f"taken; brokers {named} are registered")
     partitions = [(topic.name, partition) for topic in topics for partition in topic.partitions]
     headless = [f"{name}-{partition.partition}" for name, partition in partitions if partition.leader < 0]
     behind = [name for name, partition in partitions if len(partition.in_sync) < len(partition.replicas)]
     fact = f"{len(topics)} topics, {len(partitions)} partitions"
     if headless:
-        named = ", ".join(headless[:5])
-        lost = BrokerUnavailable(f"{fact}; {len(headless)} without a leader: {named}")
+        lost = BrokerUnavailable(f"{fact}; {len(headless)} without a leader: {', '.join(headless[:5])}")
         yield wrong("topics", lost, "Start the brokers that are down (penstock dev status).")
     elif behind:
         remedy = (

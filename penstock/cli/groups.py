@@ -39,7 +39,11 @@ def group_list(timeout: float) -> None:
     if current().json:
         print_json({"groups": rows})
         return
-    print_table(["group", "state", "members", "assignor", "epoch"], [list(row.values()) for row in rows])
+    print_table(
+        ["group", "state", "members", "assignor", "epoch"],
+        [list(row.values()) for row in rows],
+        empty="No groups yet. Whoever first reads with one makes it: penstock consume orders --group billing",
+    )
 
 
 @group.command(

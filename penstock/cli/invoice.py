@@ -41,7 +41,11 @@ def invoice_list(timeout: float) -> None:
         ]
         for entry in invoices
     ]
-    print_table(["no.", "invoice", "status", "from", "to", "messages", "bytes", "total"], rows)
+    print_table(
+        ["no.", "invoice", "status", "from", "to", "messages", "bytes", "total"],
+        rows,
+        empty="No invoices yet: a month is invoiced when it ends. Until then: penstock usage",
+    )
 
 
 @invoice.command("show", examples=["penstock invoice show inv_...", "penstock invoice show inv_... --open"])

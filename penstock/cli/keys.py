@@ -75,7 +75,11 @@ def key_list(timeout: float) -> None:
         print_json({"keys": [_as_json(found) for found in keys]})
         return
     rows = [[found.id, found.name, _state(found), found.created_at or "", _bounds(found)] for found in keys]
-    print_table(["key", "name", "state", "created", "only"], rows)
+    print_table(
+        ["key", "name", "state", "created", "only"],
+        rows,
+        empty="No keys yet. Make one: penstock key create --name shop",
+    )
 
 
 @key.command("revoke", examples=["penstock key revoke key_..."])

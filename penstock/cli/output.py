@@ -30,8 +30,13 @@ def _console(*, stderr: bool = False) -> Console:
     return console
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-    """A table; whole numbers stand right."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", *, empty: str = ""
+) -> None:
+    """A table; whole numbers stand right. Where it would have no row, `empty` says why and what to do next."""
+    if not rows and empty:
+        say(empty)
+        return
     table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)

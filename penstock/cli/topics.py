@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock import Client, PartitionDescription, TopicDescription
 
 _TIMEOUT_S = 10.0
+_NONE_YET = "No topics yet that this key may see. Make one: penstock topic create orders --partitions 3"
 _WANTED = ("id", "generation", "delivered", "conditions")
 
 
@@ -48,7 +49,9 @@ def topic_list(timeout: float) -> None:
         return
     rows = [list(_summary(description).values()) for description in topics]
     print_table(
-        ["topic", "partitions", "without leader", "not fully in sync", "replication", "durability"], rows
+        ["topic", "partitions", "without leader", "not fully in sync", "replication", "durability"],
+        rows,
+        empty=_NONE_YET,
     )
 
 
@@ -105,7 +108,11 @@ def _list_wanted(timeout: float) -> None:
         ]
         for found in topics
     ]
-    print_table(["topic", "partitions", "replication", "durability", "on the brokers", "condition"], rows)
+    print_table(
+        ["topic", "partitions", "replication", "durability", "on the brokers", "condition"],
+        rows,
+        empty=_NONE_YET,
+    )
 
 
 def _wanted(name: str, timeout: float) -> dict[str, Any] | None:

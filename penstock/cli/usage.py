@@ -53,7 +53,11 @@ def usage(by: str, first: datetime | None, end: datetime | None, timeout: float)
         ]
         for item in items
     ]
-    print_table([*groups, "messages in", "bytes in", "messages out", "bytes out", "billed"], rows)
+    print_table(
+        [*groups, "messages in", "bytes in", "messages out", "bytes out", "billed"],
+        rows,
+        empty="No usage in this time yet. What was sent shows within about a minute.",
+    )
 
 
 def _text(moment: datetime | None) -> str | None:

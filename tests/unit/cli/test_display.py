@@ -54,3 +54,9 @@ def test_a_name_that_steers_or_turns_the_terminal_is_shown_as_escapes(
     assert "\\x1b[2J\\x9bK\\u202egnp.exe\\u2066\\r\\n[bold]" in told.out
     for text in (told.out, told.err):
         assert all(character.isprintable() for character in text.replace("\n", ""))
+
+
+def test_an_empty_table_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["topic"], [], empty="No topics yet.")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "No topics yet.\n")
