@@ -8,6 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3.11
 TARGET ?= test
+JOBS ?= 2
 export FULL SEARCH
 
 BIN := .venv/bin
@@ -31,8 +32,8 @@ demo: $(READY)  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
 
-test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms
-	$(BIN)/pytest
+test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --durations 25
 
 sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=200 runs that many
 	$(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20))
