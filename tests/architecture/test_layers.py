@@ -30,6 +30,7 @@ PLANTED = {
     "django-stays-home": ("spark_usage/planted.py", "import django"),
     "spark-meets-contracts": ("spark_usage/planted.py", "import data_plane.log"),
     "spark-stays-home": ("web/planted.py", "import pyspark"),
+    "console-asks": ("web/planted.py", "import control_plane.outbox.delivery"),
 }
 
 
