@@ -1,0 +1,1 @@
+"""REST against hostile callers: whatever the OpenAPI document allows, and what it does not."""

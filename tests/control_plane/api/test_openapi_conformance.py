@@ -1,0 +1,155 @@
+"""Schemathesis over the OpenAPI document: whatever is sent, answers are those that it tells, never a fault."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.cache import cache
+from django.core.handlers.wsgi import WSGIHandler
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, transaction
+from drf_spectacular.generators import SchemaGenerator
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import load_all_checks
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    ignored_auth,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from control_plane.access import actions as access
+from control_plane.outbox import queries as outbox
+from control_plane.topics import actions as topics
+from penstock.contract.errors import ErrorCode
+from tenants.roles import Standing
+from tests.conftest import FULL
+from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+EXAMPLES = 200 if FULL else 25
+load_all_checks()
+
+
+def never_a_fault(context: Any, response: Any, case: Any) -> None:
+    """503 is no fault where the document tells it: no brokers run here."""
+    assert response.status_code in (503, *range(200, 500)), response.text
+
+
+def refusals_are_problems(context: Any, response: Any, case: Any) -> None:
+    if response.status_code < 400:
+        return
+    assert response.headers["content-type"] == ["application/problem+json"], response.headers
+    body = response.json()
+    assert {"type", "title", "status", "detail", "code", "fields"} == body.keys()
+    assert body["status"] == response.status_code and body["detail"]
+    assert body["code"].upper() in ErrorCode.__members__
+
+
+CHECKS = [
+    never_a_fault,
+    refusals_are_problems,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    ignored_auth,
+    unsupported_method,
+]
+OPEN = {"sign_up", "sign_in"}
+
+
+def _operations() -> dict[str, Any]:
+    document = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
+    # Credentials are the test's to give; `ignored_auth` takes them away again.
+    config = schemathesis.Config.from_dict({"generation": {"with-security-parameters": False}})
+    schema = schemathesis.openapi.from_dict(document, config=config)
+    schema.app = WSGIHandler()
+    found = {}
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        found[operation.definition.raw["operationId"]] = operation
+    return found
+
+
+def _can_be_wrong(operation: Any) -> bool:
+    """Whether the document forbids anything: any text will do as an id or a name."""
+    raw = operation.definition.raw
+    schemas = [parameter["schema"] for parameter in raw.get("parameters", ())]
+    return "requestBody" in raw or any(
+        set(schema) & {"enum", "format", "pattern"} or schema.get("type") != "string" for schema in schemas
+    )
+
+
+OPERATIONS = _operations()
+CASES = [
+    pytest.param(name, mode, id=f"{name}-{mode.value}")
+    for name, operation in OPERATIONS.items()
+    for mode in GenerationMode
+    if mode.is_positive or _can_be_wrong(operation)
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker runs here, so no request waits for one."""
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+
+
+@pytest.fixture(autouse=True)
+def _one_connection() -> Iterator[None]:
+    """Requests use the test's connection, and leave it open, as they do with Django's own client."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_started.connect(close_old_connections)
+    request_finished.connect(close_old_connections)
+
+
+@pytest.fixture
+def house() -> House:
+    made = make_house("acme")
+    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    everything_delivered()
+    return made
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_whatever_is_sent_the_answer_is_one_that_the_document_tells(
+    name: str, mode: GenerationMode, house: House
+) -> None:
+    operation = OPERATIONS[name]
+    key, _ = access.create_key(ACTOR, house.tenant, name="one more")
+    known = {"name": "orders", "tenant": house.tenant.public_id, "key": key.public_id}
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=not FULL,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def try_it(data: st.DataObject) -> None:
+        case = data.draw(operation.as_strategy(generation_mode=mode))
+        standing = data.draw(st.sampled_from(list(Standing)), label="who calls")
+        if data.draw(st.booleans(), label="about what is there"):
+            for parameter in case.path_parameters or {}:
+                if parameter in known:
+                    case.path_parameters[parameter] = known[parameter]
+        headers = {} if name in OPEN else {"Authorization": f"Bearer {house.credentials[standing]}"}
+        if name not in OPEN and standing is Standing.OPERATOR:
+            headers["Penstock-Tenant"] = house.tenant.public_id
+        cache.clear()
+        with transaction.atomic():
+            case.call_and_validate(checks=CHECKS, headers=headers)
+            transaction.set_rollback(True)
+
+    try_it()
