@@ -89,7 +89,7 @@ class Reader:
                 time.sleep(0.5)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = tmp_path_factory.mktemp("documentation")
     data = home / "service"

@@ -18,12 +18,6 @@ def _log_bytes() -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-@pytest.fixture(autouse=True)
-def _embedded_only() -> None:
-    if connection.vendor != "sqlite":
-        pytest.skip("this database makes its own checkpoints")
-
-
 def _commit(count: int) -> None:
     for number in range(count):
         with transaction.atomic():
