@@ -1,4 +1,4 @@
-"""Every request gets an id, one line in the log, and a place in the metrics."""
+"""Every request gets an id, one line in the log, and a place in the metrics; those with a NUL are refused."""
 
 import logging
 import re
@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 
 from control_plane import logs
@@ -14,6 +15,20 @@ from control_plane.api import metrics
 HEADER = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("control_plane.requests")
+
+
+class NoNul:
+    """An address or a header with a NUL in it is nobody's, and no database takes one."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        query = request.META.get("QUERY_STRING", "")
+        headers = (str(value) for name, value in request.META.items() if name.startswith("HTTP_"))
+        if "%00" in query or any("\0" in text for text in (request.path, query, *headers)):
+            raise BadRequest("a NUL in the address or a header")
+        return self._get_response(request)
 
 
 class RequestLog:

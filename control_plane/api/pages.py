@@ -1,6 +1,7 @@
 """Cursor paging: rows by primary key, a page at a time; a cursor names the last row of the page before."""
 
 import base64
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ def page(request: Request, rows: QuerySet[RowT], show: Callable[[RowT], Any]) ->
 def _limit(text: str | None) -> int:
     if text is None:
         return LIMIT_DEFAULT
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LIMIT_MAX:
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= LIMIT_MAX:
         raise InvalidRequest(f"limit: {text[:20]!r} is not within 1 to {LIMIT_MAX}")
     return int(text)
 

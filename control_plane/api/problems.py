@@ -4,7 +4,7 @@ import logging
 import re
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -38,6 +38,9 @@ TITLES = {
 }
 
 _FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
+_DETAIL_MAX = 500
+_NAME_MAX = 100
+_FIELDS_MAX = 20
 _log = logging.getLogger(__name__)
 
 
@@ -50,10 +53,19 @@ def problem(
         "type": f"urn:penstock:error:{name}",
         "title": title or TITLES.get(code, name.replace("_", " ").capitalize()),
         "status": status,
-        "detail": detail,
+        "detail": _plain_text(detail, _DETAIL_MAX),
         "code": name,
-        "fields": fields or {},
+        "fields": {
+            _plain_text(field, _NAME_MAX): [_plain_text(text, _DETAIL_MAX) for text in texts[:_FIELDS_MAX]]
+            for field, texts in list((fields or {}).items())[:_FIELDS_MAX]
+        },
     }
+
+
+def _plain_text(text: str, most: int) -> str:
+    """What callers sent may be quoted, but neither steers their terminal nor hides or turns text, and is cut."""
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -78,6 +90,8 @@ def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None
             status, body = 401, problem(401, ErrorCode.UNAUTHENTICATED, str(error.detail))
         case exceptions.PermissionDenied() | PermissionDenied():
             status, body = 403, problem(403, ErrorCode.FORBIDDEN, "not allowed")
+        case RequestDataTooBig():
+            status, body = 400, problem(400, ErrorCode.INVALID_REQUEST, "body: too large")
         case Http404():
             status, body = 404, problem(404, ErrorCode.NOT_FOUND, "no such address")
         case exceptions.APIException():

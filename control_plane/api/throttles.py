@@ -35,5 +35,5 @@ class SignInThrottle(CallerThrottle):
 
     def get_cache_key(self, request: Request, view: "APIView") -> str:
         email = request.data.get("email", "") if isinstance(request.data, dict) else ""
-        person = hashlib.sha256(str(email).strip().lower().encode()).hexdigest()
+        person = hashlib.sha256(str(email).strip().lower().encode(errors="backslashreplace")).hexdigest()
         return f"throttle:{self.scope}:{self.get_ident(request)}:{person}"

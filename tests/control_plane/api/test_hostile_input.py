@@ -1,0 +1,328 @@
+"""REST against hostile text in every field, body, header, address and query: refused as a problem or harmless."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
+
+from control_plane.outbox import queries as outbox
+from control_plane.topics import actions as topics
+from penstock.contract.errors import ErrorCode
+from tenants.models import Session, Tenant
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, PASSWORD, House, call, everything_delivered, make_house
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = {
+    "markup": '"><script>alert(1)</script><img src=x onerror=alert(1)>',
+    "nul": "a\0b",
+    "control": "a\x1b[2J\r\nSet-Cookie: a=b\x07\x7f\x9b31m",
+    "right-to-left": "abc\u202egnp.exe\u2066\u200b",
+    "not a character": "\ud800",
+    "template": "{{ 7*7 }}{% debug %}${7*7}",
+    "quotes": "'; DROP TABLE tenants_tenant; --",
+    "path": "../../../etc/passwd",
+    "long": "x" * 100_000,
+    "combining": "e" + "\u0301" * 5_000,
+    "blank": " \t\u00a0\u2003",
+}
+WRONG = {
+    "nothing": None,
+    "number": 10**400,
+    "negative": -1,
+    "list": [[[]]],
+    "object": {"$gt": ""},
+    "truth": True,
+    "real": 1.5,
+    "exponent": 1e308,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker runs here, so no request waits for one."""
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+
+
+@pytest.fixture
+def house() -> House:
+    made = make_house("acme")
+    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    everything_delivered()
+    return made
+
+
+def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    document = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, {**operation, "components": document["components"]["schemas"]}
+
+
+OPERATIONS = list(_operations())
+VALID: dict[str, Any] = {
+    "email": "new@acme.example",
+    "password": PASSWORD,
+    "tenant": "newcomers",
+    "name": "fresh",
+    "partitions": 4,
+    "settings": {},
+    "expires_at": "2999-01-01T00:00:00Z",
+    "topic_prefix": "orders",
+    "operations": ["produce"],
+    "produce_bytes_per_s": 1_000,
+    "partitions_max": 100,
+    "end": "2026-01-01T00:00:00Z",
+}
+"""Of every field of every request: a new field without a value here is a failure of the test below."""
+
+
+def _fields(operation: dict[str, Any]) -> dict[str, Any]:
+    body = operation.get("requestBody")
+    if body is None:
+        return {}
+    schema = body["content"]["application/json"]["schema"]
+    properties: dict[str, Any] = operation["components"][schema["$ref"].rpartition("/")[2]]["properties"]
+    return properties
+
+
+BODIES = [
+    (method, path, tuple(_fields(operation))) for method, path, operation in OPERATIONS if _fields(operation)
+]
+FIELDS = [
+    pytest.param(method, path, names, name, id=f"{method} {path} {name}")
+    for method, path, names in BODIES
+    for name in names
+]
+QUERIES = [
+    pytest.param(method, path, parameter["name"], id=f"{method} {path} {parameter['name']}")
+    for method, path, operation in OPERATIONS
+    for parameter in operation.get("parameters", ())
+    if parameter["in"] == "query"
+]
+PATHS = [pytest.param(method, path, id=f"{method} {path}") for method, path, _ in OPERATIONS if "{" in path]
+
+
+def assert_refused_or_harmless(answer: Any) -> None:
+    """Not a fault; a refusal is a problem document that can be shown on a terminal."""
+    assert answer.status < 500 or answer.body["code"] == "broker_unavailable", answer.body
+    if answer.status >= 400:
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert answer.body["status"] == answer.status
+        assert answer.body["code"].upper() in ErrorCode.__members__
+        assert len(json.dumps(answer.body, ensure_ascii=False)) < 4_000
+        shown = answer.body["detail"]
+        assert not any(
+            sign < " " or "\x7f" <= sign <= "\x9f" or sign in "\u202e\u2066\u200b" for sign in shown
+        ), shown
+
+
+def credential(house: House, method: str, path: str) -> dict[str, Any]:
+    """Who may do most there."""
+    if path in ("/v1/sign-up", "/v1/sign-in"):
+        return {}
+    operators = path.startswith(("/v1/billing", "/v1/cluster")) or (method, path) == ("PATCH", "/v1/quotas")
+    if operators or path.endswith(("/suspend", "/resume")):
+        return {"token": house.credentials[Standing.OPERATOR], "tenant": house.tenant}
+    return {"token": house.credentials[Standing.OWNER]}
+
+
+def filled(path: str, house: House) -> str:
+    return (
+        path.replace("{name}", "orders")
+        .replace("{tenant}", house.tenant.public_id)
+        .replace("{", "")
+        .replace("}", "")
+    )
+
+
+def test_every_field_of_every_request_is_known_here() -> None:
+    assert {name for _, _, names in BODIES for name in names} == set(VALID)
+
+
+@pytest.mark.parametrize(("method", "path", "names", "field"), FIELDS)
+def test_hostile_values_in_a_field_are_refused_or_harmless(
+    method: str, path: str, names: tuple[str, ...], field: str, house: House
+) -> None:
+    good = {name: VALID[name] for name in names}
+    if path.endswith("/cuts"):
+        good["tenant"] = house.tenant.public_id
+    who = credential(house, method, path)
+    for value in [*HOSTILE.values(), *WRONG.values()]:
+        variants = [value]
+        if field == "settings":
+            variants += [{str(value)[:1_000]: 1}, {"retention_ms": value}, {"retention_ms": {"a": value}}]
+        if field == "operations":
+            variants += [[value], ["produce"] * 100]
+        for variant in variants:
+            answer = call(method, filled(path, house), {**good, field: variant}, **who)
+            assert_refused_or_harmless(answer)
+    assert Tenant.objects.filter(name="acme").exists()
+
+
+@pytest.mark.parametrize(("method", "path", "parameter"), QUERIES)
+def test_hostile_values_in_a_query_are_refused_or_harmless(
+    method: str, path: str, parameter: str, house: House
+) -> None:
+    who = credential(house, method, path)
+    values = [value.encode("utf-8", "surrogatepass") for value in HOSTILE.values()]
+    values += [
+        b"\xff\xfe",
+        b"9" * 5_000,
+        "٣".encode(),
+        b"MSA5OTk5OTk5OTk5OTk5OTk5OTk5",
+        b"MSAtMQ",
+        b"MSAgMQ",
+        b"\xc3",
+    ]
+    for value in values:
+        answer = call(method, f"{filled(path, house)}?{parameter}={quote(value)}", **who)
+        assert_refused_or_harmless(answer)
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_hostile_names_in_an_address_are_refused_or_harmless(method: str, path: str, house: House) -> None:
+    who = credential(house, method, path)
+    body = {} if method in ("POST", "PATCH") else None
+    for value in [*HOSTILE.values(), "", ".", "..", "%00", "a/b"]:
+        hostile = quote(value.encode("utf-8", "surrogatepass"), safe="")
+        address = path[: path.index("{")] + hostile + path[path.index("}") + 1 :]
+        assert_refused_or_harmless(call(method, address, body, **who))
+    assert topics.Topic.objects.filter(name="orders", deleted_at=None).exists()
+
+
+BROKEN_BODIES: dict[str, tuple[str, bytes, int]] = {
+    "no JSON": ("application/json", b"{", 400),
+    "nothing": ("application/json", b"", 400),
+    "a list": ("application/json", b"[]", 400),
+    "a number": ("application/json", b"1", 400),
+    "null": ("application/json", b"null", 400),
+    "not a number": ("application/json", b'{"name": "x", "partitions": NaN}', 400),
+    "infinity": ("application/json", b'{"name": "x", "partitions": Infinity}', 400),
+    "digits": ("application/json", b'{"name": "x", "partitions": ' + b"9" * 10_000 + b"}", 400),
+    "wrong encoding": ("application/json", b'{"name": "\xff\xfe"}', 400),
+    "UTF-16": ("application/json", '{"name": "x"}'.encode("utf-16"), 400),
+    "UTF-16 as told": ("application/json; charset=utf-16", '{"name": "x"}'.encode("utf-16"), 400),
+    "deep lists": ("application/json", b"[" * 100_000, 400),
+    "deep objects": ("application/json", b'{"name":' * 50_000 + b"1" + b"}" * 50_000, 400),
+    "deep settings": (
+        "application/json",
+        b'{"name": "x", "settings": {"retention_ms": ' + b'{"a":' * 400 + b"1" + b"}" * 400 + b"}}",
+        400,
+    ),
+    "a key twice": ("application/json", b'{"name": "x", "name": "y"}', 400),
+    "a key twice inside": (
+        "application/json",
+        b'{"name": "x", "settings": {"retention_ms": 1, "retention_ms": -1}}',
+        400,
+    ),
+    "a form": ("application/x-www-form-urlencoded", b"name=x", 415),
+    "parts": ("multipart/form-data; boundary=b", b"--b\r\n\r\n--b--", 415),
+    "XML": ("application/xml", b"<name>x</name>", 415),
+    "no type": ("", b'{"name": "x"}', 415),
+    "garbled type": ("\x01/;;=", b'{"name": "x"}', 415),
+    "huge": ("application/json", b'{"name": "' + b"x" * 3_000_000 + b'"}', 400),
+    "huge and blank": ("application/json", b" " * 3_000_000 + b'{"name": "x"}', 400),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN_BODIES)
+def test_a_body_that_cannot_be_is_a_problem_and_makes_nothing(what: str, house: House) -> None:
+    kind, body, status = BROKEN_BODIES[what]
+    key = house.credentials[Standing.KEY]
+    response = Client().generic(
+        "POST", "/v1/topics", body, content_type=kind, headers={"Authorization": f"Bearer {key}"}
+    )
+    assert response.status_code == status, response.content[:300]
+    assert response["Content-Type"] == "application/problem+json"
+    assert response.json()["status"] == status and len(response.content) < 2_000
+    assert topics.Topic.objects.filter(tenant=house.tenant).count() == 1
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer",
+        "Bearer ",
+        "bearer  ",
+        "Basic YTpi",
+        "Bearer a b c",
+        "Bearer \x00",
+        "Bearer \xff\xfe",
+        "Bearer pss_\x00",
+        "Bearer pso_" + "x" * 50_000,
+        "Bearer penstock_test_" + "9" * 50_000,
+        "Bearer penstock_test_\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00_" + "0" * 49,
+        "Digest username=a",
+        ",Bearer x",
+    ],
+)
+def test_a_malformed_authorization_is_refused_and_not_repeated(header: str, house: House) -> None:
+    answer = call("GET", "/v1/topics", Authorization=header)
+    assert_refused_or_harmless(answer)
+    if "\0" not in header:
+        assert (answer.status, answer.body["code"]) == (401, "unauthenticated")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert len(header) < 20 or header[7:] not in str(answer.body)
+
+
+@pytest.mark.parametrize("standing", list(Standing))
+def test_no_header_leads_into_another_tenant(standing: Standing, house: House) -> None:
+    other = make_house("umbrella")
+    topics.create_topic(ACTOR, other.tenant, name="secret-plans", partitions=1, settings={})
+    token = house.credentials[standing]
+    for named in [
+        other.tenant.public_id,
+        *HOSTILE.values(),
+        "",
+        f"{house.tenant.public_id},{other.tenant.public_id}",
+    ]:
+        named = named.encode("utf-8", "replace").decode("latin-1")[:8_000].replace("\r", "").replace("\n", "")
+        answer = call("GET", "/v1/topics", token=token, tenant=named)
+        assert_refused_or_harmless(answer)
+        if standing is not Standing.OPERATOR:
+            assert answer.status == (400 if "\0" in named else 404), named
+            assert "secret-plans" not in str(answer.body)
+
+
+def test_an_idempotency_key_is_its_callers_alone_and_any_text_is_refused_or_harmless(house: House) -> None:
+    other = make_house("umbrella")
+    body = {"name": "fresh"}
+    mine = call("POST", "/v1/topics", body, token=house.credentials[Standing.KEY], Idempotency_Key="one")
+    others = call("POST", "/v1/topics", body, token=other.credentials[Standing.KEY], Idempotency_Key="one")
+    assert (mine.status, others.status) == (201, 201) and mine.body["id"] != others.body["id"]
+    assert "Idempotency-Replayed" not in others.headers
+    # An operator's key for one tenant gives nothing of its answer to the same request for another.
+    operator = {"token": house.credentials[Standing.OPERATOR], "Idempotency_Key": "two"}
+    suspended = [
+        call("POST", f"/v1/tenants/{tenant.public_id}/suspend", **operator)
+        for tenant in (house.tenant, other.tenant)
+    ]
+    assert [answer.status for answer in suspended] == [200, 400]
+    for value in [*HOSTILE.values(), "", "x" * 256]:
+        given = value.encode("utf-8", "replace").decode("latin-1")
+        answer = call(
+            "POST",
+            "/v1/topics",
+            {"name": "x"},
+            token=other.credentials[Standing.OWNER],
+            Idempotency_Key=given,
+        )
+        assert_refused_or_harmless(answer)
+
+
+def test_guessing_a_password_over_rest_is_slowed_down_and_others_are_not(house: House) -> None:
+    def attempt(email: str) -> int:
+        return call("POST", "/v1/sign-in", {"email": email, "password": "guess it at last"}).status
+
+    before = Session.objects.count()
+    spellings = ["ann@acme.example", " ANN@acme.example ", "Ann@Acme.Example"]
+    answers = [attempt(spellings[number % 3]) for number in range(40)]
+    assert answers[:30] == [401] * 30 and set(answers[30:]) == {429}
+    assert attempt("bob@acme.example") == 401
+    assert Session.objects.count() == before
