@@ -43,6 +43,8 @@ _READ_S = 60.0
 _METERED_S = 60.0
 _DELIVERED_S = 11.0
 """Brokers tell every 10 s what was delivered; the cuts come after that, and Spark reads all of it in one round."""
+_FORGOTTEN_S = 12.0
+"""What a broker delivered in so long before it is killed it may not have told: ten seconds, and those to tell it."""
 _POLL_S = 0.1
 _OWN_MARK = "penstock-demo"
 _LEAD_S = 70.0
@@ -59,6 +61,8 @@ class Demo:
         self._clock_start = clock_start
         self._begin_at = 0.0
         """The machine's clock in seconds: not before this is the first message sent."""
+        self._read_at: list[tuple[float, int]] = []
+        """(monotonic seconds, flights that the members had been given) while messages flow."""
         self._flights, self._seconds = flights, seconds
         self._servers = Servers(self._folder / "servers")
         self._service = DevService(DataDirectory(self._folder / "service"))
@@ -151,6 +155,7 @@ class Demo:
             invoiced_bytes=sum(bill.quantity("bytes_in") for bill in found),
             delivered_received=int(counted["received"]),
             delivered_metered=sums.get("messages_out", 0),
+            delivered_waived_max=int(counted["waived_max"]),
             invoices=sum(len(bill.invoices) for bill in found),
             verified_invoices=sum(verdict.proven for verdict in verdicts),
             broker_killed=int(counted["broker_killed"]),
@@ -189,6 +194,7 @@ class Demo:
                 producers.begin(plan_file)
                 self._wait_sent(producers, members, plan, _KILL_AT, bar, "")
                 victim.kill()
+                waived_max = self._read_since(time.monotonic() - _FORGOTTEN_S, members)
                 acked_before = producers.count("acked")
                 moved = victim.leaders_moved()
                 self._wait_sent(producers, members, plan, _START_AT, bar, f"broker {victim.number} killed")
@@ -213,6 +219,7 @@ class Demo:
             "produced": int(produced["acked"]),
             "distinct": int(read["distinct"]),
             "received": int(read["received"]),
+            "waived_max": waived_max,
             "broker_killed": victim.number,
             "acked_before_kill": acked_before,
             "acked_while_down": acked_down,
@@ -226,9 +233,16 @@ class Demo:
         deadline = time.monotonic() + plan.seconds + _PRODUCE_S
         while producers.count("acked") < part * plan.total:
             _flown(bar, producers, members, plan, note)
+            self._read_at.append((time.monotonic(), members.count("distinct")))
             if time.monotonic() > deadline:
                 raise TrafficFailed(f"only {producers.count('acked'):,} messages were acknowledged in time")
             time.sleep(_POLL_S)
+
+    def _read_since(self, then: float, members: Talker) -> int:
+        """How many flights the members were given since that moment, at least."""
+        return members.count("distinct") - max(
+            (count for moment, count in self._read_at if moment <= then), default=0
+        )
 
     def _write_profiles(self, up: ServiceUp, tenants: list[Tenant]) -> None:
         """A profile for each tenant, by its carrier, in the demo's own profile file."""

@@ -35,6 +35,8 @@ class Summary:
     """Messages that the members were given, repetitions included."""
     delivered_metered: int
     """In Spark's data set `usage_day`; what a killed broker had not told yet is waived."""
+    delivered_waived_max: int
+    """What the members were given in the seconds before the kill that a broker may forget: no more can be waived."""
     invoices: int
     verified_invoices: int
     broker_killed: int
@@ -74,6 +76,11 @@ class Summary:
         if self.delivered_metered > self.delivered_received:
             found.append(
                 f"delivered_metered: {self.delivered_metered:,}, and {self.delivered_received:,} were received"
+            )
+        if self.delivered_metered < self.delivered_received - self.delivered_waived_max:
+            found.append(
+                f"delivered_metered: {self.delivered_metered:,} of {self.delivered_received:,} received, "
+                f"and at most {self.delivered_waived_max:,} can be waived"
             )
         if self.tenants != tenants:
             found.append(f"tenants: {self.tenants} of {tenants}")
