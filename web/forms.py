@@ -35,6 +35,9 @@ class Form:
             if len(text) > TEXT_MAX:
                 form.errors[name] = f"{len(text):,} characters; a form of the console takes {TEXT_MAX:,}"
                 form.values[name] = ""
+            elif "\0" in text:
+                form.errors[name] = "There is a NUL in it, which no text has"
+                form.values[name] = ""
         return form
 
     def __getitem__(self, name: str) -> str:

@@ -77,7 +77,7 @@ def new_key(request: HttpRequest, place: Place) -> HttpResponse:
         bound = form.text("scope") == "some"
         if bound and not operations:
             form.errors["operations"] = "Tick at least one"
-        else:
+        elif not form.failed:
             try:
                 days = LIFETIMES.get(form.text("lifetime"))
                 key, text = actions.create_key(

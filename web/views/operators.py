@@ -31,11 +31,13 @@ TIMEOUT_S = 5.0
 def sign_in(request: HttpRequest) -> HttpResponse:
     """With an operator's token; the browser keeps a signed note of who it was, never the token."""
     form = Form.of(request.POST, token="")
+    status = 422
     if request.method == "POST":
         try:
             rate_limit.spend("operator", sessions.source_of(request), ATTEMPTS)
         except PenstockError as error:
             form.refuse(error)
+            status = 429
         else:
             operator = queries.operator_of(form.text("token")[:200])
             if operator is not None:
@@ -46,7 +48,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             form.errors["token"] = "This is no operator's token, or it was revoked"
     elif sessions.operator_of(request) is not None:
         return redirect("web:operator")
-    return render(request, "web/operator_sign_in.html", {"form": form}, status=422 if form.failed else 200)
+    return render(request, "web/operator_sign_in.html", {"form": form}, status=status if form.failed else 200)
 
 
 @require_POST

@@ -1,0 +1,239 @@
+"""Every form and parameter of the console against hostile text: a page in answer, the text shown as text, no fault."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from django.core.cache import cache
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from control_plane.access import actions as access
+from control_plane.outbox import queries as outbox
+from control_plane.topics import actions as topics
+from control_plane.topics.models import Topic
+from tenants import actions
+from tenants.models import ApiKey, Session
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
+from web import broker_access, views
+from web.forms import TEXT_MAX
+from web.urls import urlpatterns
+from web.views import operators
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = {
+    "markup": '"><script>alert(1)</script><img src=x onerror=alert(1)>',
+    "nul": "a\0b",
+    "control": "a\x1b[2J\r\nSet-Cookie: a=b\x07\x7f",
+    "right-to-left": "abc\u202egnp.exe\u2066\u200b",
+    "template": "{{ 1337*1337 }}{% debug %}",
+    "quotes": "'; DROP TABLE tenants_tenant; --",
+    "digits": "9" * 5_000,
+    "other digits": "٣" * 10,
+    "negative": "-1",
+    "long": "x" * 100_000,
+    "invalid": "\udcff\udcfe",
+}
+DOORS = ("sign-in", "sign-up", "operator-sign-in")
+
+
+class _Forms(HTMLParser):
+    """The forms of a page that send: (address, fields with their values)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self._inside = given.get("method", "get").lower() == "post"
+            if self._inside:
+                self.found.append((given.get("action", ""), {}))
+        elif self._inside and tag in ("input", "select", "textarea", "button") and given.get("name"):
+            value = "on" if given.get("type") == "checkbox" else given.get("value", "")
+            self.found[-1][1].setdefault(given["name"], value)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._inside = False
+
+
+def _arguments(house: House, route: str) -> list[str]:
+    known = {
+        "tenant": "acme",
+        "name": "orders",
+        "key": ApiKey.objects.filter(tenant=house.tenant).latest("pk").public_id,
+        "invoice": "inv_nothing",
+        "meter": "messages_in",
+    }
+    return [known[name] for name in re.findall(r"<str:(\w+)>", route)]
+
+
+def _forms(house: House) -> dict[str, dict[str, str]]:
+    """Address -> fields of every form that a stranger, an owner or an operator is shown."""
+    found: dict[str, dict[str, str]] = {}
+    for client in (Client(), signed_in(house)):
+        for pattern in urlpatterns:
+            address = reverse(f"web:{pattern.name}", args=_arguments(house, str(pattern.pattern)))
+            response = client.get(address, {"name": "readers"} if "group" in str(pattern.name) else {})
+            forms = _Forms()
+            forms.feed(response.content.decode())
+            for action, fields in forms.found:
+                found.setdefault(action or address, {}).update(fields)
+    return found
+
+
+def signed_in(house: House, *, csrf: bool = False) -> Client:
+    client = Client(enforce_csrf_checks=csrf)
+    client.cookies["penstock"] = house.credentials[Standing.OWNER]
+    client.post("/operator/sign-in", {"token": house.credentials[Standing.OPERATOR]})
+    return client
+
+
+def assert_a_page(response: HttpResponse) -> None:
+    assert response.status_code < 500 or response.status_code == 503, response.content[:500]
+    text = response.content.decode()
+    assert "<script>alert" not in text and "<img src=x" not in text and "1787569" not in text
+    assert "a" not in response.cookies
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker and no brokers run here, so nothing waits for them."""
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(broker_access, "DELIVERED_S", 0.0)
+    monkeypatch.setattr(operators, "TIMEOUT_S", 0.05)
+
+
+@pytest.fixture
+def house() -> House:
+    made = make_house("acme")
+    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    access.create_key(ACTOR, made.tenant, name="latest")
+    everything_delivered()
+    return made
+
+
+def test_every_form_asks_for_its_token(house: House) -> None:
+    forms = _forms(house)
+    before = (Session.objects.count(), ApiKey.objects.count(), Topic.objects.count())
+    assert {"/sign-in", "/sign-up", "/sign-out", "/new-tenant", "/t/acme/new-topic"} <= set(forms)
+    assert all("csrfmiddlewaretoken" in fields for fields in forms.values()), forms
+    for client in (signed_in(house, csrf=True), Client(enforce_csrf_checks=True)):
+        client.cookies["penstock-csrf"] = "Q" * 32
+        for address, fields in forms.items():
+            for token in (None, "", "a" * 64, "b" * 32):
+                given = {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
+                given |= {} if token is None else {"csrfmiddlewaretoken": token}
+                response = client.post(address, given)
+                assert response.status_code == 403, address
+    assert (Session.objects.count(), ApiKey.objects.count(), Topic.objects.count()) == before
+
+
+def test_every_address_that_takes_a_form_asks_for_its_token(house: House) -> None:
+    client = signed_in(house)
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = client.cookies
+    for pattern in urlpatterns:
+        address = reverse(f"web:{pattern.name}", args=_arguments(house, str(pattern.pattern)))
+        assert strict.post(address).status_code == 403, address
+
+
+def test_hostile_text_in_any_field_of_any_form_is_answered_with_a_page(house: House) -> None:
+    for address, fields in _forms(house).items():
+        for field in fields:
+            for text in HOSTILE.values():
+                if field == "csrfmiddlewaretoken" or address.endswith("sign-out"):
+                    continue
+                cache.clear()
+                raw = text.encode("utf-8", "surrogateescape")
+                body = "&".join(
+                    f"{name}={quote(raw if name == field else value.encode())}"
+                    for name, value in fields.items()
+                )
+                client = Client() if address.strip("/") in ("sign-in", "sign-up") else signed_in(house)
+                response = client.post(address, body, content_type="application/x-www-form-urlencoded")
+                assert_a_page(response)
+    assert Topic.objects.filter(name="orders", tenant=house.tenant, deleted_at=None).exists()
+
+
+def test_hostile_text_in_any_address_and_parameter_is_answered_with_a_page(house: House) -> None:
+    client = signed_in(house)
+    names = sorted(
+        {
+            name
+            for module in vars(views).values()
+            if getattr(module, "__file__", None)
+            for name in re.findall(r"GET\.get\(\"(\w+)\"", Path(module.__file__).read_text())  # type: ignore[arg-type]
+        }
+        | {"partition", "at", "offset", "time", "key", "limit", "to"}
+    )
+    assert {"q", "page", "before", "days", "name"} <= set(names)
+    for pattern in urlpatterns:
+        arguments = _arguments(house, str(pattern.pattern))
+        for text in HOSTILE.values():
+            raw = quote(text[:5_000].encode("utf-8", "surrogateescape"), safe="")
+            for position in range(len(arguments)):
+                address = reverse(f"web:{pattern.name}", args=arguments)
+                address = address.replace(arguments[position], raw)
+                assert_a_page(client.get(address))
+            address = reverse(f"web:{pattern.name}", args=arguments)
+            assert_a_page(client.get(f"{address}?{'&'.join(f'{name}={raw}' for name in names)}"))
+
+
+def test_cookies_that_nobody_gave_out_are_passed_over(house: House) -> None:
+    client = Client()
+    for text in ["\0", "pss_", "pss_" + "x" * 10_000, "ü", '"', "eyJ9:1:2"]:
+        for cookie in ("penstock", "penstock-operator", "penstock-notice", "penstock-theme", "penstock-csrf"):
+            client.cookies[cookie] = text
+        assert client.get("/t/acme").status_code == 302
+        assert client.get("/sign-in").status_code == 200
+        assert client.get("/operator").status_code in (302, 403)
+
+
+def test_guessing_many_peoples_passwords_or_an_operators_token_from_one_address_is_slowed_down() -> None:
+    for address, given in (
+        (
+            "/sign-in",
+            [{"email": f"person{n}@acme.example", "password": "guess it at last"} for n in range(70)],
+        ),
+        ("/operator/sign-in", [{"token": f"pso_guess{n}"} for n in range(70)]),
+    ):
+        answers = [Client().post(address, fields).status_code for fields in given]
+        assert answers[0] == 422 and answers[-1] == 429, address
+
+
+def test_a_session_planted_before_signing_in_is_ended_by_it(house: House) -> None:
+    """A planted session of the attacker's own is not merged with the person's, and does not outlive the sign-in."""
+    password = "a horse, a battery"
+    _, _, token = actions.sign_up(
+        email="new@acme.example", password=password, tenant_name="newcomers", request_id="", source=""
+    )
+    victim = Client()
+    victim.cookies["penstock"] = house.credentials[Standing.OWNER]
+    before = victim.get("/sign-up").cookies["penstock-csrf"].value
+    answer = victim.post("/sign-in", {"email": "new@acme.example", "password": password})
+    assert victim.cookies["penstock"].value not in (house.credentials[Standing.OWNER], token)
+    assert answer.cookies["penstock-csrf"].value != before
+    attacker = Client()
+    attacker.cookies["penstock"] = house.credentials[Standing.OWNER]
+    assert attacker.get("/t/newcomers").status_code == 302
+    assert attacker.get("/t/acme").status_code == 302
+
+
+@pytest.mark.parametrize("prefix", ["x" * (TEXT_MAX + 1), "orders\0"])
+def test_a_prefix_that_cannot_be_makes_no_key_for_all_topics(house: House, prefix: str) -> None:
+    before = ApiKey.objects.count()
+    response = signed_in(house).post(
+        "/t/acme/new-key",
+        {"name": "bound", "lifetime": "30", "scope": "some", "topic_prefix": prefix, "may_consume": "on"},
+    )
+    assert response.status_code == 422
+    assert ApiKey.objects.count() == before
