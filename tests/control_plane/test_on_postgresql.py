@@ -13,7 +13,12 @@ from tests.integration.installed import ROOT
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
-FILES = [*sorted(path for path in HERE.glob("test_*.py") if path != Path(__file__)), HERE / "billing"]
+FILES = [
+    *sorted(path for path in HERE.glob("test_*.py") if path != Path(__file__)),
+    HERE / "api" / "test_hostile_input.py",
+    HERE / "billing",
+    HERE / "web" / "test_hostile_forms.py",
+]
 
 
 def test_everything_holds_on_postgresql() -> None:
