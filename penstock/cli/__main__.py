@@ -76,17 +76,40 @@ cli.add_command(completion)
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; failures are told on the standard error stream."""
     invocation = Invocation()
+    _open_closed_streams()
+    streams = sys.stdout, sys.stderr
     try:
         ended = cli.main(args=list(arguments), prog_name="penstock", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing more can be told to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere()
+        return ExitCode.OK
+    except SystemExit:
+        # This is how click ends for a reader that has gone: it puts a wrapper around both streams.
+        if (sys.stdout, sys.stderr) == streams:
+            raise
+        sys.stdout, sys.stderr = streams
+        _write_nowhere()
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:
         as_json = invocation.json or "--json" in arguments
         return failures.tell(error, as_json=as_json)
     return ended if isinstance(ended, int) else ExitCode.OK
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller has closed is empty, or takes everything; never another file's number."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _write_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def main() -> NoReturn:

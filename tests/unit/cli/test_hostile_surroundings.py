@@ -1,0 +1,62 @@
+"""The command line with closed streams, readers that left and hostile arguments: documented exit codes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.exit_codes import ExitCode
+
+COMMAND = f"{sys.executable} -m penstock.cli"
+
+
+def ran(shell: str, home: Path) -> tuple[int, str]:
+    """Exit code and standard error of a line of bash."""
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("--help >&-", ExitCode.OK),
+        ("--version >&- 2>&- <&-", ExitCode.OK),
+        ("completion bash | true; exit ${PIPESTATUS[0]}", ExitCode.OK),
+        ("--version | true; exit ${PIPESTATUS[0]}", ExitCode.OK),
+        ("nosuch >&- <&-", ExitCode.USAGE),
+    ],
+)
+def test_streams_that_are_closed_or_whose_reader_has_gone_are_no_bug(
+    line: str, code: ExitCode, tmp_path: Path
+) -> None:
+    assert (ran(f"{COMMAND} {line}", tmp_path)[0], "bug") == (code, "bug")
+    assert "bug" not in ran(f"{COMMAND} {line}", tmp_path)[1]
+
+
+def test_a_closed_input_has_no_messages(tmp_path: Path) -> None:
+    code, told = ran(f"{COMMAND} produce orders <&-", tmp_path)
+    assert code != ExitCode.INTERNAL and "bug" not in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize("argument", [r"\x1b[2J", r"\xff\xfe", r"\xe2\x80\xae", r"a\r\nb"])
+@pytest.mark.parametrize("before", ["", "topic ", "--json topic ", "consume orders --from ", "produce t --x"])
+def test_arguments_that_steer_a_terminal_or_are_no_text_are_wrong_usage(
+    before: str, argument: str, tmp_path: Path
+) -> None:
+    code, told = ran(f"{COMMAND} {before}$'{argument}'", tmp_path)
+    assert code == ExitCode.USAGE
+    assert "Traceback" not in told
+    assert not any(sign in told for sign in "\x1b\r\u202e\ufffd"), told
+
+
+def test_a_huge_argument_is_wrong_usage(tmp_path: Path) -> None:
+    code, told = ran(f"{COMMAND} topic \"$(head -c 100000 /dev/zero | tr '\\0' x)\"", tmp_path)
+    assert code == ExitCode.USAGE and "Traceback" not in told
