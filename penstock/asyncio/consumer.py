@@ -119,8 +119,8 @@ class Consumer:
             self._core.raise_halted()
             self._runtime.signal()
             if not await self._runtime.wait(deadline):
-                if unknown is not None and timeout:
-                    raise unavailable(self._runtime.core.topic_waits(unknown))
+                if self._core.waits_in_vain(unknown, timeout, self._runtime.now_ms()):
+                    raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                 if self._core.member is not None:
                     self._core.member.raise_trouble(self._runtime.now_ms())
                 return []

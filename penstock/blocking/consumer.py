@@ -125,8 +125,8 @@ class Consumer:
                     continue
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):
-                    if unknown is not None and timeout:
-                        raise unavailable(self._runtime.core.topic_waits(unknown))
+                    if self._core.waits_in_vain(unknown, timeout, now_ms()):
+                        raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                     if self._core.member is not None:
                         self._core.member.raise_trouble(now_ms())
                     return []
