@@ -30,6 +30,12 @@ def names_the_brokers(error: PenstockError, cluster: Brokers) -> None:
     assert error.remedy
 
 
+def polled_until_it_fails(consumer: Consumer) -> None:
+    """Short polls in a row, at most ten seconds of them."""
+    for _ in range(200):
+        assert consumer.poll(timeout=0.05) == []
+
+
 @pytest.mark.slow
 def test_clients_are_told_in_time_and_go_on_when_the_brokers_return(
     cluster: Brokers, tenant: Tenant, bystander: Bystander
@@ -56,6 +62,9 @@ def test_clients_are_told_in_time_and_go_on_when_the_brokers_return(
         names_the_brokers(
             raised_by(lambda: newcomer.consumer([TOPIC]).poll(timeout=1.0), within_s=1.0), cluster
         )
+        restless = newcomer.consumer([TOPIC])
+        assert restless.poll(timeout=0.02) == []
+        names_the_brokers(raised_by(lambda: polled_until_it_fails(restless), within_s=1.0), cluster)
         assert consumer.poll(timeout=0.5) == []
         with pytest.raises(TimedOut, match="still under way"):
             kept.result(0)
