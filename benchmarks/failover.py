@@ -124,7 +124,8 @@ def _whole(cluster: BenchCluster) -> tuple[dict[str, int], int]:
     def whole() -> bool:
         nonlocal found
         described = cluster.admin.describe_cluster(partitions=True)
-        found = ({p.topic: p.leader for p in described.partitions}, described.controller)
+        own = (p for p in described.partitions if p.tenant == cluster.spec.tenant)
+        found = ({p.topic: p.leader for p in own}, described.controller)
         return (
             described.controller > 0
             and all(broker.state == "active" for broker in described.brokers)
