@@ -18,6 +18,7 @@ from penstock.client.messages import Message, MessageBatch
 from penstock.client.rest import Rest
 from penstock.client.seeking import SeekTo, no_group, seek_target
 from penstock.client.settings import ConsumerSettings
+from penstock.client.topic_wait import TopicWait
 from penstock.contract.errors import Closed, TimedOut
 
 _METADATA_S = 30.0
@@ -45,6 +46,7 @@ class Consumer:
         self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._topic_wait = TopicWait()
         self._rest = Rest()
         self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable)
 
@@ -119,7 +121,7 @@ class Consumer:
             self._core.raise_halted()
             self._runtime.signal()
             if not await self._runtime.wait(deadline):
-                if self._core.waits_in_vain(unknown, timeout, self._runtime.now_ms()):
+                if self._topic_wait.in_vain(unknown, timeout, self._runtime.now_ms()):
                     raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                 if self._core.member is not None:
                     self._core.member.raise_trouble(self._runtime.now_ms())

@@ -17,6 +17,7 @@ from penstock.client.messages import Message, MessageBatch
 from penstock.client.rest import Rest
 from penstock.client.seeking import SeekTo, no_group, seek_target
 from penstock.client.settings import ConsumerSettings
+from penstock.client.topic_wait import TopicWait
 from penstock.contract.errors import Closed, PenstockError, TimedOut
 
 _METADATA_S = 30.0
@@ -46,6 +47,7 @@ class Consumer:
         with runtime.lock:
             self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._topic_wait = TopicWait()
         self._rest = Rest()
         self._handing_out = HandingOut(self._take, self._finished, self._unreadable)
 
@@ -125,7 +127,7 @@ class Consumer:
                     continue
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):
-                    if self._core.waits_in_vain(unknown, timeout, now_ms()):
+                    if self._topic_wait.in_vain(unknown, timeout, now_ms()):
                         raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                     if self._core.member is not None:
                         self._core.member.raise_trouble(now_ms())

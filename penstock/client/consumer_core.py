@@ -40,9 +40,6 @@ SILENT_MS = 15_000
 Place = tuple[str, int]
 """(topic, partition)."""
 
-TOPIC_WAIT_MS = 990
-"""So long polls wait for a topic's partitions before they say that no broker tells them: a poll of a second does."""
-
 
 class ConsumerCore:
     """State machine of one consumer. All methods are called under the client's lock.
@@ -64,8 +61,6 @@ class ConsumerCore:
         self._handles = 0
         self.cursors: dict[Place, Cursor] = {}
         self._known: dict[str, None] = {}
-        self._waiting_since_ms: float | None = None
-        """Since when polls have waited for the partitions of a topic."""
         self._lanes: dict[int, FetchLane] = {}
         self._filled: deque[Cursor] = deque()
         self.closed = False
@@ -114,20 +109,6 @@ class ConsumerCore:
             self._known[name] = None
             self._grow(view, self._initial_target())
         return None
-
-    def waits_in_vain(self, unknown: str | None, timeout: float | None, now_ms: float) -> bool:
-        """Whether a poll of `timeout` seconds that ends now with nothing has to say that `unknown` is not told.
-
-        Short polls in a row count together: the first ones of a program that polls every few milliseconds are empty.
-        """
-        if unknown is None:
-            self._waiting_since_ms = None
-            return False
-        if not timeout:
-            return False
-        if self._waiting_since_ms is None:
-            self._waiting_since_ms = now_ms - timeout * 1000
-        return now_ms - self._waiting_since_ms >= TOPIC_WAIT_MS
 
     def _check_assigned(self, view: TopicView) -> None:
         for topic, partition in self._assigned or ():
