@@ -79,6 +79,8 @@ class FollowerStream:
         self._unheld: deque[int] = deque()
         """Of each frame with batches that may not be held yet, `_sent_bytes` at its end."""
         self._sent_ms = 0.0
+        self._later: asyncio.TimerHandle | None = None
+        """Wakes the sender when it has held off long enough; one at a time."""
         self._wake = asyncio.Event()
         self._beat = False
 
@@ -267,8 +269,13 @@ class FollowerStream:
         left_ms = self._sent_ms + _HOLD_OFF_MS - self._clock.monotonic_ms()
         if left_ms <= 0:
             return False
-        asyncio.get_running_loop().call_later(left_ms / 1000, self._wake.set)
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(left_ms / 1000, self._no_later)
         return True
+
+    def _no_later(self) -> None:
+        self._later = None
+        self._wake.set()
 
     async def _next_frame(self) -> bytes | None:
         """One frame of what is ready, or None when nothing is or the window is closed."""
