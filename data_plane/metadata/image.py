@@ -41,6 +41,8 @@ class ClusterImage:
         self.revision = 0
         self.cluster_id = ""
         self.brokers: dict[BrokerId, Broker] = {}
+        self.cordons: dict[BrokerId, model.CordonRecord] = {}
+        self.cordon_revisions: dict[BrokerId, int] = {}
         self.topics: dict[TopicId, model.TopicRecord] = {}
         self.topic_revisions: dict[TopicId, int] = {}
         self.names: dict[tuple[TenantId, str], TopicId] = {}
@@ -109,6 +111,11 @@ class ClusterImage:
         live = self._live.get(broker)
         return 0 if live is None else live[0]
 
+    def cordoned(self, broker: BrokerId) -> bool:
+        """Whether an operator wants it out of use."""
+        known = self.cordons.get(broker)
+        return known is not None and known.cordoned
+
     def live_of(self, broker: int) -> model.LiveRecord | None:
         live = self._live.get(broker)
         return None if live is None else live[1]
@@ -132,6 +139,10 @@ class ClusterImage:
             record = model.BrokerRecord.decode(value)
             self.brokers[record.broker_id] = Broker(record, revision, 0, "")
             self._refresh_broker(record.broker_id)
+        elif kind == "cordons":
+            cordon = model.CordonRecord.decode(value)
+            self.cordons[cordon.broker_id] = cordon
+            self.cordon_revisions[cordon.broker_id] = revision
         elif kind == "topics":
             topic = model.TopicRecord.decode(value)
             self.topics[topic.topic_id] = topic
@@ -172,6 +183,9 @@ class ClusterImage:
             self._refresh_broker(int(rest))
         elif kind == "brokers":
             self.brokers.pop(BrokerId(int(rest)), None)
+        elif kind == "cordons":
+            self.cordons.pop(BrokerId(int(rest)), None)
+            self.cordon_revisions.pop(BrokerId(int(rest)), None)
         elif kind == "topics":
             self.topics.pop(TopicId(bytes.fromhex(rest)), None)
             self.topic_revisions.pop(TopicId(bytes.fromhex(rest)), None)

@@ -4,6 +4,7 @@
     /live/<broker>                   LiveRecord, bound to the broker's session; its mod_revision is the
                                      broker epoch
     /brokers/<broker>                BrokerRecord
+    /cordons/<broker>                CordonRecord: its partitions shall be moved off, it gets nothing new
     /controller                      ControllerRecord, bound to a session; its mod_revision is the controller
                                      epoch
     /tenants/<tenant>                TenantRecord
@@ -40,6 +41,10 @@ def live_key(broker: int) -> str:
 
 def broker_key(broker: int) -> str:
     return f"/brokers/{broker:06d}"
+
+
+def cordon_key(broker: int) -> str:
+    return f"/cordons/{broker:06d}"
 
 
 def tenant_key(tenant: str) -> str:
@@ -113,6 +118,16 @@ class BrokerRecord(_Json):
     zone: str
     draining: bool = False
     """Shutting down (RL50): not joinable, not electable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CordonRecord(_Json):
+    """An operator takes a broker out of use: it leads and holds what nobody else can, and gets nothing new."""
+
+    broker_id: BrokerId
+    cordoned: bool
+    generation: int = 0
+    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +243,24 @@ class PartitionRecord:
     """Raised by each declared loss."""
     generation_epoch: int = 0
     """The leader epoch that began this log generation: where it begins, what was lost was cut off. 0 = the first."""
+    target: tuple[BrokerId, ...] = ()
+    """Not empty: a reassignment is under way, and these shall be all replicas, in order of preference (RL52)."""
+    adding: tuple[BrokerId, ...] = ()
+    """Replicas that this reassignment has added; the others held the partition before it."""
+
+    @property
+    def removing(self) -> tuple[BrokerId, ...]:
+        """Replicas that go when the reassignment is complete."""
+        return tuple(b for b in self.replicas if b not in self.target) if self.target else ()
+
+    @property
+    def settled_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas without what a reassignment has added: what a cancel goes back to."""
+        return tuple(b for b in self.replicas if b not in self.adding)
+
+    def generation_of(self, broker: BrokerId) -> int:
+        """The generation of that broker's replica; it must be one."""
+        return self.replica_generations[self.replicas.index(broker)]
 
     def to_json(self) -> list[Any]:
         return [
@@ -241,7 +274,8 @@ class PartitionRecord:
             list(self.last_known),
             self.partition_epoch,
             self.log_generation,
-            *([self.generation_epoch] if self.generation_epoch else []),
+            *([self.generation_epoch] if self.generation_epoch or self.target else []),
+            *([[list(self.target), list(self.adding)]] if self.target else []),
         ]
 
     @classmethod
@@ -257,8 +291,9 @@ class PartitionRecord:
             last_known,
             partition_epoch,
             generation,
-            *generation_epoch,
+            *later,
         ) = row
+        target, adding = later[1] if len(later) > 1 else ((), ())
         return cls(
             partition=partition,
             replicas=tuple(replicas),
@@ -270,7 +305,9 @@ class PartitionRecord:
             last_known=tuple(last_known),
             partition_epoch=partition_epoch,
             log_generation=generation,
-            generation_epoch=generation_epoch[0] if generation_epoch else 0,
+            generation_epoch=later[0] if later else 0,
+            target=tuple(target),
+            adding=tuple(adding),
         )
 
     def changed(self, **changes: Any) -> Self:
