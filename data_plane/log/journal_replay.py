@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from data_plane.disk.port import Disk, File
 from data_plane.log import layout
 from data_plane.log.journal_record import MAGIC, JournalRecord, file_seed, payload_intact, unpack_head
+from data_plane.log.readable import read_or_zeros
 from penstock.contract.ids import TopicPartition
 
 JOURNAL_SUFFIX = ".journal"
@@ -67,13 +68,15 @@ def read_journal(disk: Disk, identity: bytes, first_sequence: int) -> Replay:
     needed = before[-1:] + needed
     files: list[File] = []
     found: list[list[JournalRecord]] = []
+    unknown_loss = False
     for number in needed:
         file = disk.open(f"{layout.JOURNAL}/{journal_file(number)}")
         files.append(file)
-        found.append(_read_file(file, number, file_seed(identity, number)))
+        records, refused = _read_file(file, number, file_seed(identity, number))
+        found.append(records)
+        unknown_loss = unknown_loss or refused
 
     standing: list[JournalRecord] = []
-    unknown_loss = False
     torn = 0
     for at, number in enumerate(needed):
         end = _known_end(needed, found, at)
@@ -127,9 +130,10 @@ def _standing(found: list[JournalRecord], number: int, end: int | None) -> tuple
     return kept, lost or expected <= durable
 
 
-def _read_file(file: File, number: int, seed: int) -> list[JournalRecord]:
-    """Every record with a good header, in order of sequence, also behind bad ones."""
-    data = file.read_at(0, file.size())
+def _read_file(file: File, number: int, seed: int) -> tuple[list[JournalRecord], bool]:
+    """Every record with a good header, in order of sequence, also behind bad ones; whether the medium refused some
+    bytes: nobody can tell whether they were the end of what was acknowledged."""
+    data, refused = read_or_zeros(file, 0, file.size())
     records: list[JournalRecord] = []
     expected = number
     at = 0
@@ -142,4 +146,4 @@ def _read_file(file: File, number: int, seed: int) -> list[JournalRecord]:
         records.append(JournalRecord(head, file, at, intact))
         expected = head.sequence + 1
         at = at + head.size if intact else data.find(MAGIC, at + 1)
-    return records
+    return records, refused

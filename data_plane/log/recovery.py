@@ -18,6 +18,7 @@ from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.identity import Identity
 from data_plane.log.journal_record import JournalRecord
 from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PieceKind
+from data_plane.log.readable import read_or_zeros
 from data_plane.log.scan import Bad, check_batches, next_good_stamp
 from data_plane.log.sealing import SealFile
 from data_plane.log.segment import Segment, Unreadable
@@ -357,7 +358,7 @@ def is_torn(offset: int, durable_end: int) -> bool:
 def _check_sidecar(segment: Segment, bounds: Bounds) -> None:
     """A bad header is written anew: all of it is known. Raises `PartitionDamaged` for a format that is not known."""
     try:
-        check_header(segment.stamps.read_at(0, HEADER_BYTES), segment.where, segment.base_offset)
+        check_header(read_or_zeros(segment.stamps, 0, HEADER_BYTES)[0], segment.where, segment.base_offset)
     except SidecarUnknown as error:
         raise PartitionDamaged(f"{segment.stamps.path}: {error}") from None
     except SidecarCorrupt:

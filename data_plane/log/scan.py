@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from data_plane.log.readable import read_or_zeros
 from data_plane.log.segment import Segment, check_stored
 from data_plane.log.sidecar import checksum_of, stamps_in
 from penstock.contract.errors import PenstockError
@@ -55,7 +56,8 @@ def check_batches(segment: Segment, *, limit: int | None, epoch: int, accepted_m
                     number, position, stamp, checksum_of(block, at), f"the data file ends at byte {data_size}"
                 )
             if not chunk_at <= position <= position + stamp.size <= chunk_at + len(chunk):
-                chunk, chunk_at = segment.data.read_at(position, max(_CHUNK_BYTES, stamp.size)), position
+                chunk, _ = read_or_zeros(segment.data, position, max(_CHUNK_BYTES, stamp.size))
+                chunk_at = position
             within = position - chunk_at
             try:
                 header = check_stored(stamp, memoryview(chunk)[within : within + stamp.size])

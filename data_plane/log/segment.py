@@ -11,6 +11,7 @@ from data_plane.disk.port import Buffer, Disk, File, FileMissing
 from data_plane.log import layout, sidecar
 from data_plane.log.index import SegmentIndex, SegmentSummary, pack_index, unpack_index
 from data_plane.log.outcomes import DamagedRange
+from data_plane.log.readable import read_or_zeros
 from data_plane.log.sidecar import BriefStamp, stamp_at
 from data_plane.log.small_file import SmallFileCorrupt, read_whole, write_cache
 from penstock.contract.errors import CorruptBatch
@@ -324,8 +325,8 @@ class Segment:
     # finding
 
     def stamps_block(self, first: int, end: int) -> bytes:
-        """Packed stamps [first, end); fewer bytes at the end of the file."""
-        return self.stamps.read_at(stamp_at(first), (end - first) * STAMP_BYTES)
+        """Packed stamps [first, end); fewer bytes at the end of the file. What the medium refuses is no stamp."""
+        return read_or_zeros(self.stamps, stamp_at(first), (end - first) * STAMP_BYTES)[0]
 
     def stamp(self, number: int) -> Stamp:
         """Raises `Unreadable` when it is bad."""
@@ -350,8 +351,9 @@ class Segment:
                     yield begin + at // STAMP_BYTES, sidecar.brief(block, at)
 
     def header_bytes(self, position: int) -> bytes:
-        """The first bytes of the batch at `position`, as stored."""
-        return self.data.read_at(position, BATCH_HEADER_BYTES)
+        """The first bytes of the batch at `position`, as stored; none when the medium refuses them."""
+        header, refused = read_or_zeros(self.data, position, BATCH_HEADER_BYTES)
+        return b"" if refused else header
 
     def _header_at(self, position: int) -> BatchHeader:
         return read_header(self.header_bytes(position))

@@ -9,6 +9,7 @@ import crc32c
 
 from data_plane.disk.port import Disk, DiskFull, FileMissing, SyncDirectory, SyncFile, SyncStep
 from data_plane.log import layout
+from data_plane.log.readable import read_or_zeros
 
 Protocol = Iterator[list[SyncStep]]
 """Work in stages. Each list must be durable before the next is asked for:
@@ -102,10 +103,10 @@ def write_cache(disk: Disk, path: str, data: bytes) -> None:
 
 
 def read_whole(disk: Disk, path: str) -> bytes:
-    """All bytes of a file. Raises `FileMissing`."""
+    """All bytes of a file, zeros for those that the medium refuses. Raises `FileMissing`."""
     file = disk.open(path)
     try:
-        return file.read_at(0, file.size())
+        return read_or_zeros(file, 0, file.size())[0]
     finally:
         file.close()
 
