@@ -53,6 +53,8 @@ class ClusterImage:
         """Revision of each."""
         self.buried: dict[TopicId, model.Tombstone] = {}
         """What the tombstones say."""
+        self.losses: dict[TopicPartition, dict[int, model.LossRecord]] = {}
+        """Declared losses of each partition, by the log generation that began with it."""
         self.tenants: dict[TenantId, model.TenantRecord] = {}
         self.tenant_revisions: dict[TenantId, int] = {}
         self.use_revisions: dict[TenantId, int] = {}
@@ -165,6 +167,9 @@ class ClusterImage:
         elif kind == "tombstones":
             self.tombstones[TopicId(bytes.fromhex(rest))] = revision
             self.buried[TopicId(bytes.fromhex(rest))] = model.Tombstone.decode(value)
+        elif kind == "losses":
+            where, generation = _loss_of(rest)
+            self.losses.setdefault(where, {})[generation] = model.LossRecord.decode(value)
         elif kind == "controller":
             self.controller, self.controller_epoch = model.ControllerRecord.decode(value), revision
         elif kind == "cluster":
@@ -208,6 +213,9 @@ class ClusterImage:
         elif kind == "tombstones":
             self.tombstones.pop(TopicId(bytes.fromhex(rest)), None)
             self.buried.pop(TopicId(bytes.fromhex(rest)), None)
+        elif kind == "losses":
+            where, generation = _loss_of(rest)
+            self.losses.get(where, {}).pop(generation, None)
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
 
@@ -218,3 +226,9 @@ class ClusterImage:
         live = self._live.get(number)
         epoch, incarnation = (0, "") if live is None else (live[0], live[1].incarnation)
         self.brokers[BrokerId(number)] = Broker(broker.record, broker.record_revision, epoch, incarnation)
+
+
+def _loss_of(rest: str) -> tuple[TopicPartition, int]:
+    """Partition and log generation of a loss's key."""
+    topic_hex, partition, generation = rest.split("/")
+    return TopicPartition(TopicId(bytes.fromhex(topic_hex)), int(partition)), int(generation)

@@ -12,6 +12,8 @@
     /topics/<topic id>               TopicRecord
     /partitions/<topic id>/<cell>    up to PARTITIONS_PER_CELL PartitionRecords
     /tombstones/<topic id>           Tombstone of a deleted topic: its replicas may be removed (RL53)
+    /losses/<topic id>/<partition>/<log generation>
+                                     LossRecord: the loss by which that generation began; kept for ever
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
     /keys/<key id>                   KeyRecord
     /refused_keys/<key id>           generation at which a key was revoked before it was ever put
@@ -22,6 +24,7 @@ Broker epochs, controller epochs and fencing all compare the mod_revision of the
 
 import json
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any, Self
 
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
@@ -65,6 +68,10 @@ def cell_key(topic_id: bytes, partition: int) -> str:
 
 def tombstone_key(topic_id: bytes) -> str:
     return f"/tombstones/{topic_id.hex()}"
+
+
+def loss_key(topic_id: bytes, partition: int, log_generation: int) -> str:
+    return f"/losses/{topic_id.hex()}/{partition:06d}/{log_generation:06d}"
 
 
 def use_key(tenant: str) -> str:
@@ -313,6 +320,52 @@ class PartitionRecord:
     def changed(self, **changes: Any) -> Self:
         """A successor with the next partition epoch."""
         return replace(self, partition_epoch=self.partition_epoch + 1, **changes)
+
+
+class LossKind(StrEnum):
+    """How a loss came to be declared. Stored by value."""
+
+    LONGEST = "longest log of the last known replicas"
+    """By the controller, once all of them were back (RL47): possibly nothing was lost."""
+    FORCED = "forced election"
+    """By an operator who named the replica (RL48)."""
+    REPAIR = "repair of the only copy"
+    """By an operator: what its damage holds is given up (RL122)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossRecord(_Json):
+    """A declared loss: what began a log generation of one partition. Written once, with the record that it explains."""
+
+    tenant: str
+    topic: str
+    """Name when it was declared."""
+    kind: LossKind
+    log_generation: int
+    """That begins with it."""
+    leader: BrokerId
+    """Whose log goes on."""
+    leader_epoch: int
+    offset: int
+    """Where the new generation begins: what the old one held from here on is lost."""
+    known_end_offset: int
+    """The furthest end that anybody told. `offset` here: nothing that is known of was lost."""
+    last_known: tuple[BrokerId, ...]
+    """Those that may have held what was acknowledged last."""
+    ends: tuple[tuple[BrokerId, int, int], ...]
+    """Who was asked: (broker, epoch of its last batch, log end offset)."""
+    asked_by: str
+    """The operator who demanded it; empty for the controller."""
+    declared_ms: int
+    """Wall clock of who declared it, ms UTC, for people."""
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        values: dict[str, Any] = json.loads(value)
+        values["kind"] = LossKind(values["kind"])
+        values["last_known"] = tuple(values["last_known"])
+        values["ends"] = tuple((broker, epoch, end) for broker, epoch, end in values["ends"])
+        return cls(**values)
 
 
 def encode_cell(records: dict[int, PartitionRecord]) -> bytes:
