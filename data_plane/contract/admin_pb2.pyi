@@ -174,6 +174,58 @@ class CutReading(_message.Message):
     message: str
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
+class DeclareLossRequest(_message.Message):
+    __slots__ = ("topic_id", "partition", "broker", "accept_loss", "asked_by")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    broker: int
+    accept_loss: bool
+    asked_by: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., broker: _Optional[int] = ..., accept_loss: _Optional[bool] = ..., asked_by: _Optional[str] = ...) -> None: ...
+
+class DeclareLossResponse(_message.Message):
+    __slots__ = ("outcome", "loss", "declared")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    DECLARED_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    loss: DeclaredLoss
+    declared: bool
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., loss: _Optional[_Union[DeclaredLoss, _Mapping]] = ..., declared: _Optional[bool] = ...) -> None: ...
+
+class DeclaredLoss(_message.Message):
+    __slots__ = ("tenant", "topic", "topic_id", "partition", "kind", "log_generation", "leader", "leader_epoch", "offset", "known_end_offset", "asked_by", "declared_ms")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
+    DECLARED_MS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic: str
+    topic_id: bytes
+    partition: int
+    kind: str
+    log_generation: int
+    leader: int
+    leader_epoch: int
+    offset: int
+    known_end_offset: int
+    asked_by: str
+    declared_ms: int
+    def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., kind: _Optional[str] = ..., log_generation: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., offset: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., asked_by: _Optional[str] = ..., declared_ms: _Optional[int] = ...) -> None: ...
+
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("partitions", "objects", "after", "min_revision")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -187,7 +239,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, partitions: _Optional[bool] = ..., objects: _Optional[bool] = ..., after: _Optional[str] = ..., min_revision: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next")
+    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next", "losses")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
@@ -197,6 +249,7 @@ class DescribeClusterResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
@@ -206,7 +259,8 @@ class DescribeClusterResponse(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[DescribedTopic]
     keys: _containers.RepeatedCompositeFieldContainer[DescribedKey]
     next: str
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+    losses: _containers.RepeatedCompositeFieldContainer[DeclaredLoss]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ..., losses: _Optional[_Iterable[_Union[DeclaredLoss, _Mapping]]] = ...) -> None: ...
 
 class DescribedTenant(_message.Message):
     __slots__ = ("tenant", "generation", "quotas", "suspended")
@@ -275,7 +329,7 @@ class DescribedBroker(_message.Message):
     def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ...) -> None: ...
 
 class DescribedPartition(_message.Message):
-    __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible")
+    __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +339,8 @@ class DescribedPartition(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     IN_SYNC_FIELD_NUMBER: _ClassVar[int]
     ELIGIBLE_FIELD_NUMBER: _ClassVar[int]
+    LAST_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic: str
     topic_id: bytes
@@ -294,4 +350,6 @@ class DescribedPartition(_message.Message):
     replicas: _containers.RepeatedScalarFieldContainer[int]
     in_sync: _containers.RepeatedScalarFieldContainer[int]
     eligible: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., eligible: _Optional[_Iterable[int]] = ...) -> None: ...
+    last_known: _containers.RepeatedScalarFieldContainer[int]
+    log_generation: int
+    def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., eligible: _Optional[_Iterable[int]] = ..., last_known: _Optional[_Iterable[int]] = ..., log_generation: _Optional[int] = ...) -> None: ...

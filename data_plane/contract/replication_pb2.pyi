@@ -126,6 +126,38 @@ class ReplicaCloseHead(_message.Message):
     handles: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class ReplicaEndsRequest(_message.Message):
+    __slots__ = ("revision", "partitions")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    partitions: _containers.RepeatedCompositeFieldContainer[EndOfReplica]
+    def __init__(self, revision: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[EndOfReplica, _Mapping]]] = ...) -> None: ...
+
+class ReplicaEndsResponse(_message.Message):
+    __slots__ = ("broker_epoch", "ends")
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    broker_epoch: int
+    ends: _containers.RepeatedCompositeFieldContainer[EndOfReplica]
+    def __init__(self, broker_epoch: _Optional[int] = ..., ends: _Optional[_Iterable[_Union[EndOfReplica, _Mapping]]] = ...) -> None: ...
+
+class EndOfReplica(_message.Message):
+    __slots__ = ("topic_id", "partition", "last_epoch", "log_end_offset", "damage", "sound_end_offset")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
+    SOUND_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    last_epoch: int
+    log_end_offset: int
+    damage: str
+    sound_end_offset: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., last_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., damage: _Optional[str] = ..., sound_end_offset: _Optional[int] = ...) -> None: ...
+
 class BeatHead(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
