@@ -69,6 +69,8 @@ class MarkKind(Enum):
     HIGH_WATERMARK = "high watermark"
     LOG_START = "log start"
     END = "end offset"
+    COMMITTED = "committed offset"
+    """Of a consumer group, which is the client then."""
 
 
 @dataclass(frozen=True, slots=True)
