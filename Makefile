@@ -12,7 +12,7 @@ JOBS ?= 2
 export FULL SEARCH
 
 BIN := .venv/bin
-PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto)
+PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto data_plane/etcd/*.proto)
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
 READY := .venv/.packages-ready .venv/.lock-ready .venv/.project-ready
 
@@ -33,7 +33,7 @@ check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fas
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
 
 test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
-	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --durations 25
+	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
 
 sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=200 runs that many
 	$(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20))

@@ -6,6 +6,9 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+
+from tests import schedule
 
 FULL = bool(os.environ.get("FULL"))
 
@@ -27,6 +30,19 @@ hypothesis.settings.load_profile("penstock")
 def full() -> bool:
     """True when the long forms are asked for: `make test FULL=1`."""
     return FULL
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After they were shuffled: what takes longest comes first."""
+    items[:] = schedule.in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> schedule.WholeGroups:
+    """Whatever `--dist` says, a group of tests stays together."""
+    config.option.loadscopereorder = False
+    return schedule.WholeGroups(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

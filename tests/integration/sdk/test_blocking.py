@@ -300,7 +300,12 @@ def test_with_all_brokers_down_the_error_names_them_and_what_to_do() -> None:
         with pytest.raises(penstock.BrokerUnavailable, match=r"127\.0\.0\.1:1"):
             client.topics(timeout=0.5)
         with client.consumer("orders") as consumer, pytest.raises(penstock.BrokerUnavailable):
-            consumer.poll(timeout=0.5)
+            consumer.poll(timeout=1)
+        with client.consumer("orders") as consumer:
+            assert consumer.poll(timeout=0.3) == []
+            with pytest.raises(penstock.BrokerUnavailable, match="orders"):
+                for _ in range(5):
+                    consumer.poll(timeout=0.3)
 
 
 def test_a_full_buffer_blocks_then_fails(client: Client, brokers: FakeBrokers) -> None:

@@ -1,0 +1,49 @@
+"""Which test files share a worker, and which are begun first, so that all workers of a run end at about the same time.
+
+A worker takes whole groups: a file, or a folder whose files share what takes long to start. What is named in
+`LONGEST_FIRST` is begun in that order; all else follows in the random order of the run.
+"""
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+SHARED = (
+    "tests/end_to_end/docs",
+    "tests/spark_usage",
+)
+"""Folders of which one worker takes all: their service or session is started once."""
+LONGEST_FIRST = (
+    "tests/end_to_end/test_demo.py",
+    "tests/spark_usage",
+    "tests/control_plane/test_on_postgresql.py",
+    "tests/end_to_end/docs",
+    "tests/control_plane/service/test_with_servers.py",
+    "tests/control_plane/service/test_embedded.py",
+    "tests/control_plane/billing/test_from_brokers_to_proof.py",
+    "tests/end_to_end/console/test_invoice.py",
+    "tests/integration/cli/test_whole_service.py",
+    "tests/end_to_end/console/test_pages.py",
+    "tests/integration/chaos/test_chaos.py",
+    "tests/simulation/test_seeds.py",
+    "tests/integration/metering/test_deletion.py",
+    "tests/integration/bad_input/test_full_disk.py",
+)
+
+
+def group_of(nodeid: str) -> str:
+    """The folder or file that a test runs with."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in SHARED if file.startswith(f"{folder}/")), file)
+
+
+def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The longest groups first, each whole; the rest as it came."""
+    rank = {group: number for number, group in enumerate(LONGEST_FIRST)}
+    return sorted(items, key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
+
+
+class WholeGroups(LoadFileScheduling):
+    """Gives groups to workers in the order of the collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
