@@ -8,6 +8,7 @@ from control_plane.api import audit_views, health, metrics
 
 V1: list[URLPattern | URLResolver] = [
     path("", include("tenants.urls")),
+    path("", include("tenants.people.urls")),
     path("", include("control_plane.topics.urls")),
     path("", include("control_plane.access.urls")),
     path("", include("quotas.urls")),

@@ -1,5 +1,7 @@
 """Reads a tenant's limits."""
 
+from collections.abc import Sequence
+
 from penstock.contract.ids import SYSTEM_TENANT
 from quotas.models import Quota
 from quotas.plans import STANDARD, SYSTEM, Limits
@@ -8,9 +10,18 @@ from tenants.models import Tenant
 
 def limits_of(tenant: Tenant) -> Limits:
     """The plan's limits with what was set for this tenant."""
+    return limits_by_tenant([tenant])[tenant.public_id]
+
+
+def limits_by_tenant(tenants: Sequence[Tenant]) -> dict[str, Limits]:
+    """The limits of each, by public id."""
+    quotas = {quota.tenant_id: quota for quota in Quota.objects.filter(tenant__in=tenants)}
+    return {tenant.public_id: _limits(tenant, quotas.get(tenant.pk)) for tenant in tenants}
+
+
+def _limits(tenant: Tenant, quota: Quota | None) -> Limits:
     if tenant.public_id == SYSTEM_TENANT:
         return SYSTEM
-    quota = Quota.objects.filter(tenant=tenant).first()
     if quota is None:
         return STANDARD
     return Limits(

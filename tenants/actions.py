@@ -54,7 +54,7 @@ def sign_up(
     Raises `InvalidRequest`, `AlreadyExists` (the address or the tenant's name is taken).
     """
     address = checked_email(email)
-    hashed = make_password(_checked_password(password, address))
+    hashed = make_password(checked_password(password, address))
     with transaction.atomic():
         try:
             with transaction.atomic():
@@ -63,7 +63,7 @@ def sign_up(
             raise AlreadyExists(f"email: {address} has signed up before") from None
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
         tenant = create_tenant(actor, name=tenant_name, owner=person)
-        return person, tenant, _open_session(person)
+        return person, tenant, open_session(person)
 
 
 def sign_in(*, email: str, password: str) -> tuple[Person, str]:
@@ -76,7 +76,7 @@ def sign_in(*, email: str, password: str) -> tuple[Person, str]:
         raise Unauthenticated("the e-mail address or the password is wrong")
     with transaction.atomic():
         Session.objects.filter(person=person, expires_at__lte=timezone.now()).delete()
-        return person, _open_session(person)
+        return person, open_session(person)
 
 
 def sign_out(token: str) -> None:
@@ -84,7 +84,8 @@ def sign_out(token: str) -> None:
     Session.objects.filter(token_hash=tokens.token_hash(token)).delete()
 
 
-def _open_session(person: Person) -> str:
+def open_session(person: Person) -> str:
+    """The token of a new session, which is nowhere afterwards."""
     token = tokens.new_token(tokens.SESSION_PREFIX)
     Session.objects.create(
         person=person, token_hash=tokens.token_hash(token), expires_at=timezone.now() + SESSION_LENGTH
@@ -102,7 +103,8 @@ def checked_email(email: str) -> str:
     return address
 
 
-def _checked_password(password: str, email: str) -> str:
+def checked_password(password: str, email: str) -> str:
+    """The password, if it is none that is easily guessed. Raises `InvalidRequest`."""
     try:
         validate_password(password)
     except ValidationError as error:

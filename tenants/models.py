@@ -1,4 +1,4 @@
-"""Tenants, people and what they are in a tenant, service accounts, API keys, sessions and operators' tokens."""
+"""Tenants, people, what they are in a tenant and who is invited, service accounts, keys, sessions, operators."""
 
 from typing import Any, ClassVar
 
@@ -53,6 +53,30 @@ class Membership(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "person"], name="tenants_one_role_a_person"),
+        )
+
+
+class Invitation(models.Model):
+    """Somebody may join a tenant with a role, by a link that is shown once. The link's token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invitations")
+    email = models.EmailField()
+    """In lower case: only a person of this address may take it."""
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    """When it was taken or withdrawn, or a newer one took its place."""
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "email"],
+                condition=models.Q(ended_at=None),
+                name="tenants_one_open_invitation_an_address",
+            ),
         )
 
 

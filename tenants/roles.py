@@ -32,6 +32,8 @@ class Standing(StrEnum):
 class Permission(StrEnum):
     TENANT_READ = "tenant.read"
     TENANT_SUSPEND = "tenant.suspend"
+    PEOPLE_READ = "people.read"
+    PEOPLE_WRITE = "people.write"
     TOPICS_READ = "topics.read"
     TOPICS_WRITE = "topics.write"
     MESSAGES_READ = "messages.read"
@@ -56,6 +58,9 @@ TABLE = MappingProxyType(
     {
         Permission.TENANT_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
         Permission.TENANT_SUSPEND: frozenset({_S.OPERATOR}),
+        Permission.PEOPLE_READ: frozenset({*_PEOPLE, _S.OPERATOR}),
+        # Only an owner makes or unmakes owners; and everybody may leave: the actions see to both.
+        Permission.PEOPLE_WRITE: frozenset({_S.OWNER, _S.ADMIN}),
         # A bound key sees the topics it is bound to.
         Permission.TOPICS_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
         Permission.TOPICS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),

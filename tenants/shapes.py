@@ -11,7 +11,19 @@ from tenants.models import Person, Tenant
 class SignUpInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
     password = serializers.CharField(max_length=256, trim_whitespace=False)
-    tenant = serializers.CharField(max_length=100, help_text="Name of the tenant that is made.")
+    tenant = serializers.CharField(
+        max_length=100, required=False, help_text="Name of the tenant that is made; not with an invitation."
+    )
+    invitation = serializers.CharField(
+        max_length=100,
+        required=False,
+        help_text="Token of an invitation: its tenant is joined, none is made.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("tenant" in attrs) == ("invitation" in attrs):
+            raise serializers.ValidationError({"tenant": ["either a tenant's name or an invitation"]})
+        return attrs
 
 
 class SignInInput(StrictSerializer):

@@ -13,6 +13,7 @@ from control_plane.api.views import CallerView, PublicView, TenantView, told
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
 from tenants.models import Tenant
+from tenants.people import actions as people
 from tenants.roles import Permission
 from tenants.shapes import (
     SignedIn,
@@ -33,20 +34,31 @@ class SignUpView(PublicView):
     @extend_schema(
         operation_id="sign_up",
         request=SignUpInput,
-        responses={201: SignedUp, **shapes.problems(409)},
+        responses={201: SignedUp, **shapes.problems(403, 404, 409)},
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Make a person and the tenant that he owns."""
+        """Make a person and the tenant that he owns, or one who joins the tenant of an invitation."""
         given = SignUpInput(data=request.data)
         given.is_valid(raise_exception=True)
-        person, tenant, token = actions.sign_up(
-            email=given.validated_data["email"],
-            password=given.validated_data["password"],
-            tenant_name=given.validated_data["tenant"],
-            request_id=self.request_id(),
-            source=self.source(),
-        )
+        email, password = given.validated_data["email"], given.validated_data["password"]
+        if "invitation" in given.validated_data:
+            person, member, token = people.sign_up_invited(
+                email=email,
+                password=password,
+                token=given.validated_data["invitation"],
+                request_id=self.request_id(),
+                source=self.source(),
+            )
+            tenant = member.tenant
+        else:
+            person, tenant, token = actions.sign_up(
+                email=email,
+                password=password,
+                tenant_name=given.validated_data["tenant"],
+                request_id=self.request_id(),
+                source=self.source(),
+            )
         answer = {
             "person": show_person(person),
             "tenant": told(tenant, actions.KIND_TENANT, show_tenant(tenant)),

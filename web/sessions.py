@@ -110,6 +110,16 @@ def actor_of(request: HttpRequest, person: Person) -> Actor:
     )
 
 
+def operator_actor_of(request: HttpRequest, operator: OperatorToken) -> Actor:
+    """The operator as the one who acts."""
+    return Actor(
+        kind=ActorKind.OPERATOR,
+        id=operator.public_id,
+        request_id=request_id_of(request),
+        source=source_of(request),
+    )
+
+
 def theme_of(request: HttpRequest) -> str:
     """The theme that the person chose here: light, dark, or empty for the system's."""
     chosen = request.COOKIES.get("penstock-theme", "")

@@ -2,7 +2,20 @@
 
 from django.urls import URLPattern, path
 
-from web.views import account, audit, groups, invoices, keys, messages, operators, overview, topics, usage
+from web.views import (
+    account,
+    audit,
+    groups,
+    invoices,
+    keys,
+    messages,
+    operator_tenants,
+    operators,
+    overview,
+    people,
+    topics,
+    usage,
+)
 
 app_name = "web"
 
@@ -13,6 +26,7 @@ urlpatterns: list[URLPattern] = [
     path("sign-up", account.sign_up, name="sign-up"),
     path("sign-out", account.sign_out, name="sign-out"),
     path("new-tenant", account.new_tenant, name="new-tenant"),
+    path("join/<str:token>", people.join, name="join"),
     path(f"{TENANT}", overview.overview, name="overview"),
     path(f"{TENANT}/overview/live", overview.overview_live, name="overview-live"),
     path(f"{TENANT}/topics", topics.topics, name="topics"),
@@ -39,11 +53,19 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/invoices/<str:invoice>/lines/<str:meter>", invoices.line_evidence, name="line-evidence"),
     path(f"{TENANT}/invoices/<str:invoice>/verify", invoices.verify, name="verify"),
     path(f"{TENANT}/invoices/<str:invoice>/proof", invoices.proof, name="proof"),
+    path(f"{TENANT}/people", people.people, name="people"),
+    path(f"{TENANT}/invite", people.invite, name="invite"),
+    path(f"{TENANT}/invitations/<str:invitation>/withdraw", people.withdraw, name="withdraw-invitation"),
+    path(f"{TENANT}/people/<str:member>/role", people.change_role, name="change-role"),
+    path(f"{TENANT}/people/<str:member>/remove", people.remove, name="remove-person"),
     path(f"{TENANT}/audit", audit.audit, name="audit"),
     path(f"{TENANT}/audit/chain", audit.chain, name="audit-chain"),
     path("operator", operators.operator, name="operator"),
     path("operator/live", operators.operator_live, name="operator-live"),
     path("operator/partitions", operators.partitions, name="operator-partitions"),
+    path("operator/tenants", operator_tenants.tenants, name="operator-tenants"),
+    path("operator/tenants/<str:tenant>", operator_tenants.tenant, name="operator-tenant"),
+    path("operator/tenants/<str:tenant>/suspended", operator_tenants.suspend, name="operator-suspend"),
     path("operator/sign-in", operators.sign_in, name="operator-sign-in"),
     path("operator/sign-out", operators.sign_out, name="operator-sign-out"),
 ]

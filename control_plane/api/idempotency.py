@@ -18,7 +18,7 @@ KEY_LENGTH_MAX = 255
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(seconds=60)
 """A request that has no answer after this died; another may take its place."""
-SECRETS = ("key", "token")
+SECRETS = ("key", "token", "link")
 """Fields of an answer that, when they are text, are shown once."""
 
 _FORGOTTEN_MAX = 100

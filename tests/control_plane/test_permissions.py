@@ -8,8 +8,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from control_plane.access import actions as access
 from control_plane.outbox import queries as outbox
 from control_plane.topics import actions as topics
+from tenants.models import Membership
 from tenants.roles import TABLE, Permission, Standing
-from tests.control_plane.world import ACTOR, House, call, make_house
+from tests.control_plane.world import ACTOR, House, call, make_house, make_person
 
 pytestmark = pytest.mark.django_db
 
@@ -28,6 +29,14 @@ MAY = {
     ("GET", "v1/tenants/<str:tenant>"): EVERYBODY,
     ("POST", "v1/tenants/<str:tenant>/suspend"): OPERATOR,
     ("POST", "v1/tenants/<str:tenant>/resume"): OPERATOR,
+    ("GET", "v1/people"): PEOPLE | OPERATOR,
+    ("GET", "v1/people/<str:person>"): PEOPLE | OPERATOR,
+    ("PATCH", "v1/people/<str:person>"): frozenset({S.OWNER, S.ADMIN}),
+    ("DELETE", "v1/people/<str:person>"): frozenset({S.OWNER, S.ADMIN}),
+    ("GET", "v1/invitations"): PEOPLE | OPERATOR,
+    ("POST", "v1/invitations"): frozenset({S.OWNER, S.ADMIN}),
+    ("DELETE", "v1/invitations/<str:invitation>"): frozenset({S.OWNER, S.ADMIN}),
+    ("POST", "v1/join"): PEOPLE,
     ("GET", "v1/topics"): EVERYBODY,
     ("POST", "v1/topics"): WRITERS,
     ("GET", "v1/topics/<str:name>"): EVERYBODY,
@@ -86,7 +95,11 @@ def addresses() -> set[tuple[str, str]]:
 def concrete(route: str, house: House) -> str:
     topic = topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
     key, _ = access.create_key(ACTOR, house.tenant, name="other")
+    somebody, _ = make_person("somebody@acme.example")
+    Membership.objects.create(tenant=house.tenant, person=somebody, role="developer")
     values = {
+        "<str:person>": somebody.public_id,
+        "<str:invitation>": "ivt_none",
         "<str:tenant>": house.tenant.public_id,
         "<str:name>": topic.name,
         "<str:key>": key.public_id,
@@ -131,7 +144,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
         token = stranger.credentials[standing]
         allowed = standing in MAY[method, route]
         named = call(method, path, {}, token=token, tenant=house.tenant)
-        if route in ("v1/tenants", "v1/sign-out", "v1/price-books"):
+        if route in ("v1/tenants", "v1/sign-out", "v1/join", "v1/price-books"):
             assert house.tenant.public_id not in repr(named.body)
         elif (
             MAY[method, route] == OPERATOR and "<" not in route and route != "v1/quotas"

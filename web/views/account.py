@@ -50,8 +50,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             form.refuse(error)
             status = 429 if isinstance(error, Throttled) else 422
         else:
-            _end_session(request)
-            return _welcome(request, redirect(_inside(request, wanted)), token)
+            end_session(request)
+            return welcome(request, redirect(_inside(request, wanted)), token)
     elif sessions.person_of(request) is not None:
         return redirect("web:home")
     context = {"form": form, "next": wanted}
@@ -76,8 +76,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         except PenstockError as error:
             form.refuse(error)
         else:
-            _end_session(request)
-            return _welcome(request, redirect("web:overview", tenant.name), token)
+            end_session(request)
+            return welcome(request, redirect("web:overview", tenant.name), token)
     status = 422 if form.failed else 200
     return render(request, "web/sign_up.html", {"form": form}, status=status)
 
@@ -88,7 +88,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     person = sessions.person_of(request)
     if person is not None:
         forget_person(sessions.actor_of(request, person), person)
-    _end_session(request)
+    end_session(request)
     rotate_token(request)
     response = redirect("web:sign-in")
     sessions.forget_session(response)
@@ -113,13 +113,15 @@ def new_tenant(request: HttpRequest, person: Person) -> HttpResponse:
     return render(request, "web/new_tenant.html", {"form": form}, status=status)
 
 
-def _welcome(request: HttpRequest, response: HttpResponse, token: str) -> HttpResponse:
+def welcome(request: HttpRequest, response: HttpResponse, token: str) -> HttpResponse:
+    """Give the browser the new session."""
     rotate_token(request)
     sessions.keep_session(response, token)
     return response
 
 
-def _end_session(request: HttpRequest) -> None:
+def end_session(request: HttpRequest) -> None:
+    """End the session that the browser had, if any."""
     token = sessions.token_of(request)
     if token:
         actions.sign_out(token)

@@ -1,6 +1,7 @@
 """Every form and parameter of the console against hostile text: a page in answer, the text shown as text, no fault."""
 
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
@@ -10,14 +11,16 @@ from django.core.cache import cache
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.outbox import queries as outbox
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from tenants import actions
-from tenants.models import ApiKey, Session
+from tenants.models import ApiKey, Invitation, Person, Session
 from tenants.roles import Standing
+from tenants.tokens import token_hash
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
 from web import broker_access, views
 from web.forms import TEXT_MAX
@@ -39,6 +42,7 @@ HOSTILE = {
     "long": "x" * 100_000,
     "invalid": "\udcff\udcfe",
 }
+INVITED = "psi_known"
 DOORS = ("sign-in", "sign-up", "operator-sign-in")
 
 
@@ -67,11 +71,14 @@ class _Forms(HTMLParser):
 
 def _arguments(house: House, route: str) -> list[str]:
     known = {
-        "tenant": "acme",
+        "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "orders",
         "key": ApiKey.objects.filter(tenant=house.tenant).latest("pk").public_id,
         "invoice": "inv_nothing",
         "meter": "messages_in",
+        "member": Person.objects.get(email="billing@acme.example").public_id,
+        "invitation": Invitation.objects.get(tenant=house.tenant).public_id,
+        "token": INVITED,
     }
     return [known[name] for name in re.findall(r"<str:(\w+)>", route)]
 
@@ -117,6 +124,14 @@ def house() -> House:
     made = make_house("acme")
     topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
     access.create_key(ACTOR, made.tenant, name="latest")
+    Invitation.objects.create(
+        tenant=made.tenant,
+        public_id="ivt_known",
+        email="invited@else.example",
+        role="auditor",
+        token_hash=token_hash(INVITED),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
     everything_delivered()
     return made
 
@@ -158,7 +173,8 @@ def test_hostile_text_in_any_field_of_any_form_is_answered_with_a_page(house: Ho
                     f"{name}={quote(raw if name == field else value.encode())}"
                     for name, value in fields.items()
                 )
-                client = Client() if address.strip("/") in ("sign-in", "sign-up") else signed_in(house)
+                stranger = address.strip("/") in ("sign-in", "sign-up") or address.startswith("/join/")
+                client = Client() if stranger else signed_in(house)
                 response = client.post(address, body, content_type="application/x-www-form-urlencoded")
                 assert_a_page(response)
     assert Topic.objects.filter(name="orders", tenant=house.tenant, deleted_at=None).exists()

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.django_db
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.IGNORECASE)
 HOSTILE = '"><img src=x onerror=alert(1)><b>'
 ARGUMENTS = {"name": "orders", "key": "key_nothing", "invoice": "inv_nothing", "meter": "messages_in"}
+ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
 
 
 def signed_in(house: House, standing: Standing = Standing.OWNER, *, csrf: bool = False) -> Client:
@@ -212,6 +213,7 @@ def test_what_one_may_not_do_is_not_offered(house: House) -> None:
     [
         *("", "/topics", "/topics/orders", "/new-topic", "/topics/orders/settings", "/topics/orders/delete"),
         *("/topics/orders/send", "/groups", "/keys", "/new-key", "/usage", "/invoices", "/audit", "/nothing"),
+        *("/people", "/invite"),
     ],
 )
 def test_pages_have_a_strict_policy_and_nothing_inline(house: House, page: str) -> None:

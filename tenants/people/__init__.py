@@ -1,0 +1,1 @@
+"""People of a tenant: who belongs to it with which role, and who is invited."""

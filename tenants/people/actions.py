@@ -1,0 +1,204 @@
+"""Writes who belongs to a tenant: invites, lets join, changes roles and removes; each change with its audit entry.
+
+The actor is a person of the tenant, and what he may is looked at again under the tenant's lock: somebody who was made
+less a moment ago changes nothing. Owners and admins change people; only owners make or unmake owners; everybody may
+leave; the last owner stays.
+"""
+
+from datetime import timedelta
+
+from django.contrib.auth.hashers import make_password
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.ids import new_id
+from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
+from tenants import tokens
+from tenants.actions import checked_email, checked_password, open_session
+from tenants.models import Invitation, Membership, Person, Tenant
+from tenants.people import queries
+from tenants.roles import Permission, Role, Standing, allowed
+
+INVITATION_LENGTH = timedelta(days=7)
+PEOPLE_MAX = 500
+"""People and open invitations of one tenant together: they are shown and looked through as a whole."""
+
+
+def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invitation, str]:
+    """An invitation and its link's token, which is nowhere afterwards. An older one of the address ends.
+
+    Raises `InvalidRequest`, `AlreadyExists` (the person belongs to the tenant), `Forbidden`.
+    """
+    address, wanted = checked_email(email), checked_role(role)
+    token = tokens.new_token(tokens.INVITATION_PREFIX)
+    with transaction.atomic():
+        own = _locked_role(actor, tenant)
+        _demand(own, wanted)
+        if Membership.objects.filter(tenant=tenant, person__email=address).exists():
+            raise AlreadyExists(f"email: {address} belongs to {tenant.name} already")
+        Invitation.objects.filter(tenant=tenant, email=address, ended_at=None).update(ended_at=timezone.now())
+        if queries.members(tenant).count() + queries.invitations(tenant).count() >= PEOPLE_MAX:
+            raise InvalidRequest(f"email: {tenant.name} has {PEOPLE_MAX} people and invitations; no more")
+        row = Invitation.objects.create(
+            public_id=new_id("ivt"),
+            tenant=tenant,
+            email=address,
+            role=wanted,
+            token_hash=tokens.token_hash(token),
+            expires_at=timezone.now() + INVITATION_LENGTH,
+        )
+        _record(actor, tenant, "person.invite", row.public_id, after={"name": address, "role": wanted.value})
+    return row, token
+
+
+def withdraw(actor: Actor, tenant: Tenant, invitation: str) -> None:
+    """End an invitation (a public id) before it is taken. Raises `NotFound`, `Forbidden`."""
+    with transaction.atomic():
+        own = _locked_role(actor, tenant)
+        row = queries.invitations(tenant).filter(public_id=invitation).first()
+        if row is None:
+            raise queries.invitation_missing()
+        _demand(own, Role(row.role))
+        row.ended_at = timezone.now()
+        row.save(update_fields=["ended_at"])
+        _record(actor, tenant, "person.withdraw", row.public_id, before={"name": row.email, "role": row.role})
+
+
+def join(actor: Actor, person: Person, token: str) -> Membership:
+    """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address)."""
+    found = queries.invitation_of(token)
+    with transaction.atomic():
+        Tenant.objects.select_for_update().get(pk=found.tenant.pk)
+        # Again, now that nobody can take or withdraw it beside us.
+        row = queries.invitation_of(token)
+        if row.email != person.email:
+            raise Forbidden(f"the invitation is for {row.email}, and you are {person.email}")
+        row.ended_at = timezone.now()
+        row.save(update_fields=["ended_at"])
+        member, made = Membership.objects.get_or_create(
+            tenant=row.tenant, person=person, defaults={"role": row.role}
+        )
+        if made:
+            after = {"name": person.email, "role": row.role, "invitation": row.public_id}
+            _record(actor, row.tenant, "person.join", person.public_id, after=after)
+    return member
+
+
+def sign_up_invited(
+    *, email: str, password: str, token: str, request_id: str, source: str
+) -> tuple[Person, Membership, str]:
+    """A new person who joins the tenant of the invitation, and the token of his first session.
+
+    Raises `InvalidRequest`, `AlreadyExists` (the address has signed up: sign in and join), `NotFound`, `Forbidden`.
+    """
+    address = checked_email(email)
+    queries.invitation_of(token)
+    hashed = make_password(checked_password(password, address))
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                person = Person.objects.create(email=address, password=hashed)
+        except IntegrityError:
+            raise AlreadyExists(f"email: {address} has signed up before") from None
+        actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
+        return person, join(actor, person, token), open_session(person)
+
+
+def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Membership:
+    """Give a person (a public id) of the tenant another role. Raises `NotFound`, `InvalidRequest`, `Forbidden`."""
+    wanted = checked_role(role)
+    with transaction.atomic():
+        own = _locked_role(actor, tenant)
+        row = queries.member(tenant, person)
+        before = Role(row.role)
+        _demand(own, wanted)
+        _demand(own, before)
+        if before is wanted:
+            return row
+        _keep_an_owner(tenant, row)
+        row.role = wanted
+        row.save(update_fields=["role"])
+        _record(
+            actor,
+            tenant,
+            "person.role",
+            person,
+            before={"name": row.person.email, "role": before.value},
+            after={"name": row.person.email, "role": wanted.value},
+        )
+    return row
+
+
+def remove(actor: Actor, tenant: Tenant, person: str) -> None:
+    """A person (a public id) leaves the tenant, by his own wish or another's. Keys that he made go on working.
+
+    Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`.
+    """
+    with transaction.atomic():
+        own = _locked_role(actor, tenant)
+        leaves = person == actor.id
+        if not leaves:
+            _demand(own)
+        row = queries.member(tenant, person)
+        if not leaves:
+            _demand(own, Role(row.role))
+        _keep_an_owner(tenant, row)
+        _record(
+            actor,
+            tenant,
+            "person.leave" if leaves else "person.remove",
+            person,
+            before={"name": row.person.email, "role": row.role},
+        )
+        row.delete()
+
+
+def checked_role(role: str) -> Role:
+    """The role of that name. Raises `InvalidRequest`."""
+    try:
+        return Role(role)
+    except ValueError:
+        known = ", ".join(one.value for one in Role)
+        raise InvalidRequest(f"role: {role[:40]!r} is none of {known}") from None
+
+
+def _locked_role(actor: Actor, tenant: Tenant) -> Role:
+    """What the actor is in the tenant now; nobody changes its people until the transaction ends."""
+    Tenant.objects.select_for_update().get(pk=tenant.pk)
+    try:
+        return Role(queries.member(tenant, actor.id).role)
+    except NotFound:
+        raise Forbidden(f"people of {tenant.name} are changed by its owners and admins") from None
+
+
+def _demand(own: Role, touched: Role | None = None) -> None:
+    """Raise unless a person of role `own` may change people, and give or take the role `touched`."""
+    if not allowed(Standing(own.value), Permission.PEOPLE_WRITE):
+        raise Forbidden(f"{Permission.PEOPLE_WRITE.value} is not for {own.value}")
+    if touched is Role.OWNER and own is not Role.OWNER:
+        raise Forbidden("only an owner makes or unmakes owners")
+
+
+def _keep_an_owner(tenant: Tenant, leaving: Membership) -> None:
+    """Raise if `leaving`, who is not to be an owner any more, is the last one."""
+    owners = Membership.objects.filter(tenant=tenant, role=Role.OWNER).exclude(pk=leaving.pk)
+    if leaving.role == Role.OWNER and not owners.exists():
+        raise InvalidRequest(
+            f"role: {leaving.person.email} is the last owner of {tenant.name}; name another first"
+        )
+
+
+def _record(
+    actor: Actor,
+    tenant: Tenant,
+    action: str,
+    object_id: str,
+    *,
+    before: dict[str, str] | None = None,
+    after: dict[str, str] | None = None,
+) -> None:
+    audit.record(
+        actor, tenant=tenant.public_id, action=action, object_id=object_id, before=before, after=after
+    )

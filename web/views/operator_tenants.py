@@ -1,0 +1,118 @@
+"""For operators of the service: tenants, their limits, and suspending them."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from control_plane.audit import queries as audit
+from control_plane.outbox import queries as outbox
+from control_plane.topics import queries as topics
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import SYSTEM_TENANT
+from quotas import actions as quotas
+from quotas.plans import STANDARD
+from quotas.queries import limits_by_tenant, limits_of
+from tenants import actions, queries
+from tenants.models import OperatorToken, Tenant
+from web import notices, sessions
+from web.forms import Form
+from web.places import for_operators
+
+PER_PAGE = 50
+RECENT = 10
+
+
+@for_operators
+@require_safe
+def tenants(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
+    """Every tenant, or those whose name or id has a text in it."""
+    wanted = request.GET.get("q", "").strip()[:100].replace("\0", "")
+    rows = queries.all_tenants().exclude(public_id=SYSTEM_TENANT).order_by("name")
+    whole = rows.count()
+    if wanted:
+        rows = rows.filter(Q(name__icontains=wanted) | Q(public_id=wanted))
+    rows = rows.annotate(people=Count("memberships", distinct=True))
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    shown = list(page)
+    limits, partitions = limits_by_tenant(shown), topics.partitions_by_tenant(shown)
+    context: dict[str, Any] = {
+        "here": "tenants",
+        "q": wanted,
+        "kept": urlencode({"q": wanted}) if wanted else "",
+        "whole": whole,
+        "page": page,
+        "items": [(row, limits[row.public_id], partitions.get(row.public_id, 0)) for row in shown],
+    }
+    return render(request, "web/operator_tenants.html", context)
+
+
+@for_operators
+@require_http_methods(["GET", "HEAD", "POST"])
+def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
+    """One tenant: its limits to be set, and what changed."""
+    row = _tenant(tenant)
+    limits = limits_of(row)
+    form = Form.of(
+        request.POST if request.method == "POST" else {},
+        produce_bytes_per_s=str(limits.produce_bytes_per_s),
+        partitions_max=str(limits.partitions_max),
+    )
+    if request.method == "POST":
+        rate = form.whole("produce_bytes_per_s", "Produce rate")
+        partitions = form.whole("partitions_max", "Partitions")
+        if not form.failed:
+            try:
+                changed = quotas.set_limits(
+                    sessions.operator_actor_of(request, operator),
+                    row,
+                    produce_bytes_per_s=rate,
+                    partitions_max=partitions,
+                )
+            except PenstockError as error:
+                form.refuse(error)
+            else:
+                if changed.generation == row.generation:
+                    return notices.put(redirect("web:operator-tenant", tenant), "Nothing was changed.")
+                return _told(changed, f"{row.name} has new limits")
+    context: dict[str, Any] = {
+        "here": "tenants",
+        "row": row,
+        "form": form,
+        "limits": limits,
+        "partitions": topics.partitions_by_tenant([row]).get(row.public_id, 0),
+        "standard": STANDARD,
+        "recent": audit.entries(row.public_id).order_by("-sequence")[:RECENT],
+    }
+    return render(request, "web/operator_tenant.html", context, status=422 if form.failed else 200)
+
+
+@for_operators
+@require_POST
+def suspend(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
+    """Refuse the tenant's keys, or let them in again."""
+    row = _tenant(tenant)
+    wanted = request.POST.get("suspended") == "yes"
+    changed = actions.set_suspended(sessions.operator_actor_of(request, operator), row, wanted)
+    if changed.generation == row.generation:
+        return redirect("web:operator-tenant", tenant)
+    return _told(changed, f"{row.name} is {'suspended' if wanted else 'resumed'}")
+
+
+def _tenant(public_id: str) -> Tenant:
+    """A tenant of the service; its own is not to be limited or suspended here. Raises `NotFound`."""
+    if public_id == SYSTEM_TENANT:
+        raise queries.tenant_missing(public_id)
+    return queries.tenant_by_id(public_id)
+
+
+def _told(row: Tenant, text: str) -> HttpResponse:
+    delivered = outbox.wait_delivered(actions.KIND_TENANT, row.public_id, row.generation)
+    response = redirect("web:operator-tenant", row.public_id)
+    if delivered:
+        return notices.put(response, f"{text}; every broker knows.")
+    return notices.put(response, f"{text}; the brokers will hear of it in a moment.", "caution")

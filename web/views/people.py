@@ -1,0 +1,154 @@
+"""People of a tenant: who belongs to it and with which role, invitations, and the page where somebody joins."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from penstock.contract.errors import PenstockError
+from tenants.people import actions, queries
+from tenants.people.views import link_of
+from tenants.roles import Permission, Role
+from web import notices, rate_limit, sessions
+from web.forms import Form
+from web.places import Place, in_tenant
+from web.views.account import end_session, welcome
+
+MEANINGS = {
+    Role.OWNER: "everything, and who the other owners are",
+    Role.ADMIN: "everything but owners",
+    Role.DEVELOPER: "topics, messages, groups and keys",
+    Role.BILLING: "usage and invoices",
+    Role.AUDITOR: "reads all but messages, and the audit log",
+}
+JOIN_PER_ADDRESS = 60
+"""Attempts within a minute."""
+
+
+@in_tenant(Permission.PEOPLE_READ)
+@require_safe
+def people(request: HttpRequest, place: Place) -> HttpResponse:
+    """Everybody with the role, and invitations that wait."""
+    context = {
+        "here": "people",
+        "members": queries.members(place.tenant).order_by("pk"),
+        "invitations": queries.invitations(place.tenant).order_by("pk"),
+        "roles": _roles(place),
+        "meanings": [(role.value, text) for role, text in MEANINGS.items()],
+    }
+    return render(request, "web/people.html", context)
+
+
+@in_tenant(Permission.PEOPLE_WRITE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def invite(request: HttpRequest, place: Place) -> HttpResponse:
+    """Make an invitation; its link is on this one page and nowhere else."""
+    form = Form.of(request.POST if request.method == "POST" else {}, email="", role=Role.DEVELOPER.value)
+    if request.method == "POST" and not form.failed:
+        try:
+            row, token = actions.invite(
+                place.actor, place.tenant, email=form.text("email"), role=form.text("role")
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            context = {"here": "people", "invitation": row, "link": link_of(token)}
+            return render(request, "web/invitation_shown.html", context)
+    context = {"here": "people", "form": form, "roles": _roles(place)}
+    return render(request, "web/invite.html", context, status=422 if form.failed else 200)
+
+
+@in_tenant(Permission.PEOPLE_WRITE)
+@require_POST
+def withdraw(request: HttpRequest, place: Place, invitation: str) -> HttpResponse:
+    """The link leads nowhere from now on."""
+    actions.withdraw(place.actor, place.tenant, invitation)
+    return notices.put(redirect(place.url("people")), "The invitation is withdrawn.")
+
+
+@in_tenant(Permission.PEOPLE_WRITE)
+@require_POST
+def change_role(request: HttpRequest, place: Place, member: str) -> HttpResponse:
+    """Give somebody another role."""
+    wanted = request.POST.get("role", "")
+    before = queries.member(place.tenant, member).role
+    try:
+        row = actions.change_role(place.actor, place.tenant, member, role=wanted)
+    except PenstockError as error:
+        return notices.put(redirect(place.url("people")), _said(error), "caution")
+    if row.role == before:
+        return redirect(place.url("people"))
+    return notices.put(redirect(place.url("people")), f"{row.person.email} is {row.role} now.")
+
+
+@in_tenant(Permission.PEOPLE_READ)
+@require_http_methods(["GET", "HEAD", "POST"])
+def remove(request: HttpRequest, place: Place, member: str) -> HttpResponse:
+    """Somebody leaves, by his own wish or another's, once it was confirmed."""
+    row = queries.member(place.tenant, member)
+    leaves = row.person_id == place.person.pk
+    trouble = ""
+    if request.method == "POST":
+        try:
+            actions.remove(place.actor, place.tenant, member)
+        except PenstockError as error:
+            trouble = _said(error)
+        else:
+            if leaves:
+                return notices.put(redirect("web:home"), f"You have left {place.tenant.name}.")
+            return notices.put(redirect(place.url("people")), f"{row.person.email} is out.")
+    context = {"here": "people", "member": row, "leaves": leaves, "trouble": trouble}
+    return render(request, "web/person_remove.html", context, status=422 if trouble else 200)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """Where an invitation's link leads: join as who has signed in, sign in first, or sign up with a password."""
+    rate_limit.spend("join", sessions.source_of(request), JOIN_PER_ADDRESS)
+    invitation = queries.invitation_of(token)
+    person = sessions.person_of(request)
+    form = Form.of(request.POST if request.method == "POST" else {}, password="")
+    known = queries.has_signed_up(invitation.email)
+    if request.method == "POST" and person is not None:
+        member = actions.join(sessions.actor_of(request, person), person, token)
+        return notices.put(
+            redirect("web:overview", member.tenant.name), f"You belong to {member.tenant.name} now."
+        )
+    if request.method == "POST" and not known and not form.failed:
+        try:
+            _, member, session = actions.sign_up_invited(
+                email=invitation.email,
+                password=form["password"],
+                token=token,
+                request_id=sessions.request_id_of(request),
+                source=sessions.source_of(request),
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            end_session(request)
+            return welcome(request, redirect("web:overview", member.tenant.name), session)
+    context = {
+        "invitation": invitation,
+        "meaning": MEANINGS[Role(invitation.role)],
+        "known": known,
+        "form": form,
+        "visitor": person,
+        "right_person": person is not None and person.email == invitation.email,
+        "next": reverse("web:join", args=[token]),
+    }
+    return render(request, "web/join.html", context, status=422 if form.failed else 200)
+
+
+def _roles(place: Place) -> list[tuple[str, str]]:
+    """The roles that this person may give, with what they mean."""
+    own = place.standing.value == Role.OWNER.value
+    return [(role.value, text) for role, text in MEANINGS.items() if own or role is not Role.OWNER]
+
+
+def _said(error: PenstockError) -> str:
+    _, _, rest = error.message.partition(": ")
+    text = rest if error.message.startswith("role: ") else error.message
+    return f"{text[:1].upper()}{text[1:]}."
