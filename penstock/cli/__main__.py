@@ -26,7 +26,7 @@ from penstock.cli.verify_invoice import verify_invoice
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
 5 refused for good; 6 not applied, may succeed later; 7 outcome unknown;
-8 the server part is not installed; 130 interrupted.
+8 the server part is not installed; 9 output could not be written; 130 interrupted.
 
 Something does not work? `penstock doctor` says what and why."""
 
@@ -94,8 +94,32 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:
         as_json = invocation.json or "--json" in arguments
-        return failures.tell(error, as_json=as_json)
+        lost = _lost_output()
+        if isinstance(error, OSError) and lost is not None:
+            code = failures.tell_output_lost(lost, as_json=as_json)
+        else:
+            code = failures.tell(error, as_json=as_json)
+        _give_up_lost_errors()
+        return code
     return ended if isinstance(ended, int) else ExitCode.OK
+
+
+def _lost_output() -> OSError | None:
+    """Why what is printed cannot be written; None if it can. What is lost is not tried again at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _write_nowhere()
+        return error
+    return None
+
+
+def _give_up_lost_errors() -> None:
+    """What cannot be written to the standard error stream is not tried again at the end."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stderr__.fileno() if sys.__stderr__ else 2)
 
 
 def _open_closed_streams() -> None:

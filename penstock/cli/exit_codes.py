@@ -25,6 +25,8 @@ class ExitCode(IntEnum):
     """It may or may not have been applied."""
     SERVER_PART_MISSING = 8
     """The command belongs to the server, which this installation does not hold."""
+    OUTPUT_LOST = 9
+    """What the command printed could not be written, as on a full disk; what it asked for may well be done."""
     INTERRUPTED = 130
     """Ctrl-C."""
 

@@ -18,17 +18,47 @@ DEBUG = "PENSTOCK_DEBUG"
 
 
 def tell(error: BaseException, *, as_json: bool) -> ExitCode:
-    """Print `error` to the standard error stream and return what to exit with."""
+    """Print `error` to the standard error stream, if that can be written, and return what to exit with."""
+    code = _code(error)
+    try:
+        if isinstance(error, PenstockError):
+            _print_refusal(error, code, as_json=as_json)
+        elif isinstance(error, click.ClickException):
+            _print_usage(error, as_json=as_json)
+        elif code is ExitCode.INTERNAL:
+            _print_bug(error, as_json=as_json)
+    except OSError:
+        pass  # nobody can be told; the exit code is left
+    return code
+
+
+def tell_output_lost(error: OSError, *, as_json: bool) -> ExitCode:
+    """The standard output cannot be written: what it was for may be done, but nobody reads what came of it."""
+    message = f"standard output: {error.strerror or error}"
+    remedy = "Free space where the output goes. What was asked for may be done: look before you repeat it."
+    try:
+        if as_json:
+            _print_json(
+                code=ExitCode.OUTPUT_LOST.name,
+                message=message,
+                remedy=remedy,
+                exit_code=int(ExitCode.OUTPUT_LOST),
+            )
+        else:
+            click.secho("Error: ", fg="red", bold=True, nl=False, err=True)
+            click.echo(f"{message} [{ExitCode.OUTPUT_LOST.name}]\n  {remedy}", err=True)
+    except OSError:
+        pass  # nobody can be told; the exit code is left
+    return ExitCode.OUTPUT_LOST
+
+
+def _code(error: BaseException) -> ExitCode:
     if isinstance(error, PenstockError):
-        code = exit_code(error)
-        _print_refusal(error, code, as_json=as_json)
-        return code
+        return exit_code(error)
     if isinstance(error, click.ClickException):
-        _print_usage(error, as_json=as_json)
         return ExitCode.USAGE
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return ExitCode.INTERRUPTED
-    _print_bug(error, as_json=as_json)
     return ExitCode.INTERNAL
 
 

@@ -41,6 +41,19 @@ def test_streams_that_are_closed_or_whose_reader_has_gone_are_no_bug(
     assert "bug" not in ran(f"{COMMAND} {line}", tmp_path)[1]
 
 
+@pytest.mark.parametrize("command", ["--version", "completion bash", "--json completion zsh", "--help"])
+def test_output_on_a_full_disk_is_told_with_its_own_exit_code(command: str, tmp_path: Path) -> None:
+    code, told = ran(f"{COMMAND} {command} > /dev/full", tmp_path)
+    assert code == ExitCode.OUTPUT_LOST
+    assert "No space left on device" in told and "OUTPUT_LOST" in told
+    assert "bug" not in told and "Traceback" not in told and "Exception ignored" not in told
+
+
+def test_errors_on_a_full_disk_leave_the_exit_code(tmp_path: Path) -> None:
+    assert ran(f"{COMMAND} nosuch 2> /dev/full", tmp_path) == (ExitCode.USAGE, "")
+    assert ran(f"{COMMAND} --version > /dev/full 2> /dev/full", tmp_path) == (ExitCode.OUTPUT_LOST, "")
+
+
 def test_a_closed_input_has_no_messages(tmp_path: Path) -> None:
     code, told = ran(f"{COMMAND} produce orders <&-", tmp_path)
     assert code != ExitCode.INTERNAL and "bug" not in told and "Traceback" not in told
