@@ -122,9 +122,7 @@ class FollowerStream:
             if replica is None:
                 answer.error, answer.message = ErrorCode.NOT_LEADER, f"{where}: not here"
                 return answer
-            previous = self._by_replica.get(replica)
-            if previous is not None:
-                self._close(previous)
+            self._succeed(replica)
             leading = replica.leadership(wanted.leader_epoch)
         except PenstockError as refusal:
             answer.error, answer.message = refusal.code, refusal.message
@@ -161,6 +159,13 @@ class FollowerStream:
         else:
             answer.error, answer.message = verdict.code, verdict.message
         return answer
+
+    def _succeed(self, replica: Replica) -> None:
+        """What this follower opened before is over, on an older stream too: its end, noticed late, would else make
+        the leader believe that the follower is gone."""
+        for stream in list(replica.on_append):
+            if isinstance(stream, FollowerStream) and stream._broker == self._broker:
+                stream._close(stream._by_replica[replica])
 
     def _accept(self, handle: int, replica: Replica, leading: LeaderState, offset: int) -> None:
         self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [])
