@@ -30,6 +30,11 @@ FRAME_PAYLOAD_BYTES = 4 * limits.MIB
 """A frame takes no further batch beyond this; its largest single batch may be bigger."""
 FRAME_BATCHES_MAX = 4_096
 """Keeps a frame's head far below its limit, and its work in one piece of a few ms."""
+HOLD_OFF_MS = 5
+"""While a small frame is on its way, what comes meanwhile waits for its answer, for so long at most: each frame costs
+its broker and its followers a turn of their loops, so the busier they are the more goes into one."""
+SMALL_FRAME_BYTES = 64 * limits.KIB
+"""After a frame this large nothing waits: there is no more to be won."""
 
 
 class LaneState(Enum):
@@ -106,6 +111,9 @@ class Lane:
     """State only; `ProducerCore` moves it."""
 
     __slots__ = (
+        "_frame_at",
+        "_frame_bytes",
+        "_frame_end",
         "_heap",
         "_heap_entries",
         "broker",
@@ -138,10 +146,14 @@ class Lane:
         self.ready: deque[PartitionQueue] = deque()
         self._heap: list[tuple[float, int, PartitionQueue]] = []
         self._heap_entries = 0
+        self._frame_at = 0.0
+        self._frame_bytes = 0
+        self._frame_end = 0
+        """`next_id` after the last frame."""
 
     def opening(self, token: int, now: float) -> None:
         self.state, self.token, self.since = LaneState.OPENING, token, now
-        self.credit = self.next_id = 0
+        self.credit = self.next_id = self._frame_end = 0
 
     def enlist(self, queue: PartitionQueue) -> None:
         """Look at this partition when the next frame is made."""
@@ -180,6 +192,8 @@ class Lane:
         if self.state is not LaneState.OPEN:
             return None, NEVER
         self.enlist_due(now)
+        if self.ready and self._holds_off(now):
+            return None, self._frame_at + HOLD_OFF_MS
         tickets: list[Ticket] = []
         total = 0
         ready = self.ready
@@ -201,7 +215,13 @@ class Lane:
             tickets.append(self._take(queue, batch, reserved, now))
         if not tickets:
             return None, self.next_look
+        self._frame_at, self._frame_bytes, self._frame_end = now, total, self.next_id
         return Outgoing(owner, acks, tickets), now
+
+    def _holds_off(self, now: float) -> bool:
+        """Whether what is ready shall wait for the answer to the frame before it."""
+        on_its_way = next(reversed(self.unanswered), 0) >= self._frame_end > 0
+        return on_its_way and self._frame_bytes < SMALL_FRAME_BYTES and now < self._frame_at + HOLD_OFF_MS
 
     def _take(self, queue: PartitionQueue, batch: PendingBatch, reserved: int, now: float) -> Ticket:
         queue.sent(batch)

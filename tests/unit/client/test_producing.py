@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.client.lane import SMALL_FRAME_BYTES
 from penstock.client.partition_queue import Gap
+from penstock.client.producer_core import ProducerCore
 from penstock.contract import errors
 from penstock.contract.errors import Belief, ErrorCode, ErrorKind, error_table
 from tests.unit.client.runner import Runner, SyncDelivery
@@ -235,6 +237,54 @@ def test_credit_bounds_what_is_unanswered() -> None:
     (stream,) = [stream for stream in runner.streams.values() if stream.held]
     assert sum(len(frame) for frame in stream.held) < 10_000
     assert sum(len(frame) for frame in stream.held) > 9_000
+
+
+def held_frames(runner: Runner) -> int:
+    return sum(len(stream.held) for stream in runner.streams.values())
+
+
+def silent_after_one_frame() -> tuple[Runner, ProducerCore]:
+    """A broker that has a small frame and answers nothing."""
+    runner = Runner(brokers=1)
+    runner.cluster.create("orders", 4)
+    producer = runner.producer()
+    runner.send(producer, "orders", b"first", partition=0)
+    runner.run(20)
+    runner.cluster.silent[0] = None
+    runner.send(producer, "orders", b"a", partition=0)
+    runner.run(1)
+    assert held_frames(runner) == 1
+    return runner, producer
+
+
+def test_what_comes_while_a_small_frame_is_on_its_way_leaves_together_with_its_answer() -> None:
+    runner, producer = silent_after_one_frame()
+    for partition in range(4):
+        runner.send(producer, "orders", b"b", partition=partition)
+        runner.run(0.5)
+    assert held_frames(runner) == 1
+    runner.answer_held(0)
+    runner.run(0)
+    assert runner.cluster.frames_of_batches == [1, 1, 4]
+
+
+def test_what_waits_for_a_frames_answer_waits_for_five_milliseconds_at_most() -> None:
+    runner, producer = silent_after_one_frame()
+    runner.send(producer, "orders", b"b", partition=1)
+    runner.run(3)
+    assert held_frames(runner) == 1
+    runner.run(2)
+    assert held_frames(runner) == 2
+
+
+def test_after_a_large_frame_nothing_waits() -> None:
+    runner, producer = silent_after_one_frame()
+    runner.run(5)
+    runner.send(producer, "orders", bytes(SMALL_FRAME_BYTES), partition=1)
+    runner.run(1)
+    runner.send(producer, "orders", b"b", partition=2)
+    runner.run(1)
+    assert held_frames(runner) == 3
 
 
 # ---- three outcomes -----------------------------------------------------------------------------------------
