@@ -22,8 +22,17 @@ class Compacted(Exception):
     """The events asked for are gone: drop the state, list anew, watch from there."""
 
 
+class StoreWentBack(Exception):
+    """The store is not the one that this process knew, or an older state of it: nothing it says may be acted on
+    (RL55)."""
+
+
 class SessionLost(Exception):
     """The session has expired or was revoked; its keys are gone."""
+
+
+CHANGES_PER_TXN_MAX = 120
+"""Of one transaction, and as many compares: etcd takes 128 of each unless it is told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +113,12 @@ class Session(Protocol):
 
 
 class MetaStore(Protocol):
-    """Every call may raise `StoreUnavailable`; `txn` may raise `OutcomeUnknown`."""
+    """Every call may raise `StoreUnavailable` or `StoreWentBack`; `txn` may raise `OutcomeUnknown`."""
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         """Apply all changes in one revision if all compares hold, else nothing.
 
-        A key stands in at most one change.
+        A key stands in at most one change; at most CHANGES_PER_TXN_MAX compares and as many changes.
         """
 
     async def range(self, prefix: str) -> RangeResult:
@@ -118,7 +127,7 @@ class MetaStore(Protocol):
     def watch(self, prefix: str, after_revision: int) -> AsyncIterator[WatchBatch]:
         """Every later revision that touched the prefix, in order, without gaps.
 
-        Raises `Compacted`, `StoreUnavailable`.
+        Raises `Compacted`, `StoreUnavailable`, `StoreWentBack`.
         """
 
     async def session(self, ttl_ms: int) -> Session: ...

@@ -18,6 +18,7 @@ BY_ID = {contract["id"]: contract for contract in CONTRACTS}
 
 PLANTED = {
     "layers": ("data_plane/log/planted.py", "import data_plane.node"),
+    "etcd-client-stands-alone": ("data_plane/etcd/planted.py", "import data_plane.metadata"),
     "cores-decide": ("data_plane/replication/planted.py", "import asyncio"),
     "verification-decides": ("penstock/verification/evidence.py", "import grpc"),
     "node-composes": ("data_plane/node/planted.py", "import grpc"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from . import house
 
-FOLDERS = ("penstock/contract/v1", "data_plane/contract")
+FOLDERS = ("penstock/contract/v1", "data_plane/contract", "data_plane/etcd")
 
 
 def test_making_the_stubs_anew_changes_nothing(tmp_path: Path) -> None:

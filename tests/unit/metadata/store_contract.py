@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from data_plane.metadata.port import (
+    CHANGES_PER_TXN_MAX,
     Compacted,
     Compare,
     Delete,
@@ -24,12 +25,18 @@ from data_plane.metadata.port import (
 from data_plane.testkit.store_history import StoreHistory
 from penstock.contract.invariant import InvariantBroken
 
-TTL_MS = 10_000
-SCENARIO_S = 30
+SCENARIO_S = 60
 
 
 class StoreWorld(ABC):
     """One store, empty at first, and the clock that its sessions go by."""
+
+    ttl_ms = 10_000
+    """Of the sessions."""
+    prolongations = 5
+    """How often a session is kept alive to show that it can be."""
+    increments = 40
+    """By each of six clients that count together."""
 
     @abstractmethod
     def run(self, scenario: Awaitable[None]) -> None:
@@ -176,14 +183,18 @@ class StoreContract:
 
         world.run(scenario())
 
-    def test_a_transaction_of_150_keys_is_one_batch_of_the_watch(self, world: StoreWorld) -> None:
+    def test_a_transaction_of_as_many_keys_as_may_be_is_one_batch_of_the_watch(
+        self, world: StoreWorld
+    ) -> None:
         async def scenario() -> None:
             store = await world.open()
             watch = store.watch("/cells/", 0)
-            result = await store.txn([], [Put(f"/cells/{n:03d}", b"1") for n in range(150)])
+            result = await store.txn([], [Put(f"/cells/{n:03d}", b"1") for n in range(CHANGES_PER_TXN_MAX)])
             batch = await anext(watch)
             assert batch.revision == result.revision
-            assert [event.key for event in batch.events] == [f"/cells/{n:03d}" for n in range(150)]
+            assert [event.key for event in batch.events] == [
+                f"/cells/{n:03d}" for n in range(CHANGES_PER_TXN_MAX)
+            ]
 
         world.run(scenario())
 
@@ -266,7 +277,7 @@ class StoreContract:
     def test_the_end_of_a_session_deletes_its_keys_in_one_revision(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store = await world.open()
-            session = await store.session(TTL_MS)
+            session = await store.session(world.ttl_ms)
             await store.txn([], [Put("/live/2", b"x", session.session_id), Put("/other", b"x")])
             put = await store.txn([], [Put("/live/1", b"x", session.session_id)])
             assert (await store.range("/live/1")).items == (
@@ -286,10 +297,10 @@ class StoreContract:
     def test_a_session_nobody_keeps_alive_expires_with_its_keys(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store, other = await world.open("a"), await world.open("b")
-            session = await store.session(TTL_MS)
+            session = await store.session(world.ttl_ms)
             registered = await store.txn([], [Put("/live/1", b"x", session.session_id)])
             watch = other.watch("/live/", registered.revision)
-            await world.pass_ms(TTL_MS + 1)
+            await world.pass_ms(world.ttl_ms + 1)
             batch = await anext(watch)
             assert batch.events == (Event("/live/1", None, batch.revision),)
             assert not (
@@ -303,10 +314,10 @@ class StoreContract:
     def test_keeping_alive_prolongs_a_session_by_its_whole_time(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store = await world.open()
-            session = await store.session(TTL_MS)
+            session = await store.session(world.ttl_ms)
             await store.txn([], [Put("/live/1", b"x", session.session_id)])
-            for _ in range(5):
-                await world.pass_ms(TTL_MS * 2 // 3)
+            for _ in range(world.prolongations):
+                await world.pass_ms(world.ttl_ms * 2 // 3)
                 await session.keep_alive()
             assert len((await store.range("/live/")).items) == 1
 
@@ -315,7 +326,7 @@ class StoreContract:
     def test_a_lost_session_can_bind_nothing(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store = await world.open()
-            session = await store.session(TTL_MS)
+            session = await store.session(world.ttl_ms)
             await session.end()
             with pytest.raises(SessionLost):
                 await store.txn([], [Put("/a", b"1"), Put("/live/1", b"x", session.session_id)])
@@ -326,7 +337,7 @@ class StoreContract:
     def test_a_failed_compare_is_told_before_a_lost_session(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store = await world.open()
-            session = await store.session(TTL_MS)
+            session = await store.session(world.ttl_ms)
             await session.end()
             result = await store.txn([Compare("/a", 7)], [Put("/a", b"1", session.session_id)])
             assert result == TxnResult(False, 0)
@@ -336,7 +347,7 @@ class StoreContract:
     def test_a_key_that_was_bound_anew_outlives_its_first_session(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store = await world.open()
-            first, second = await store.session(TTL_MS), await store.session(TTL_MS)
+            first, second = await store.session(world.ttl_ms), await store.session(world.ttl_ms)
             assert first.session_id != second.session_id
             for key in ("/freed", "/moved", "/kept"):
                 await store.txn([], [Put(key, b"1", first.session_id)])
@@ -352,11 +363,11 @@ class StoreContract:
     def test_one_session_ending_leaves_the_others(self, world: StoreWorld) -> None:
         async def scenario() -> None:
             store, other = await world.open("a"), await world.open("b")
-            mine, theirs = await store.session(TTL_MS), await other.session(2 * TTL_MS)
+            mine, theirs = await store.session(world.ttl_ms), await other.session(2 * world.ttl_ms)
             await store.txn([], [Put("/live/1", b"x", mine.session_id)])
             registered = await other.txn([], [Put("/live/2", b"x", theirs.session_id)])
             watch = other.watch("/live/1", registered.revision)
-            await world.pass_ms(TTL_MS + 1)
+            await world.pass_ms(world.ttl_ms + 1)
             await anext(watch)
             await theirs.keep_alive()
             assert [item.key for item in (await store.range("/live/")).items] == ["/live/2"]
@@ -386,9 +397,11 @@ class StoreContract:
             history = StoreHistory(now=lambda: float(next(clock)))
             stores = [await world.open(name) for name in "abc"]
             clients = [history.recording(store, name) for store, name in zip(stores, "abc", strict=True)]
-            total = 240
+            total = 6 * world.increments
             watching = [asyncio.create_task(_follow(client, "/n", total)) for client in clients]
-            await asyncio.gather(*(_increment(client, name, 40) for client in clients for name in "xy"))
+            await asyncio.gather(
+                *(_increment(client, name, world.increments) for client in clients for name in "xy")
+            )
             witness = await _collect(stores[0], total)
             for task in watching:
                 await task
@@ -404,13 +417,13 @@ class StoreContract:
         async def scenario() -> None:
             store, other = await world.open("a"), await world.open("b")
             await store.txn([], [Put("/a", b"1")])
-            session = await store.session(TTL_MS)
+            session = await store.session(world.ttl_ms)
             await store.close()
             await store.close()
             for asked in (
                 store.txn([], [Put("/a", b"2")]),
                 store.range("/"),
-                store.session(TTL_MS),
+                store.session(world.ttl_ms),
                 session.end(),
             ):
                 with pytest.raises(StoreUnavailable):

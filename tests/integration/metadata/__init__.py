@@ -1,0 +1,1 @@
+"""Metadata stores as brokers use them: real servers, killed, stopped and copied."""
