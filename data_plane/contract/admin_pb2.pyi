@@ -226,6 +226,118 @@ class DeclaredLoss(_message.Message):
     declared_ms: int
     def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., kind: _Optional[str] = ..., log_generation: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., offset: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., asked_by: _Optional[str] = ..., declared_ms: _Optional[int] = ...) -> None: ...
 
+class AlterReplicasRequest(_message.Message):
+    __slots__ = ("topic_id", "partition", "replicas", "cancel")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    cancel: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., cancel: _Optional[bool] = ...) -> None: ...
+
+class MoveLeaderRequest(_message.Message):
+    __slots__ = ("topic_id", "partition", "broker")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    broker: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., broker: _Optional[int] = ...) -> None: ...
+
+class HandOverRequest(_message.Message):
+    __slots__ = ("moves",)
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[HandOver]
+    def __init__(self, moves: _Optional[_Iterable[_Union[HandOver, _Mapping]]] = ...) -> None: ...
+
+class HandOver(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch", "to")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    to: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+
+class HandOverResponse(_message.Message):
+    __slots__ = ("reasons",)
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CordonBrokerRequest(_message.Message):
+    __slots__ = ("broker", "cordoned", "generation")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    broker: int
+    cordoned: bool
+    generation: int
+    def __init__(self, broker: _Optional[int] = ..., cordoned: _Optional[bool] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class ForgetBrokerRequest(_message.Message):
+    __slots__ = ("broker",)
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    broker: int
+    def __init__(self, broker: _Optional[int] = ...) -> None: ...
+
+class DescribeMovesRequest(_message.Message):
+    __slots__ = ("local",)
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    def __init__(self, local: _Optional[bool] = ...) -> None: ...
+
+class DescribeMovesResponse(_message.Message):
+    __slots__ = ("moves",)
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[DescribedMove]
+    def __init__(self, moves: _Optional[_Iterable[_Union[DescribedMove, _Mapping]]] = ...) -> None: ...
+
+class DescribedMove(_message.Message):
+    __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "replicas", "target", "adding", "removing", "in_sync", "progress")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ADDING_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_FIELD_NUMBER: _ClassVar[int]
+    IN_SYNC_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    target: _containers.RepeatedScalarFieldContainer[int]
+    adding: _containers.RepeatedScalarFieldContainer[int]
+    removing: _containers.RepeatedScalarFieldContainer[int]
+    in_sync: _containers.RepeatedScalarFieldContainer[int]
+    progress: _containers.RepeatedCompositeFieldContainer[MoveProgress]
+    def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., target: _Optional[_Iterable[int]] = ..., adding: _Optional[_Iterable[int]] = ..., removing: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[MoveProgress, _Mapping]]] = ...) -> None: ...
+
+class MoveProgress(_message.Message):
+    __slots__ = ("broker", "in_sync", "offsets_left", "bytes_left")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    IN_SYNC_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    broker: int
+    in_sync: bool
+    offsets_left: int
+    bytes_left: int
+    def __init__(self, broker: _Optional[int] = ..., in_sync: _Optional[bool] = ..., offsets_left: _Optional[int] = ..., bytes_left: _Optional[int] = ...) -> None: ...
+
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("partitions", "objects", "after", "min_revision")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -309,7 +421,7 @@ class DescribedKey(_message.Message):
     def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
-    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas")
+    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +430,7 @@ class DescribedBroker(_message.Message):
     ZONE_FIELD_NUMBER: _ClassVar[int]
     LEADERS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CORDONED_FIELD_NUMBER: _ClassVar[int]
     id: int
     state: str
     broker_epoch: int
@@ -326,7 +439,8 @@ class DescribedBroker(_message.Message):
     zone: str
     leaders: int
     replicas: int
-    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ...) -> None: ...
+    cordoned: bool
+    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ...) -> None: ...
 
 class DescribedPartition(_message.Message):
     __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation")
