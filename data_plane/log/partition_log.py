@@ -42,10 +42,10 @@ from data_plane.log.segments import CutPoint, Segments
 from data_plane.log.start_state import NOTHING_KNOWN, StartState, keep_start
 from data_plane.log.tail import Tail, TailBudget
 from data_plane.log.usage import LogUsage
-from penstock.contract import errors, limits
+from penstock.contract import errors
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
-from penstock.contract.topic_settings import TimestampType, TopicSettings
+from penstock.contract.topic_settings import TopicSettings
 from penstock.records.batch import BatchHeader
 from penstock.records.stamp import Stamp
 from penstock.rules.odometer import Odometer
@@ -140,6 +140,7 @@ class PartitionLog:
         checkpoint_entry: CheckpointEntry | None,
         replay: Sequence[JournalRecord],
         clean: bool,
+        checkpoint_lost: bool = False,
         monotonic_ms: float = 0.0,
         tail: TailBudget | None = None,
     ) -> tuple[Self, RecoveryReport]:
@@ -147,10 +148,13 @@ class PartitionLog:
         point.
 
         `replay` holds the partition's records in order, of all replica generations. `clean`: it was stopped cleanly.
+        `checkpoint_lost`: what the files tell is presumed durable (RL54).
         What is found intact above the durable end is synced here. Raises `PartitionUnborn`, `PartitionDamaged`.
         """
         identity = read_identity(disk, directory)
-        opened = recovery.open_log(disk, directory, settings, identity, checkpoint_entry, replay, clean=clean)
+        opened = recovery.open_log(
+            disk, directory, settings, identity, checkpoint_entry, replay, clean=clean, checkpoint_lost=checkpoint_lost
+        )  # fmt: skip
         bounds, segments, derived = opened.bounds, opened.segments, opened.derived
         durable_end = min(bounds.durable_end, bounds.log_end)
         log = cls(
@@ -224,11 +228,6 @@ class PartitionLog:
         return self._derived.epochs
 
     @property
-    def last_accepted_ms(self) -> int:
-        """Acceptance time of the last batch, 0 for none."""
-        return self._derived.last_accepted_ms
-
-    @property
     def odometer(self) -> Odometer | None:
         """The totals at the log's end; None when those below the log's start are not known. To be read only."""
         return self._derived.odometer
@@ -261,15 +260,6 @@ class PartitionLog:
     def _get_name(self) -> str:
         return self.name
 
-    def check_timestamp(self, header: BatchHeader, now_ms: int) -> None:
-        """Raises `TimestampOutOfRange` for a batch stamped too far in the future (RL107)."""
-        ahead = header.max_timestamp - now_ms
-        if ahead > limits.TIMESTAMP_AHEAD_MS_MAX and self.settings.timestamp_type is TimestampType.CREATE:
-            raise errors.TimestampOutOfRange(
-                f"{self.name}: a message is stamped {ahead} ms in the future,"
-                f" at most {limits.TIMESTAMP_AHEAD_MS_MAX} allowed"
-            )
-
     def append_as_leader(
         self,
         batch: memoryview,
@@ -280,7 +270,7 @@ class PartitionLog:
         floor_ms: int,
         principal: int,
     ) -> Stamp:
-        """Append a checked batch (`check_batch`, `check_sequence`, `check_timestamp`).
+        """Append a checked batch (`check_batch`, `check_sequence`).
 
         Raises errors.DiskFull (nothing changed), errors.CorruptLog when acknowledged records are missing at the end.
         """

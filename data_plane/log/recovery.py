@@ -18,6 +18,7 @@ from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.identity import Identity
 from data_plane.log.journal_record import JournalRecord
 from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PieceKind
+from data_plane.log.presumed import presumed_range
 from data_plane.log.readable import read_or_zeros
 from data_plane.log.scan import Bad, check_batches, next_good_stamp
 from data_plane.log.sealing import SealFile
@@ -37,6 +38,7 @@ from data_plane.log.sidecar import (
 from data_plane.log.small_file import SmallFileCorrupt, read_whole
 from penstock.contract.topic_settings import TopicSettings
 from penstock.records.seal import Seal
+from penstock.records.stamp import stamp_seed
 
 
 @dataclass(slots=True)
@@ -87,9 +89,10 @@ class Opened:
 
 def open_log(
     disk: Disk, directory: str, settings: TopicSettings, identity: Identity, entry: CheckpointEntry | None,
-    replay: Sequence[JournalRecord], *, clean: bool,
+    replay: Sequence[JournalRecord], *, clean: bool, checkpoint_lost: bool = False,
 ) -> Opened:  # fmt: skip
-    """Everything that `PartitionLog.recover` needs. `clean`: the directory was left cleanly."""
+    """Everything that `PartitionLog.recover` needs. `clean`: the directory was left cleanly; `checkpoint_lost`: its
+    checkpoint is not, or bad."""
     if entry is not None and entry.replica_generation != identity.replica_generation:
         entry = None
     first_sequence = 0 if entry is None else entry.first_sequence
@@ -103,6 +106,10 @@ def open_log(
         if name.endswith(layout.TEMPORARY_SUFFIX):
             disk.remove(f"{directory}/{name}")
     bounds = bounds_of(identity, entry)
+    if checkpoint_lost:
+        bases, seed = segment_bases(disk, directory), stamp_seed(identity.where)
+        start, end = presumed_range(disk, directory, bases, seed, identity.start_offset)
+        bounds = Bounds(start, start, end, start)
     replay_journal(disk, directory, identity, bounds, records)
     segments = Segments(disk, directory, identity.where, settings.index_interval_bytes)
     load_segments(disk, directory, segments, bounds)
