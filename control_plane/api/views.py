@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from control_plane.api import idempotency, problems
+from control_plane.api import idempotency, parameters, problems
 from control_plane.api.callers import TENANT_HEADER, Caller, Place, caller_of, place_of
 from control_plane.api.models import IdempotentRequest
 from control_plane.audit.actor import Actor
@@ -30,6 +30,10 @@ class PublicView(APIView):
     """For everybody, with or without a credential."""
 
     authentication_classes = ()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        parameters.check(request)
 
     def source(self) -> str:
         return str(self.request.META.get("REMOTE_ADDR", ""))[:64]
@@ -59,6 +63,7 @@ class CallerView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         self.admit(request)
+        parameters.check(request)
         key = request.headers.get(idempotency.HEADER)
         if request.method == "POST" and key is not None:
             place = getattr(self, "place", None)

@@ -28,6 +28,7 @@ from control_plane.access import actions as access
 from control_plane.outbox import queries as outbox
 from control_plane.topics import actions as topics
 from penstock.contract.errors import ErrorCode
+from tenants.models import Person
 from tenants.roles import Standing
 from tests.conftest import FULL
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
@@ -129,6 +130,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_tells(
     operation = OPERATIONS[name]
     key, _ = access.create_key(ACTOR, house.tenant, name="one more")
     known = {"name": "orders", "tenant": house.tenant.public_id, "key": key.public_id}
+    known["person"] = Person.objects.get(email="developer@acme.example").public_id
 
     @settings(
         max_examples=EXAMPLES,
