@@ -16,7 +16,7 @@ from data_plane.metadata import model
 from data_plane.metadata.image import Cell, ClusterImage
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Change, Compare, Delete
-from data_plane.replication.eligibility import in_order, with_in_sync
+from data_plane.replication.eligibility import forgotten, in_order, with_in_sync
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
 
@@ -176,6 +176,7 @@ def departures(
     *,
     data_lost: Callable[[TopicId], bool],
     damaged: Callable[[TopicPartition], bool] = lambda where: False,
+    emptied: bool = False,
 ) -> list[CellWrite]:
     """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with
     (RL42).
@@ -186,12 +187,16 @@ def departures(
 
     Replicas of a topic with `data_lost` (stopped without the clean marker, see `lost_by_crash`; or all of
     them, when the log directory is another one, RL54) and those `damaged` below their durable mark are
-    stripped of eligibility too (RL44, RL45).
+    stripped of eligibility too (RL44, RL45). With `emptied`, another log directory, nobody waits for them either: an
+    election that may lose something must not wait for what cannot come back (RL47).
     """
 
     def change(topic_id: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
         if data_lost(topic_id) or damaged(TopicPartition(topic_id, record.partition)):
-            return strip_unclean(record, broker, min_insync=min_insync)
+            stripped = strip_unclean(record, broker, min_insync=min_insync)
+            if not emptied or (stripped is None and broker not in record.last_known):
+                return stripped
+            return forgotten(record.changed() if stripped is None else stripped, broker)
         return without_broker(record, broker, min_insync=min_insync)
 
     fenced = Compare(model.live_key(broker), 0)

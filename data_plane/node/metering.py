@@ -292,6 +292,8 @@ class Metering:
         if leading is None:
             return False
         offset = log.end_offset_for_epoch(leading.record.generation_epoch - 1)[1]
+        if offset < log.log_start_offset:
+            return True  # it was made: nothing is deleted above the readings of its own generation
         if log.high_watermark < offset:
             return False
         mark = await self._fold(replica, offset)

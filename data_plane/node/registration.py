@@ -160,6 +160,7 @@ class Registration:
                 _DEPARTURES_AT_ONCE,
                 data_lost=lost,
                 damaged=self._damaged,
+                emptied=emptied,
             )
             if not writes:
                 return True

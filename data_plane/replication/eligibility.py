@@ -1,6 +1,7 @@
 """Who stays electable when a partition's in-sync set changes: the one rule leader and controller share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from data_plane.metadata.model import PartitionRecord
 from penstock.contract.ids import BrokerId
@@ -24,6 +25,13 @@ def eligible_after(
     eligible = in_order(record, lambda b: (b in record.in_sync or b in record.eligible) and b not in in_sync)
     last_known = in_order(record, lambda b: b in record.last_known and b not in in_sync and b not in eligible)
     return eligible, last_known
+
+
+def forgotten(record: PartitionRecord, broker: BrokerId) -> PartitionRecord:
+    """`record` without waiting for `broker`: its log directory is another one, so what it held does not come back
+    with it (RL54).
+    """
+    return replace(record, last_known=tuple(b for b in record.last_known if b != broker))
 
 
 def with_in_sync(record: PartitionRecord, in_sync: tuple[BrokerId, ...], min_insync: int) -> PartitionRecord:

@@ -129,15 +129,23 @@ class Open:
 class FollowerState:
     """One partition that follows `leader` in `leader_epoch`. Its owner is the partition's only writer.
 
-    `high_watermark` is the replica's own, from its checkpoint; it only grows.
+    `high_watermark` is the replica's own, from its checkpoint; it only grows, but for a declared loss.
     """
 
     def __init__(
-        self, leader: BrokerId, *, leader_epoch: int, replica_generation: int, high_watermark: int
+        self,
+        leader: BrokerId,
+        *,
+        leader_epoch: int,
+        replica_generation: int,
+        high_watermark: int,
+        loss_declared: bool = False,
     ) -> None:
+        """`loss_declared`: a loss was declared since the last batch here; what was committed may have to go (RL31)."""
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.replica_generation = replica_generation
+        self.loss_declared = loss_declared
         self.phase = Phase.IDLE
         self.handle = 0
         self._high_watermark = high_watermark
@@ -171,6 +179,8 @@ class FollowerState:
         cut = truncation_point(
             epoch_lookup=epoch_lookup, log_end=log_end, divergence_epoch=epoch, divergence_end=end_offset
         )
+        if self.loss_declared:
+            self._high_watermark = min(self._high_watermark, cut)
         return checked_cut(cut=cut, high_watermark=self._high_watermark)
 
     def start_over(self, log_start_offset: int) -> int:
@@ -178,6 +188,8 @@ class FollowerState:
         (RL31).
         """
         self.phase = Phase.IDLE
+        if self.loss_declared:
+            self._high_watermark = min(self._high_watermark, log_start_offset)
         point = start_over_point(log_start_offset=log_start_offset, high_watermark=self._high_watermark)
         self._high_watermark = point
         return point

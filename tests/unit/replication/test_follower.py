@@ -76,6 +76,16 @@ def test_a_cut_below_the_own_watermark_stops_the_replica() -> None:
         state.diverging(epoch=5, end_offset=75, epoch_lookup=own_epochs, log_end=90)
 
 
+def test_after_a_declared_loss_what_was_committed_goes_too_and_the_watermark_with_it() -> None:
+    state = FollowerState(
+        BrokerId(1), leader_epoch=7, replica_generation=1, high_watermark=75, loss_declared=True
+    )
+    state.open(3, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
+    assert state.diverging(epoch=5, end_offset=75, epoch_lookup=own_epochs, log_end=90) == 70
+    assert state.high_watermark == 70
+    assert state.start_over(20) == 20
+
+
 def test_starting_over_above_the_watermark_is_right_and_below_it_stops_the_replica() -> None:
     state = following(high_watermark=50)
     assert state.start_over(60) == 60
