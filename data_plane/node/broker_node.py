@@ -148,7 +148,7 @@ class BrokerNode:
             clock,
             self._rng,
             data_lost=data_lost,
-            damaged=lambda where: where in self.host.damaged,
+            damaged=self.host.untrusted,
             gained=self._registered,
             lost=self._unregistered,
         )
@@ -249,6 +249,7 @@ class BrokerNode:
 
     def _registered(self) -> None:
         self.stats.registrations += 1
+        self.host.gave_up()
         self._acting = False
         if self.registration.in_force():
             self._acting = True

@@ -62,5 +62,7 @@ class NodeConfig:
     """Appended and not yet durable; above it produce frames wait."""
     disk_soft_free_bytes: int = 256 * limits.MIB
     """Below it produce is refused, everything else goes on (RL128)."""
+    stray_keep_ms: int = 14 * 86_400_000
+    """Directories that the metadata does not know are kept so long (RL53)."""
     metering: bool = True
     """Usage is read and delivered usage counted; without it nothing waits to be metered before it is deleted."""

@@ -5,29 +5,27 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from data_plane.controller.elections import strip_replica
-from data_plane.disk.port import Disk, DiskFault, DiskFull, FileMissing, SyncDirectory
+from data_plane.disk.port import Disk, DiskFault, DiskFull
 from data_plane.log import layout
-from data_plane.log.checkpoint import Checkpoint, read_checkpoint
-from data_plane.log.journal import Journal, JournalSettings
-from data_plane.log.journal_replay import Replay
-from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn
+from data_plane.log.journal import Journal
 from data_plane.log.partition_log import PartitionLog
-from data_plane.log.small_file import SmallFileCorrupt
 from data_plane.log.tail import TailBudget
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PARTITIONS_PER_CELL, PartitionRecord, TopicRecord
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
+from data_plane.node.boot import Boot
 from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import STRAY_SUFFIX, Directory
+from data_plane.node.directory import Directory
 from data_plane.node.fetch import LeaderLink
 from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.ports import Clock, Rng, Transport
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Listener, Replica
 from data_plane.node.stats import NodeStats
-from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
-from penstock.contract.topic_settings import Durability, TopicSettings
+from data_plane.node.strays import Strays
+from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
+from penstock.contract.topic_settings import Durability
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 _MADE_PER_TURN = 10
@@ -52,6 +50,7 @@ class ReplicaHost:
         self._transport = transport
         self._clock, self._rng, self._stats = clock, rng, stats
         self._tail = TailBudget(config.tail_bytes)
+        self.strays = Strays(disk, config.stray_keep_ms)
         self.replicas: dict[TopicPartition, Replica] = {}
         self.damaged: dict[TopicPartition, str] = {}
         """Partitions whose data here failed its checks at boot: unclean (RL45, RL122)."""
@@ -86,106 +85,50 @@ class ReplicaHost:
 
         Blocking: the broker serves nothing yet.
         """
-        checkpoint, lost = self._read_checkpoint()
-        journal, replay = Journal.open(
+        booted = Boot(
             self._disk,
-            bytes.fromhex(directory.directory_id),
-            checkpoint.first_sequence,
-            JournalSettings(file_bytes=self._config.journal_bytes),
-        )
-        for name in self._disk.list(layout.TOPICS):
-            where = layout.partition_of(name)
-            if where is not None:
-                self._recover_one(where, f"{layout.TOPICS}/{name}", directory, checkpoint, replay)
-        if lost or replay.unknown_loss:
-            for where, replica in self.replicas.items():
-                reason = "the journal or checkpoint of the log directory is damaged"
-                replica.broken = self.damaged.setdefault(where, reason)
-                self._unknown_loss[where] = None
-        replay.close()
-        return journal
+            self._config,
+            self._image,
+            directory,
+            self.strays,
+            self._tail,
+            now_ms=self._clock.now_ms(),
+            monotonic_ms=self._clock.monotonic_ms(),
+        ).run()
+        self.damaged.update(booted.damaged)
+        for one in booted.opened:
+            if one.buried:
+                replica = self._made(one.where, one.topic, one.log)
+                replica.broken = "the topic was deleted"
+                if not self.hold(replica, self._remove_soon):
+                    self._remove_soon(replica)
+                continue
+            if booted.nothing_known:
+                self.damaged.setdefault(one.where, booted.nothing_known)
+                self._unknown_loss[one.where] = None
+            replica = self._add(one.where, one.topic, one.log)
+            reason = self.damaged.get(one.where, "")
+            if self._alone(one.where):
+                replica.writes_stopped = reason
+            else:
+                replica.broken = reason
+        return booted.journal
 
-    def _read_checkpoint(self) -> tuple[Checkpoint, bool]:
-        try:
-            return read_checkpoint(self._disk), False
-        except FileMissing:
-            return Checkpoint(first_sequence=1, entries={}), False
-        except SmallFileCorrupt:
-            return Checkpoint(first_sequence=1, entries={}), True
+    def untrusted(self, where: TopicPartition) -> bool:
+        """Whether this broker has to give up what it is trusted with there (RL45, RL122). A partition's only replica
+        keeps it: it serves what is good, takes no writes, and an operator repairs it."""
+        return where in self.damaged and not (where in self.replicas and self._alone(where))
 
-    def _recover_one(
-        self, where: TopicPartition, path: str, directory: Directory, checkpoint: Checkpoint, replay: Replay
-    ) -> None:
-        topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
-        buried = where.topic_id in self._image.tombstones
-        if buried:
-            topic = self._topic_deleted(where)
-            if topic is None:
-                self._disk.remove_directory(path)
-                return
-            record = PartitionRecord(
-                partition=where.partition, replicas=(self._config.broker_id,), replica_generations=(0,)
-            )
-        if topic is None or record is None or self._config.broker_id not in record.replicas:
-            self._set_aside(path)
-            return
-        try:
-            log, report = PartitionLog.recover(
-                self._disk,
-                path,
-                topic.settings,
-                checkpoint_entry=checkpoint.entries.get(where),
-                replay=replay.records.get(where, []),
-                clean=directory.clean,
-                monotonic_ms=self._clock.monotonic_ms(),
-                tail=self._tail,
-            )
-        except PartitionUnborn:
-            self._disk.remove_directory(path)
-            return
-        except PartitionDamaged as damage:
-            if buried:
-                self._disk.remove_directory(path)
-                return
-            self.damaged[where] = str(damage)
-            self._set_aside(path)
-            return
-        if buried:
-            replica = self._made(where, topic, log)
-            replica.broken = "the topic was deleted"
-            if not self.hold(replica, self._remove_soon):
-                self._remove_soon(replica)
-            return
-        if log.replica_generation != self._generation(record):
-            log.close(clean=False)
-            self._set_aside(path)
-            return
-        if report.damage:
-            self.damaged[where] = "; ".join(map(str, report.damage))
-        self._add(where, topic, log).broken = self.damaged.get(where, "")
+    def gave_up(self) -> None:
+        """Everything untrusted was given up: what took the place of a lost directory may be trusted anew."""
+        for where in list(self.damaged):
+            replica = self.replicas.get(where)
+            if replica is None or not (replica.broken or replica.writes_stopped):
+                del self.damaged[where]
 
-    def _topic_deleted(self, where: TopicPartition) -> TopicRecord | None:
-        """What its tombstone tells of the topic, if its last reading may still be owed."""
-        buried = self._image.buried.get(where.topic_id)
-        if buried is None or not buried.tenant or not self._config.metering:
-            return None
-        return TopicRecord(
-            topic_id=where.topic_id,
-            tenant=TenantId(buried.tenant),
-            name=buried.name,
-            partitions=buried.partitions,
-            settings=TopicSettings(),
-        )
-
-    def _set_aside(self, path: str) -> None:
-        """Never delete at boot what the metadata does not know (RL53)."""
-        target = path + STRAY_SUFFIX
-        number = 1
-        while self._disk.exists(target):
-            number += 1
-            target = f"{path}{STRAY_SUFFIX}.{number}"
-        self._disk.rename(path, target)
-        self._disk.sync_now([SyncDirectory(layout.TOPICS)])
+    def _alone(self, where: TopicPartition) -> bool:
+        record = self._image.partition(where)
+        return record is not None and len(record.replicas) == 1
 
     def _generation(self, record: PartitionRecord) -> int:
         return record.replica_generations[record.replicas.index(self._config.broker_id)]
@@ -380,7 +323,7 @@ class ReplicaHost:
                 continue
             path = layout.partition_directory(where)
             if self._disk.exists(path):
-                self._set_aside(path)
+                self.strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
             try:
                 log = PartitionLog.create(
                     self._disk, path, where, self._generation(record), topic.settings, tail=self._tail

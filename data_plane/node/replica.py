@@ -83,6 +83,8 @@ class Replica:
         """Told once when the replica is no longer busy."""
         self.broken = ""
         """Why this replica stopped (a broken invariant or corruption); it then takes no role."""
+        self.writes_stopped = ""
+        """Why nothing is written any more though this replica leads: it is damaged and the only one (RL122)."""
         self.repairs = 0
         """How often damage was cut out and fetched anew (RL122): its own marks may then have gone back."""
         self.note = ""
@@ -202,9 +204,12 @@ class Replica:
 
     def found_damage(self, reason: str) -> None:
         """Stored data failed its check (RL122). Others that are in sync hold it: this replica gives itself up and
-        fetches it anew. A leader that is alone goes on with what is good, and refuses the damaged range.
+        fetches it anew. A leader that is alone goes on with what is good, and refuses the damaged range; the only
+        replica takes no writes any more until an operator has repaired it.
         """
-        if self.leading is not None and len(self.leading.record.in_sync) < 2:
+        if self.leading is not None and len(self.leading.record.replicas) == 1:
+            self.writes_stopped = self.writes_stopped or reason
+        elif self.leading is not None and len(self.leading.record.in_sync) < 2:
             self.note = reason
         else:
             self.stop(reason)
@@ -264,6 +269,8 @@ class Replica:
             raise errors.NotEnoughReplicas(
                 f"{self.name}: {leading.in_sync_count} in sync, {self.topic.settings.min_insync_replicas} required"
             )
+        if self.writes_stopped:
+            raise errors.CorruptLog(f"{self.name}: writes are stopped, {self.writes_stopped}")
         if self.busy:
             raise errors.LeaderNotReady(f"{self.name}: its log's start is being moved")
         known = self.log.check_sequence(header)
