@@ -5,7 +5,8 @@
 | broker_id              | number of this broker, unique in the cluster                           | required       |
 | cluster_id             | id of the cluster; checked against metadata and log directory          | required       |
 | data                   | the log directory                                                      | required       |
-| metadata               | the SQLite file that all brokers of this machine share                 | required       |
+| metadata               | the SQLite file that all brokers of this machine share, or {kind: etcd,|                |
+|                        | endpoints: [...]}, see `data_plane/broker/metadata_config.py`          | required       |
 | client_listen          | host:port of the client listener; port 0 chooses one                   | 127.0.0.1:0    |
 | internal_listen        | host:port for other brokers and Admin calls; a loopback address        | 127.0.0.1:0    |
 | http_listen            | host:port of /healthz, /readyz and /metrics                            | 127.0.0.1:0    |
@@ -33,6 +34,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from data_plane.broker.metadata_config import EtcdMetadata
 from data_plane.node.config import NodeConfig, Timings
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import BrokerId
@@ -44,7 +46,7 @@ BROKER_ID_MAX = 999_999
 """Keys of the metadata store hold six digits."""
 _LISTENERS = ("client_listen", "internal_listen", "http_listen")
 _LIMITS = ("journal_bytes", "tail_bytes", "replica_window_bytes", "push_bytes_max", "unsynced_bytes_max",
-           "disk_soft_free_bytes")  # fmt: skip
+           "disk_soft_free_bytes", "catch_up_bytes_per_s", "replica_open_max")  # fmt: skip
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -55,7 +57,7 @@ class BrokerConfig:
     broker_id: int
     cluster_id: str
     data: Path
-    metadata: Path
+    metadata: Path | EtcdMetadata
     client_listen: str = "127.0.0.1:0"
     internal_listen: str = "127.0.0.1:0"
     http_listen: str = "127.0.0.1:0"
@@ -179,7 +181,13 @@ def read_config(file: Path, environment: Mapping[str, str]) -> BrokerConfig:
 
 
 def _from_environment(name: str, text: str, setting: "Field[Any]") -> Any:
-    if setting.type not in (int, bool) and not str(setting.type).startswith("collections.abc.Mapping"):
+    if setting.name == "metadata" and not text.startswith("{"):
+        return text
+    if (
+        setting.name != "metadata"
+        and setting.type not in (int, bool)
+        and not str(setting.type).startswith("collections.abc.Mapping")
+    ):
         return text
     try:
         return json.loads(text)
@@ -202,6 +210,8 @@ def _typed(setting: "Field[Any]", value: Any) -> Any:
     if str(kind).startswith("collections.abc.Mapping"):
         _demand(isinstance(value, dict), f"{name}: {value!r} is no object")
         return value
+    if name == "metadata" and isinstance(value, dict):
+        return EtcdMetadata.of(value)
     if value is None and setting.default is None:
         return None
     _demand(isinstance(value, str) and bool(value), f"{name}: {value!r} is no file name")

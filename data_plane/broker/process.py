@@ -25,11 +25,13 @@ from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.http import HttpListener
 from data_plane.broker.logs import set_up_logs
+from data_plane.broker.metadata_config import open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.server import Listener, bind
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.transport import GrpcTransport
 from data_plane.disk.port import DiskFault
+from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.directory import WrongDirectory
@@ -75,7 +77,8 @@ class BrokerProcess:
             "internal": _with_port(config.internal_listen, internal_port),
         }
         node_config = config.node_config(addresses["client"], addresses["internal"])
-        disk, store = RealDisk(config.data), await SqliteStore.open(config.metadata)
+        disk = RealDisk(config.data)
+        store = await open_store(config.metadata, config.cluster_id)
         transport = GrpcTransport(node_config.cluster_secret)
         node = self._node = BrokerNode(
             node_config, clock=SystemClock(), rng=SystemRng(), transport=transport, disk=disk, store=store
@@ -86,7 +89,8 @@ class BrokerProcess:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         self._start(self._run_node(node))
         self._start(self._turn())
-        self._start(self._watch_store(store))
+        if isinstance(store, SqliteStore):
+            self._start(self._watch_store(store))
         self._start(self._serve(node, client_server, internal_server, addresses))
         _log.info("started", extra={"addresses": addresses})
 
@@ -171,7 +175,11 @@ class BrokerProcess:
         """Our own bug, or a disk that cannot be trusted: the process ends; what keeps it from starting is raised."""
         if self._end.done():
             return
-        if isinstance(error, LogDirectoryFailed | StoreFault):
+        if isinstance(error, StoreWentBack):
+            _log.critical(
+                "the metadata store went back; start again to see what to do", extra={"fault": str(error)}
+            )
+        elif isinstance(error, LogDirectoryFailed | StoreFault):
             _log.critical("storage failed; start again to recover", extra={"fault": str(error)})
         elif isinstance(error, _CANNOT_START) and not self._node.booted.is_set():
             self._end.set_exception(error)

@@ -11,6 +11,7 @@ import pytest
 
 from data_plane.broker import config as module
 from data_plane.broker.config import BrokerConfig, read_config
+from data_plane.broker.metadata_config import EtcdMetadata
 from penstock.contract.errors import ConfigurationError
 
 
@@ -107,6 +108,16 @@ def test_a_setting_may_come_from_the_environment_alone(tmp_path: Path, values: d
     assert read(tmp_path, values, PENSTOCK_BROKER_CLUSTER_ID=cluster).cluster_id == cluster
 
 
+def test_the_metadata_store_may_be_an_etcd_from_file_and_environment(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    etcd = {"kind": "etcd", "endpoints": ["localhost:2379", "127.0.0.1:2380"], "cell": "eu-1"}
+    expected = EtcdMetadata(endpoints=("localhost:2379", "127.0.0.1:2380"), cell="eu-1")
+    assert read(tmp_path, values | {"metadata": etcd}).metadata == expected
+    assert read(tmp_path, values, PENSTOCK_BROKER_METADATA=json.dumps(etcd)).metadata == expected
+    assert read(tmp_path, values, PENSTOCK_BROKER_METADATA="/m.db").metadata == Path("/m.db")
+
+
 def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, Any]) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         read(tmp_path, values).zone = "b"  # type: ignore[misc]
@@ -129,6 +140,26 @@ def test_every_setting_is_documented_and_no_other() -> None:
         ({"data": None}, "data: None is no file name"),
         ({"data": ""}, "data: '' is no file name"),
         ({"metadata": 7}, "metadata: 7 is no file name"),
+        ({"metadata": {"kind": "zoo"}}, "metadata: kind: 'zoo' is not 'etcd'"),
+        ({"metadata": {"kind": "etcd"}}, "metadata: endpoints: a list of host:port is required"),
+        ({"metadata": {"kind": "etcd", "endpoints": []}}, "metadata: endpoints: none given"),
+        ({"metadata": {"kind": "etcd", "endpoints": ["a"]}}, "metadata: endpoints: 'a' is not host:port"),
+        (
+            {"metadata": {"kind": "etcd", "endpoints": ["10.0.0.1:2379"], "ca_file": "/ca"}},
+            "metadata: endpoints: 10.0.0.1 is not a loopback address; the metadata crosses no network in plain text",
+        ),
+        (
+            {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "cell": "a/b"}},
+            "metadata: cell: 'a/b' is no name",
+        ),
+        (
+            {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "key_file": "/k"}},
+            "metadata: certificate_file, key_file: give both or none",
+        ),
+        (
+            {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "password": "x"}},
+            "metadata: 'password' is no setting; known: kind, endpoints, cell",
+        ),
         ({"client_listen": "localhost"}, "client_listen: 'localhost' is not host:port"),
         ({"client_listen": "127.0.0.1:70000"}, "client_listen: '127.0.0.1:70000' is not host:port"),
         ({"http_listen": "127.0.0.1:http"}, "http_listen: '127.0.0.1:http' is not host:port"),
