@@ -9,6 +9,7 @@ calls `loaded`.
 from dataclasses import replace
 
 from data_plane.groups.assignors import DEFAULT_ASSIGNOR, assignor
+from data_plane.groups.expiry import GROUP_RETENTION_MS, is_unused
 from data_plane.groups.group import Draft, Group, settled
 from data_plane.groups.records import (
     CommittedOffset,
@@ -58,8 +59,13 @@ _MemberName = tuple[str, str, str]
 class Coordinator:
     """All groups of one partition. Every method that refuses raises a `PenstockError` and changes nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, retention_ms: float = GROUP_RETENTION_MS) -> None:
+        """`retention_ms`: a group that was not used for so long is forgotten (RL94)."""
+        self._retention_ms = retention_ms
         self._groups: dict[GroupName, Group] = {}
+        self._used: dict[GroupName, float] = {}
+        """When each group was last written of, in monotonic ms."""
+        self._began_ms = 0.0
         self._heard: dict[_MemberName, float] = {}
         """When each member was last heard of, in monotonic ms."""
         self._revoking_since: dict[_MemberName, float] = {}
@@ -72,7 +78,7 @@ class Coordinator:
     # -- state -------------------------------------------------------------------------------------------
 
     def apply(self, record: Record, now_ms: float) -> None:
-        """One record of the log, old or just appended. Raises `RecordUnreadable`."""
+        """One record of the log, old or just appended; `now_ms` is when it was. Raises `RecordUnreadable`."""
         key = read_key(record.key)
         if key is None:
             return
@@ -82,10 +88,12 @@ class Coordinator:
             if record.value is None:
                 return
             group = self._groups[name] = Group(key.tenant, key.group)
+        self._used[name] = max(now_ms, self._used.get(name, now_ms))
         match key:
             case GroupKey():
                 if record.value is None:
                     del self._groups[name]
+                    del self._used[name]
                 else:
                     group.record = read_group(record.value)
             case MemberKey(member_id=member_id):
@@ -121,7 +129,7 @@ class Coordinator:
         """The log is applied: every timer starts in full (RL89)."""
         self._heard = dict.fromkeys(self._heard, now_ms)
         self._revoking_since = dict.fromkeys(self._revoking_since, now_ms)
-        self._ticked = now_ms
+        self._ticked = self._began_ms = now_ms
         self.commits = self.commits_back = 0
 
     # -- members -----------------------------------------------------------------------------------------
@@ -180,8 +188,8 @@ class Coordinator:
 
     def tick(self, topics: Topics, now_ms: float) -> list[tuple[Record, ...]]:
         """What time has done: members whose session or rebalance time is over are fenced, offsets of deleted topics
-        dropped, new partitions given out. One bundle of records for each group that changed; what cannot be appended
-        now comes again with the next tick.
+        dropped, new partitions given out, groups that nobody uses forgotten. One bundle of records for each group that
+        changed; what cannot be appended now comes again with the next tick.
         """
         pause = 0.0 if self._ticked is None else now_ms - self._ticked
         self._ticked = now_ms
@@ -195,6 +203,9 @@ class Coordinator:
         changed: list[tuple[Record, ...]] = []
         for name in sorted(self._groups):
             group = self._groups[name]
+            if looks and self._unused(group, now_ms):
+                changed.append(_forgotten(group))
+                continue
             overdue = [m for m in sorted(group.members) if self._overdue(group, group.members[m], now_ms)]
             gone = [p for p in sorted(group.offsets) if topics.deleted(p.topic_id)] if looks else []
             if not overdue and not gone and not (looks and group.members):
@@ -220,6 +231,14 @@ class Coordinator:
         if now_ms - self._heard.get(name, now_ms) > member.session_timeout_ms:
             return True
         return now_ms - self._revoking_since.get(name, now_ms) > member.rebalance_timeout_ms
+
+    def _unused(self, group: Group, now_ms: float) -> bool:
+        return is_unused(
+            members=len(group.members),
+            unused_ms=now_ms - self._used[group.tenant, group.name],
+            known_ms=now_ms - self._began_ms,
+            retention_ms=self._retention_ms,
+        )
 
     # -- offsets -----------------------------------------------------------------------------------------
 
@@ -293,9 +312,7 @@ class Coordinator:
 
     def delete(self, tenant: str, name: str) -> Decision[None]:
         """Forget a group without members and all it committed. Raises `GroupNotFound`, `GroupNotEmpty`."""
-        group = self._empty(tenant, name)
-        offsets = [offset_record(tenant, name, place, None) for place in sorted(group.offsets)]
-        return Decision(None, (*offsets, group_record(tenant, name, None)))
+        return Decision(None, _forgotten(self._empty(tenant, name)))
 
     def _found(self, tenant: str, name: str) -> Group:
         group = self._groups.get((tenant, name))
@@ -311,6 +328,12 @@ class Coordinator:
 
 
 # -- decisions ------------------------------------------------------------------------------------------
+
+
+def _forgotten(group: Group) -> tuple[Record, ...]:
+    """What a group without members is taken away by."""
+    offsets = [offset_record(group.tenant, group.name, place, None) for place in sorted(group.offsets)]
+    return (*offsets, group_record(group.tenant, group.name, None))
 
 
 def _unknown(request: Heartbeat) -> errors.UnknownMember:

@@ -166,7 +166,13 @@ class BrokerNode:
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find, self.metering.count_call)
         self.groups = GroupCoordinators(
-            view, self.host.find, self._disk, clock, self.stats, self.registration.confident
+            view,
+            self.host.find,
+            self._disk,
+            clock,
+            self.stats,
+            self.registration.confident,
+            config.timings.group_retention_ms,
         )
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)

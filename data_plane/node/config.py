@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from data_plane.groups.expiry import GROUP_RETENTION_MS
 from penstock.contract import limits
 from penstock.contract.ids import BrokerId
 
@@ -26,7 +27,10 @@ class Timings:
     call_ms: int = 3_000
     catch_up_wait_ms: int = 2_000
     """How long a call waits for metadata it names but this broker has not seen."""
-    drain_ms: int = 20_000
+    drain_ms: int = 10_000
+    """How long a broker that stops waits for others to lead what it leads."""
+    group_retention_ms: int = GROUP_RETENTION_MS
+    """A consumer group that nobody used for so long is forgotten, with what it committed."""
     metering_tick_ms: int = 1_000
     """Between looks at what is to be read."""
     reading_ms: int = 10_000

@@ -51,8 +51,9 @@ class GroupCoordinators:
         clock: Clock,
         stats: NodeStats,
         confident: Callable[[], bool],
+        retention_ms: int,
     ) -> None:
-        self._view, self._find = view, find
+        self._view, self._find, self._retention_ms = view, find, retention_ms
         self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
         self._led: dict[TopicPartition, GroupPartition] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -99,7 +100,13 @@ class GroupCoordinators:
             if replica is None or replica.leading is None or where in self._led:
                 continue
             led = GroupPartition(
-                replica, replica.leading, self._disk, self._clock, self._stats, self._confident
+                replica,
+                replica.leading,
+                self._disk,
+                self._clock,
+                self._stats,
+                self._confident,
+                self._retention_ms,
             )
             self._led[where] = led
             if self._tasks is not None:

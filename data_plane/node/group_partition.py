@@ -41,9 +41,10 @@ class GroupPartition:
         clock: Clock,
         stats: NodeStats,
         confident: Callable[[], bool],
+        retention_ms: int,
     ) -> None:
         self.replica, self.leading = replica, leading
-        self.core = Coordinator()
+        self.core = Coordinator(retention_ms)
         self.serving = False
         self.failure = ""
         """Why the log could not be replayed."""
@@ -98,11 +99,12 @@ class GroupPartition:
         found = log.read(offset, end, _READ_BYTES)
         if isinstance(found, ColdRead):
             found = await read_cold(self._disk, log, found)
-        now = self._clock.monotonic_ms()
+        now, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         for batch in split_batches(b"".join(found.batches)):
             for record in records_of(batch):
                 if record.key is not None:
-                    self.core.apply(Record(record.key, record.value), now)
+                    age_ms = max(0, wall_ms - record.timestamp_ms)
+                    self.core.apply(Record(record.key, record.value), now - age_ms)
         await asyncio.sleep(0)
         return found.next_offset
 

@@ -44,11 +44,14 @@ class Running:
         self.topics = SomeTopics(dict(counts) or {"orders": 6})
         self.now_ms = 1_000.0
         self.log: list[Record] = []
+        self.written_ms: list[float] = []
+        """When each record of the log was."""
         self.core.loaded(self.now_ms)
 
     def commit_all(self, records: tuple[Record, ...]) -> None:
         for record in records:
             self.log.append(record)
+            self.written_ms.append(self.now_ms)
             self.core.apply(record, self.now_ms)
 
     def beat(
@@ -102,8 +105,8 @@ class Running:
         """Another broker takes over: it knows the log alone."""
         self.now_ms += later_ms
         self.core = Coordinator()
-        for record in self.log:
-            self.core.apply(record, self.now_ms)
+        for at_ms, record in zip(self.written_ms, self.log, strict=True):
+            self.core.apply(record, at_ms)
         self.core.loaded(self.now_ms)
 
     def settle(self, *members: str) -> dict[str, Places]:

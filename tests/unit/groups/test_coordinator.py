@@ -2,6 +2,7 @@
 
 import pytest
 
+from data_plane.groups import coordinator, expiry
 from data_plane.groups.records import Record
 from data_plane.groups.requests import Commit, Heartbeat
 from penstock.contract import errors, limits
@@ -111,6 +112,60 @@ def test_a_group_without_members_is_empty_and_keeps_its_offsets() -> None:
     view = group.core.group(TENANT, GROUP)
     assert view.state == "empty"
     assert group.offsets() == {place("orders", 0): 7}
+
+
+HOUR_MS = 3_600_000.0
+
+
+def story_of_an_unused_group(group: Running) -> list[str]:
+    """What is left at each step of a life that ends after the retention time of seven days."""
+    left: list[str] = []
+
+    def pass_by(hours: int) -> None:
+        for _ in range(hours):
+            for member in ("a",) if group.core.group(TENANT, GROUP).members else ():
+                group.beat(member, 1)
+            group.tick(HOUR_MS)
+        names = [view.group for view in group.core.groups(TENANT)]
+        left.append("group" if names else "nothing")
+
+    group.beat("a", 0, session_timeout_ms=2 * HOUR_MS)
+    group.commit("a", 1, {place("orders", 0): 7})
+    pass_by(24 * 8)  # a member that commits nothing
+    group.beat("a", -1)
+    pass_by(24 * 6)
+    group.commit("", -1, {place("orders", 0): 8})  # by hand
+    pass_by(24 * 6)
+    group.fail_over(later_ms=23 * HOUR_MS)
+    pass_by(0)
+    group.now_ms += HOUR_MS
+    group.fail_over()  # of an age that only clocks tell
+    group.tick(HOUR_MS / 2)
+    pass_by(0)
+    pass_by(1)
+    return left
+
+
+def test_a_group_is_forgotten_only_when_nobody_used_it_for_the_retention_time() -> None:
+    group = Running()
+    assert story_of_an_unused_group(group) == ["group"] * 5 + ["nothing"]
+    assert group.offsets() == {}
+    group.commit("", -1, {place("orders", 0): 3})
+    group.tick(HOUR_MS)
+    assert group.offsets() == {place("orders", 0): 3}
+
+
+@pytest.mark.parametrize("ignored", ["members", "unused_ms", "known_ms"])
+def test_each_condition_alone_keeps_a_group(ignored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The story tells each broken rule from the right one."""
+    enough = {"members": 0, "unused_ms": float("inf"), "known_ms": float("inf")}
+
+    def broken(**seen: float) -> bool:
+        return expiry.is_unused(**{**seen, ignored: enough[ignored]})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(coordinator, "is_unused", broken)
+    with pytest.raises((AssertionError, errors.PenstockError)):
+        assert story_of_an_unused_group(Running()) == ["group"] * 5 + ["nothing"]
 
 
 # -- commits --------------------------------------------------------------------------------------------
