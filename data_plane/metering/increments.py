@@ -71,6 +71,11 @@ class RequestTally:
             self.valid += 1
             self.bad += 1
 
+    def fail(self, count: int) -> None:
+        """So many requests could not even be sent."""
+        self.valid += count
+        self.bad += count
+
 
 class Increments:
     """Sums by key, handed out in the order in which the keys first came."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from data_plane.authz.access import AccessRules, Authenticator
 from data_plane.contract import methods as internal
+from data_plane.controller.leaderless import Leaderless
 from data_plane.controller.registration import may_stop, waits_in_vain
 from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.journal import Journal
@@ -70,7 +71,16 @@ class BrokerNode:
         self.usage_topic = UsageTopic(
             config, self.view.image, self.host.find, transport, clock, rng, self.stats
         )
-        self.metering = Metering(config, self.usage_topic, clock, self.stats, self.host.all, self.host.find)
+        leaderless = Leaderless(self.view.image)
+        self.metering = Metering(
+            config,
+            self.usage_topic,
+            clock,
+            self.stats,
+            self.host.all,
+            self.host.find,
+            lambda: leaderless.partitions() if self.control.seated else {},
+        )
         self.host.hold = self.metering.hold
         self._gate = Gate(
             Authenticator(self.view.image, config.peppers, rules),
@@ -115,7 +125,7 @@ class BrokerNode:
                         self.retention.run(),
                         self._gate.run(),
                         self.groups.run(),
-                        *((self.usage_topic.run(), self.metering.run()) if self.config.metering else ()),
+                        *(self._metering_tasks() if self.config.metering else ()),
                         self.registration.run(),
                     )
                 ]
@@ -132,6 +142,9 @@ class BrokerNode:
                 mark_clean(self._disk, self._last_epoch)
             except DiskFull:
                 return  # the next start recovers as after a crash
+
+    def _metering_tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        return (self.usage_topic.run(), self.metering.run(), self.metering.run_unserved())
 
     def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
         config, clock, store, view = self.config, self._clock, self._store, self.view

@@ -5,12 +5,13 @@ tells of everything before it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from data_plane.contract import usage_pb2
-from data_plane.metering.increments import METADATA, DeliveredKey, Increments, RequestTally
+from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
+from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
@@ -67,8 +68,11 @@ class Metering:
         stats: NodeStats,
         replicas: Callable[[], list[Replica]],
         find: Callable[[TopicPartition], Replica | None],
+        leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
     ) -> None:
+        """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
         self._config, self._topic = config, topic
+        self._leaderless, self._unserved = leaderless, Unserved()
         self._clock, self._stats = clock, stats
         self._replicas, self._find = replicas, find
         self._periods = MeterPeriods(
@@ -212,6 +216,17 @@ class Metering:
             return
         async with self._reading:
             await self._round(at_once=False)
+
+    async def run_unserved(self) -> None:
+        """Beside the rounds, which wait while `__usage` itself has no leader."""
+        while True:
+            await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
+            found = self._unserved.look(self._leaderless(), self._clock.monotonic_ms())
+            for tenant, seconds in found.items():
+                for operation in (PRODUCE, FETCH):
+                    tally = RequestTally(tenant, operation)
+                    tally.fail(seconds)
+                    self._gather(tally)
 
     async def finish(self) -> None:
         """A clean stop: read everything once more and end the boot. Gives up after a while: what is missing then is

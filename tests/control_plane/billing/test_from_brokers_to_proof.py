@@ -187,6 +187,16 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     internal.close()
 
 
+def unserved(usage: Metered, tenant: BrokerTenant) -> dict[str, int]:
+    """Failed requests in `__usage`, by operation."""
+    found: dict[str, int] = {}
+    for record in usage.records():
+        for requests in record.requests:
+            if requests.tenant == tenant.name:
+                found[requests.operation] = found.get(requests.operation, 0) + requests.bad
+    return found
+
+
 def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
     usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +214,10 @@ def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
     assert cut.delivered_at is None
     assert f"{topic_id.hex()}-0" in cut.error
     assert world.invoice(cut).gaps == ["the brokers have not answered the cut yet"]
+    cluster.wait_until(
+        "the time without a leader counts as requests that failed",
+        lambda: min(unserved(usage, tenant).get(operation, 0) for operation in ("produce", "fetch")) >= 2,
+    )
     cluster.start(1)
     cluster.wait_until("the partition has a leader", lambda: cluster.leader(topic_id) >= 0)
     Delivery.objects.update(next_attempt_at=datetime.now(UTC))

@@ -1,0 +1,27 @@
+"""Which partitions nobody leads, and whose they are."""
+
+from data_plane.metadata.image import ClusterImage
+from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, TenantId, TopicPartition
+
+
+class Leaderless:
+    """Looks through the image once a revision."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._revision = -1
+        self._found: dict[TopicPartition, TenantId] = {}
+
+    def partitions(self) -> dict[TopicPartition, TenantId]:
+        """Of tenants' topics, in a fixed order."""
+        image = self._image
+        if image.revision != self._revision:
+            self._revision = image.revision
+            self._found = {
+                TopicPartition(topic_id, record.partition): image.topics[topic_id].tenant
+                for topic_id in sorted(image.cells)
+                if topic_id in image.topics and image.topics[topic_id].tenant != SYSTEM_TENANT
+                for record in image.partitions_of(topic_id)
+                if record.leader == NO_BROKER
+            }
+        return self._found

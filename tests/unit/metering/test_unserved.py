@@ -1,0 +1,64 @@
+"""Seconds in which a partition had no leader count as requests that nobody could take."""
+
+from data_plane.controller.leaderless import Leaderless
+from data_plane.metadata import model
+from data_plane.metering.increments import PRODUCE, Increments, RequestsKey, RequestTally
+from data_plane.metering.unserved import Unserved
+from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, TenantId, TopicPartition
+from penstock.contract.topic_settings import TopicSettings
+from tests.unit.controller.setup import ACME, LOGS, ORDERS, Store, record
+
+HERE = {TopicPartition(ORDERS, 0): ACME}
+
+
+def test_each_full_second_without_a_leader_counts_once() -> None:
+    unserved = Unserved()
+    looks = [
+        (HERE, 500.0),
+        (HERE, 1_400.0),
+        (HERE, 1_600.0),
+        (HERE, 1_700.0),
+        (HERE, 5_499.0),
+        (HERE, 5_500.0),
+    ]
+    assert [unserved.look(*look).get(ACME, 0) for look in looks] == [0, 0, 1, 0, 3, 1]
+
+
+def test_a_moment_without_a_leader_is_none_and_a_second_time_begins_anew() -> None:
+    unserved = Unserved()
+    assert unserved.look(HERE, 0.0) == {}
+    assert unserved.look({}, 900.0) == {}
+    assert unserved.look(HERE, 1_800.0) == {}
+    assert unserved.look(HERE, 2_700.0) == {}
+    assert unserved.look(HERE, 2_900.0) == {ACME: 1}
+
+
+def test_each_partition_counts_by_itself() -> None:
+    unserved = Unserved()
+    other = TenantId("other")
+    many = {**HERE, TopicPartition(ORDERS, 1): ACME, TopicPartition(LOGS, 0): other}
+    unserved.look(many, 0.0)
+    assert unserved.look(many, 2_000.0) == {ACME: 4, other: 2}
+
+
+def test_they_are_requests_that_failed() -> None:
+    tally, increments = RequestTally(ACME, PRODUCE), Increments()
+    tally.count(0)
+    tally.fail(3)
+    increments.gather(tally, 7)
+    assert increments.take_requests(9) == [(RequestsKey(ACME, PRODUCE, 7), 4, 3)]
+
+
+def test_the_controller_looks_at_tenants_partitions_that_nobody_leads() -> None:
+    store = Store()
+    store.topic(record(), record((), partition=1, leader=NO_BROKER, eligible=(2,)))
+    found = Leaderless(store.image)
+    assert found.partitions() == {TopicPartition(ORDERS, 1): ACME}
+    internal = model.TopicRecord(
+        topic_id=LOGS, tenant=SYSTEM_TENANT, name="__usage", partitions=1, settings=TopicSettings()
+    )
+    store.put(model.topic_key(LOGS), internal.encode())
+    store.put(model.cell_key(LOGS, 0), model.encode_cell({0: record((), leader=NO_BROKER)}))
+    assert found.partitions() == {TopicPartition(ORDERS, 1): ACME}
+    store.topic(record(), record(partition=1, leader=2))
+    assert found.partitions() == {}
