@@ -41,3 +41,4 @@ def set_up(level: int = logging.INFO) -> None:
     root.setLevel(level)
     # Refusals are answers, not events of the service.
     logging.getLogger("django.request").setLevel(logging.ERROR)
+    logging.getLogger("django.security.DisallowedHost").setLevel(logging.CRITICAL)

@@ -20,7 +20,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "bind": config.current().listen,
             "workers": 1,
             "threads": THREADS,
-            "worker_class": "gthread",
+            "worker_class": "control_plane.slow_clients.Worker",
             "graceful_timeout": DRAIN_S,
             "timeout": 60,
             "keepalive": 15,

@@ -1,0 +1,159 @@
+"""The web process under bytes that are no HTTP, or two requests to two readers: clear refusals, and it lives on."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from control_plane.serve import THREADS
+from tests.control_plane.configuration import write
+from tests.integration import servers
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
+ROOT = Path(__file__).parents[3]
+READY_S = 60.0
+ANSWER_S = 30.0
+ADDRESS = b"Host: 127.0.0.1\r\n"
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A web process on SQLite, without brokers and worker."""
+    folder = tmp_path_factory.mktemp("raw")
+    file = write(folder, f"sqlite:///{folder}/control.sqlite")
+    (port,) = servers.free_ports(1)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"listen": f"127.0.0.1:{port}"}))
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
+        "PENSTOCK_CONFIG": str(file),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, "-m", "control_plane", "migrate", "-v0"]
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=READY_S)
+    with (folder / "web.log").open("wb") as output:
+        web = subprocess.Popen(
+            [sys.executable, "-m", "control_plane.serve"],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + READY_S
+        while not _lives(port):
+            assert time.monotonic() < deadline, (folder / "web.log").read_text()[-3_000:]
+            time.sleep(0.02)
+        yield port
+        assert "Traceback" not in (folder / "web.log").read_text()
+    finally:
+        web.terminate()
+        web.wait(30)
+
+
+def _lives(port: int) -> bool:
+    try:
+        return (
+            status(sent(port, b"GET /healthz HTTP/1.1\r\n" + ADDRESS + b"Connection: close\r\n\r\n")) == 200
+        )
+    except OSError:
+        return False
+
+
+def sent(port: int, request: bytes) -> bytes:
+    """Everything that comes in answer until the connection ends. The request's end is told, as a client's that left."""
+    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
+        try:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it refused before it had read all
+        parts = []
+        try:
+            while part := client.recv(65_536):
+                parts.append(part)
+        except ConnectionResetError:
+            pass
+        return b"".join(parts)
+
+
+def status(answer: bytes) -> int:
+    """Of the first answer; 0 = the connection ended without one."""
+    match = re.match(rb"HTTP/1\.[01] (\d{3})", answer)
+    return int(match[1]) if match else 0
+
+
+POST = b"POST /v1/sign-in HTTP/1.1\r\n" + ADDRESS + b"Content-Type: application/json\r\n"
+# Answered by 401 where it is read at all.
+HIDDEN = b"GET /v1/tenants HTTP/1.1\r\n" + ADDRESS + b"\r\n"
+REFUSED: dict[str, bytes] = {
+    "bytes": bytes(range(256)) * 8 + b"\r\n\r\n",
+    "a greeting of TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200 + b"\r\n\r\n",
+    "no version": b"GET /healthz\r\n\r\n",
+    "a version that is none": b"GET /healthz HTTP/9.9\r\n" + ADDRESS + b"\r\n",
+    "a method that is none": b"G\x00T / HTTP/1.1\r\n" + ADDRESS + b"\r\n",
+    "an address too long": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n" + ADDRESS + b"\r\n",
+    "a header too long": b"GET / HTTP/1.1\r\n" + ADDRESS + b"X-A: " + b"a" * 100_000 + b"\r\n\r\n",
+    "headers without end": b"GET / HTTP/1.1\r\n" + ADDRESS + b"X-A: b\r\n" * 5_000 + b"\r\n",
+    "another's host": b"GET /v1/tenants HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    "two hosts": b"GET /v1/tenants HTTP/1.1\r\n" + ADDRESS + b"Host: evil.example\r\n\r\n",
+    "a header without colon": b"GET / HTTP/1.1\r\n" + ADDRESS + b"nonsense\r\n\r\n",
+    "a space before the colon": b"GET / HTTP/1.1\r\n" + ADDRESS + b"X-A : b\r\n\r\n",
+    "a header on two lines": b"GET / HTTP/1.1\r\n" + ADDRESS + b"X-A: b\r\n c\r\n\r\n",
+    "a NUL in a header": b"GET / HTTP/1.1\r\n" + ADDRESS + b"X-A: b\0c\r\n\r\n",
+    "a bare return": b"GET / HTTP/1.1\r\n" + ADDRESS + b"X-A: b\rX-B: c\r\n\r\n",
+    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}" + HIDDEN,
+    "a length list": POST + b"Content-Length: 2, 60\r\n\r\n{}" + HIDDEN,
+    "a length with a sign": POST + b"Content-Length: +2\r\n\r\n{}" + HIDDEN,
+    "a length below 0": POST + b"Content-Length: -1\r\n\r\n{}" + HIDDEN,
+    "a length of other digits": POST + "Content-Length: ٢\r\n\r\n{}".encode() + HIDDEN,
+    "length and chunks": POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
+    "chunks twice": POST
+    + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
+    "chunks not last": POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + HIDDEN,
+    "chunks misspelt": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + HIDDEN,
+    "chunks in an old version": POST.replace(b"1.1", b"1.0")
+    + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    + HIDDEN,
+    "a chunk's size that is none": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    "a chunk too short": POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{}\r\n0\r\n\r\n",
+    "a chunk of a huge size": POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n{}",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_no_request_or_could_be_two_is_refused_and_nothing_behind_it_is_read(
+    name: str, port: int
+) -> None:
+    answer = sent(port, REFUSED[name])
+    assert 400 <= status(answer) < 500 or status(answer) in (501, 505), (name, answer[:300])
+    assert b" 401 " not in answer, "the request that hides behind was read"
+    assert _lives(port)
+
+
+def test_requests_that_end_in_the_middle_harm_nobody(port: int) -> None:
+    whole = POST + b"Content-Length: 200\r\n\r\n" + b'{"email": "a@b.example", "password": "x"'
+    for end in (1, 5, 20, 40, len(POST), len(whole)):
+        assert status(sent(port, whole[:end])) in (0, 400)
+    assert _lives(port)
+
+
+def test_more_half_requests_than_there_are_threads_hold_nobody_up_for_long(port: int) -> None:
+    held = [socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) for _ in range(THREADS + 8)]
+    try:
+        for client in held:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127")
+        assert _lives(port)
+        assert held[0].recv(1_000) == b"", "who never ends the headers loses the connection"
+    finally:
+        for client in held:
+            client.close()
+    assert _lives(port)
