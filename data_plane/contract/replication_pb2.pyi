@@ -159,13 +159,53 @@ class EndOfReplica(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., last_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., damage: _Optional[str] = ..., sound_end_offset: _Optional[int] = ...) -> None: ...
 
 class BeatHead(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence")
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "wall_ms", "clock_off_ms")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_OFF_MS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     controller_epoch: int
     sequence: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+    wall_ms: int
+    clock_off_ms: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., wall_ms: _Optional[int] = ..., clock_off_ms: _Optional[int] = ...) -> None: ...
+
+class CompareSegmentsRequest(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch", "segments", "agreed")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    segments: _containers.RepeatedCompositeFieldContainer[ScrubbedSegment]
+    agreed: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[ScrubbedSegment, _Mapping]]] = ..., agreed: _Optional[bool] = ...) -> None: ...
+
+class ScrubbedSegment(_message.Message):
+    __slots__ = ("base_offset", "end_offset", "digest", "verified_ms")
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    end_offset: int
+    digest: bytes
+    verified_ms: int
+    def __init__(self, base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., digest: _Optional[bytes] = ..., verified_ms: _Optional[int] = ...) -> None: ...
+
+class CompareSegmentsResponse(_message.Message):
+    __slots__ = ("error", "message", "segments")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    segments: _containers.RepeatedCompositeFieldContainer[ScrubbedSegment]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[ScrubbedSegment, _Mapping]]] = ...) -> None: ...

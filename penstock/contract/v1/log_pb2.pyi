@@ -269,3 +269,77 @@ class InitProducerResponse(_message.Message):
     producer_id: int
     producer_epoch: int
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DeleteRecords]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DeleteRecords, _Mapping]]] = ...) -> None: ...
+
+class DeleteRecords(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch", "before_offset")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    before_offset: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., before_offset: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordsResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DeletedRecords]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DeletedRecords, _Mapping]]] = ...) -> None: ...
+
+class DeletedRecords(_message.Message):
+    __slots__ = ("error", "message", "log_start_offset")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    log_start_offset: int
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeDurabilityRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DurabilityQuestion]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DurabilityQuestion, _Mapping]]] = ...) -> None: ...
+
+class DurabilityQuestion(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class DescribeDurabilityResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionDurability]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionDurability, _Mapping]]] = ...) -> None: ...
+
+class PartitionDurability(_message.Message):
+    __slots__ = ("error", "message", "verified_end_offset", "verified_ms", "replicas", "log_start_offset", "high_watermark")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    verified_end_offset: int
+    verified_ms: int
+    replicas: int
+    log_start_offset: int
+    high_watermark: int
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., verified_end_offset: _Optional[int] = ..., verified_ms: _Optional[int] = ..., replicas: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
