@@ -16,7 +16,7 @@ PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto da
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
 READY := .venv/.packages-ready .venv/.lock-ready .venv/.project-ready
 
-.PHONY: help setup dev demo check test sim planted bench fresh proto .lint
+.PHONY: help setup dev demo check test sim planted bench chaos fresh proto .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -43,6 +43,10 @@ planted: $(READY)  ## Show that every planted bug is found; SEARCH=1 searches an
 
 bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one figure, ALL=1 for the rest
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+
+chaos: $(READY)  ## Hurt a real cluster for MINUTES=10 and judge it; SEED=7 repeats the faults, HISTORY=path judges again
+	$(BIN)/python -m chaos $(if $(HISTORY),--history $(HISTORY)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(METADATA),--metadata $(METADATA)) $(if $(PLAN),--plan $(PLAN))
 
 fresh:  ## Run TARGET (test) in a newly built Debian root, from the committed tree (as root)
 	packaging/fresh.sh $(TARGET)

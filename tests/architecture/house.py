@@ -35,6 +35,7 @@ TOP = (
     "spark_usage",
     "web",
     "benchmarks",
+    "chaos",
     "demo",
 )
 

@@ -6,7 +6,20 @@ import subprocess
 
 from . import house
 
-COMMANDS = ["help", "setup", "dev", "demo", "check", "test", "sim", "planted", "bench", "fresh", "proto"]
+COMMANDS = [
+    "help",
+    "setup",
+    "dev",
+    "demo",
+    "check",
+    "test",
+    "sim",
+    "planted",
+    "bench",
+    "chaos",
+    "fresh",
+    "proto",
+]
 MAKEFILE = (house.ROOT / "Makefile").read_text(encoding="utf-8")
 
 

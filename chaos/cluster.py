@@ -1,0 +1,238 @@
+"""The cluster of a run: three hosts with a broker each, its metadata store, a tenant, and what can be asked of it."""
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chaos.broker_host import BrokerHost, Clock
+from chaos.commands import run
+from chaos.disks import MIB, Disk
+from chaos.etcd_hosts import EtcdHosts, etcd_addresses
+from chaos.faults import BROKERS
+from chaos.switch import Switch, address_of
+from control_plane.placement.planner import ACTIVE, BrokerView, plan
+from data_plane.contract import admin_pb2 as pb
+from data_plane.dev.admin_client import AdminClient
+from data_plane.dev.broker_config import PEPPER_VERSION
+from data_plane.dev.layout import DataDirectory, write_private
+from data_plane.dev.provisioning import new_key, provision_internal_topics, put_key
+from penstock.contract.errors import PenstockError
+from penstock.contract.topic_settings import TopicSettings
+
+TENANT = "tn_chaos"
+_BOOT_S = 120.0
+_POLL_S = 0.1
+JOURNAL_BYTES = 4 * MIB
+SOFT_FREE_BYTES = 64 * MIB
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a run's machine allows: the file system of each broker, and whose clock can be moved."""
+
+    disks: tuple[str, ...]
+    clock_library: Path | None = None
+    clock_brokers: tuple[int, ...] = ()
+    etcd: bool = False
+
+
+class Cluster:
+    """Made, provisioned and ended by the run. Blocking calls; `ask` makes them from the loop."""
+
+    def __init__(self, folder: Path, shape: Shape, switch: Switch) -> None:
+        self.folder, self.shape, self.switch = folder, shape, switch
+        self.directory = DataDirectory(folder / "cluster")
+        for file in (self.directory.secret_file, self.directory.pepper_file):
+            write_private(file, secrets.token_hex(32) + "\n")
+        self.certificate = self._make_certificate()
+        self.etcd = EtcdHosts(folder / "etcd", switch, self.certificate) if shape.etcd else None
+        cluster_id = f"chaos-{secrets.token_hex(6)}"
+        self.hosts = {number: self._host(number, cluster_id) for number in BROKERS}
+        self.bootstrap = [host.client_address for host in self.hosts.values()]
+        self._admin = AdminClient(
+            [host.internal_address for host in self.hosts.values()],
+            self.directory.secret_file.read_text().strip(),
+        )
+        self._one_at_a_time = threading.Lock()
+        self.api_key = ""
+
+    def _host(self, number: int, cluster_id: str) -> BrokerHost:
+        folder = self.folder / "brokers" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = self.shape.disks[number - 1]
+        disk = Disk(kind, self.folder / "disks" / f"{number}.{kind}", folder / "disk")
+        clock = None
+        if self.shape.clock_library is not None and number in self.shape.clock_brokers:
+            clock = Clock(library=self.shape.clock_library, file=folder / "clock")
+            clock.step(0)
+        store: Mapping[str, Any] = {"metadata": str(self.directory.metadata_file)}
+        if self.etcd is not None:
+            store = self.etcd.settings
+        settings = {
+            "cluster_id": cluster_id,
+            **store,
+            "cluster_secret_file": str(self.directory.secret_file),
+            "pepper_files": {str(PEPPER_VERSION): str(self.directory.pepper_file)},
+            "tls_certificate_file": str(self.certificate),
+            "tls_key_file": str(self.certificate.with_suffix(".key")),
+            "limits": {"journal_bytes": JOURNAL_BYTES, "disk_soft_free_bytes": SOFT_FREE_BYTES},
+            "timings": {"drain_ms": 3_000},
+        }
+        return BrokerHost(number, folder, self.switch.connect(f"b{number}", number), disk, clock, settings)
+
+    def _make_certificate(self) -> Path:
+        """One for whoever listens on a host's address, and for brokers that ask etcd; its own authority."""
+        certificate = self.folder / "brokers.pem"
+        certificate.parent.mkdir(parents=True, exist_ok=True)
+        addresses = [*(address_of(number) for number in BROKERS), *etcd_addresses()]
+        names = ",".join(f"IP:{address}" for address in addresses)
+        run(
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-nodes",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+            ),
+            *("-days", "1", "-subj", "/CN=chaos", "-addext", f"subjectAltName={names}"),
+            *("-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate)),
+        )
+        return certificate
+
+    # -- from nothing to a tenant with topics -------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start all brokers, and make the tenant, its key and the internal topics. Raises `TimeoutError`."""
+        if self.etcd is not None:
+            self.etcd.start()
+        for host in self.hosts.values():
+            host.start()
+        self.wait_until("all brokers are active", lambda: len(self._active()) == len(BROKERS))
+        self._admin.put_tenant(TENANT)
+        self.api_key = self.make_key("chaos")
+        provision_internal_topics(self._admin, len(BROKERS))
+
+    def _active(self) -> list[pb.DescribedBroker]:
+        return [broker for broker in self._admin.describe_cluster().brokers if broker.state == ACTIVE]
+
+    def make_key(self, name: str) -> str:
+        """A new key of the tenant, valid on every active broker. Raises `PenstockError`."""
+        key = new_key()
+        put_key(self.directory, self._admin, key, tenant=TENANT, name=name)
+        return key.reveal()
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        settings: TopicSettings,
+        topic_id: bytes = b"",
+        timeout_s: float = 15.0,
+    ) -> bytes:
+        """Known to every active broker on return. Raises `PenstockError`."""
+        made, revision = self._admin.create_topic(
+            TENANT, name, settings, self.assignments(partitions, settings), timeout_s, topic_id=topic_id
+        )
+        self._admin.wait_until_seen(revision)
+        return made
+
+    def assignments(self, partitions: int, settings: TopicSettings) -> list[list[int]]:
+        """By the planner. Raises `PenstockError` when too few brokers are active."""
+        views = [
+            BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+            for b in self._admin.describe_cluster().brokers
+        ]
+        return [list(brokers) for brokers in plan(partitions, settings.replication, views)]
+
+    @property
+    def admin(self) -> AdminClient:
+        """For calls within `ask`."""
+        return self._admin
+
+    async def ask(self, question: Callable[[], _T]) -> _T:
+        """A blocking call, in a thread, one at a time."""
+
+        def alone() -> _T:
+            with self._one_at_a_time:
+                return question()
+
+        return await asyncio.to_thread(alone)
+
+    # -- what it is like now ------------------------------------------------------------------------------------
+
+    def describe(self) -> pb.DescribeClusterResponse | None:
+        """With all partitions; None when no broker answers."""
+        try:
+            return self._admin.describe_cluster(partitions=True)
+        except PenstockError:
+            return None
+
+    def not_whole(self, topics: Sequence[str]) -> list[str]:
+        """What keeps these topics from having a leader and every replica in sync; nothing when they have."""
+        described = self.describe()
+        if described is None:
+            return ["no broker answers"]
+        found = [
+            f"broker {broker.id} is {broker.state}" for broker in described.brokers if broker.state != ACTIVE
+        ]
+        for p in described.partitions:
+            if (
+                p.tenant == TENANT
+                and p.topic in topics
+                and (p.leader < 0 or len(p.in_sync) < len(p.replicas))
+            ):
+                found.append(f"{p.topic}/{p.partition}: leader {p.leader}, in sync {list(p.in_sync)}")
+        return found
+
+    def wait_until(self, what: str, holds: Callable[[], bool], timeout_s: float = _BOOT_S) -> None:
+        """Raises `TimeoutError` with the brokers' last words."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                if holds():
+                    return
+            except PenstockError:
+                pass  # asked again
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout_s:g} s still not: {what}\n{self.last_words()}")
+            time.sleep(_POLL_S)
+
+    def last_words(self) -> str:
+        return "\n".join(f"--- broker {number}\n{host.last_words()}" for number, host in self.hosts.items())
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def end(self) -> list[int]:
+        """Stop all brokers; those that had to be killed."""
+        self._admin.close()
+        threads: list[threading.Thread] = []
+        killed: list[int] = []
+
+        def stop(host: BrokerHost) -> None:
+            host.wire.heal()
+            if not host.end():
+                killed.append(host.number)
+
+        for host in self.hosts.values():
+            host.held = True
+            threads.append(threading.Thread(target=stop, args=(host,)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        if self.etcd is not None:
+            self.etcd.end()
+        return sorted(killed)
+
+    def unmount(self) -> None:
+        """Once all brokers have ended, and their disks were looked at."""
+        for host in self.hosts.values():
+            host.disk.unmount()

@@ -1,0 +1,150 @@
+"""The kinds of fault, and the order in which a run strikes with them: a seed fixes it."""
+
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+BROKERS = (1, 2, 3)
+
+
+class Kind(Enum):
+    """What happens, by the name that tables and histories show."""
+
+    KILL = "SIGKILL"
+    PAUSE = "SIGSTOP"
+    BOOT_KILL = "SIGKILL while booting"
+    ALL_KILL = "SIGKILL of all brokers"
+    ALL_PAUSE = "SIGSTOP of all brokers"
+    CUT = "cut off"
+    CUT_INWARDS = "cut off one-way, hears nothing"
+    CUT_OUTWARDS = "cut off one-way, is not heard"
+    LEADER_CUT = "leader cut off from the other brokers"
+    STORE_CUT = "cut off from etcd"
+    LOSS = "packet loss"
+    DISK_FULL = "full disk"
+    SYNC_ERROR = "fsync errors"
+    SLOW_DISK = "slow disk"
+    POWER_CUT_EXT4 = "power cut on ext4"
+    POWER_CUT_XFS = "power cut on XFS"
+    ALL_POWER_CUT = "power cut of all brokers"
+    CLOCK_STEP = "clock step"
+    STORE_KILL = "SIGKILL of an etcd node"
+    STORE_PAUSE = "SIGSTOP of an etcd node"
+    ALL_STORE_KILL = "SIGKILL of all etcd nodes"
+
+
+NEED_ETCD = (Kind.STORE_CUT, Kind.STORE_KILL, Kind.STORE_PAUSE, Kind.ALL_STORE_KILL)
+UNSYNCED_LOST = (*(Kind.KILL, Kind.BOOT_KILL, Kind.SYNC_ERROR, Kind.POWER_CUT_EXT4, Kind.POWER_CUT_XFS),)
+"""One broker may lose what it has not synced: a `replicated` topic bears it while all other replicas are in sync."""
+ALL_UNSYNCED_LOST = (Kind.ALL_KILL, Kind.ALL_POWER_CUT)
+"""Beyond what a `replicated` topic promises."""
+
+
+class Aim(Enum):
+    """Which broker is hit, as found when the fault begins."""
+
+    LEADER = "a leader"
+    FOLLOWER = "a follower"
+    CONTROLLER = "the controller"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """One fault to come."""
+
+    number: int
+    kind: Kind
+    aim: Aim
+    pick: int
+    """Chooses among those that fit the aim; of power cuts and clocks among those with such a disk or clock."""
+    seconds: float
+    """How long it lasts."""
+    strength: float
+    """0 to 1: share of lost packets, time of a slow sync, how far a clock steps."""
+    patient: bool
+    """Wait until every replica is in sync again before the next one; else only until writes go on."""
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.kind.value}, {self.aim.value}, {self.seconds:.1f} s"
+
+
+SECONDS: dict[Kind, tuple[float, float]] = {
+    Kind.KILL: (0.5, 5.0),
+    Kind.PAUSE: (0.5, 9.0),
+    Kind.BOOT_KILL: (0.05, 1.5),
+    Kind.ALL_KILL: (0.0, 2.0),
+    Kind.ALL_PAUSE: (1.0, 6.0),
+    Kind.DISK_FULL: (3.0, 8.0),
+    Kind.SYNC_ERROR: (3.0, 6.0),
+    Kind.ALL_POWER_CUT: (0.0, 2.0),
+    Kind.POWER_CUT_EXT4: (0.0, 3.0),
+    Kind.POWER_CUT_XFS: (0.0, 3.0),
+    Kind.ALL_STORE_KILL: (1.0, 6.0),
+}
+_SECONDS_ELSE = (2.0, 9.0)
+"""Beyond the suspicion of 1.2 s and, now and then, the session of 6 s."""
+_PATIENT_CHANCE = 0.7
+
+
+class Plan(Enum):
+    """Which faults a run is made of."""
+
+    ALL = "all"
+    """Whatever works here, in shuffled decks, each kind once a deck, until the time is up."""
+    SHORT = "short"
+    """Five kinds once: what the test suite has time for."""
+    ROUNDS = "rounds"
+    """30 rounds: each broker in turn killed or stopped, three times all of them at once."""
+
+
+_SHORT = (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_OUTWARDS, Kind.POWER_CUT_EXT4)
+_ROUNDS = 30
+_ALL_AT_ONCE = 3
+_ROUND_S = 5.0
+
+
+def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Strike]:
+    """The faults in their order; of `Plan.ALL` without end."""
+    rng = random.Random(f"{seed}/faults")
+    if plan is Plan.ROUNDS:
+        yield from _rounds()
+        return
+    number = 0
+    while True:
+        deck = [kind for kind in (_SHORT if plan is Plan.SHORT else Kind) if kind in available]
+        rng.shuffle(deck)
+        for kind in deck:
+            number += 1
+            low, high = SECONDS.get(kind, _SECONDS_ELSE)
+            if plan is Plan.SHORT:
+                high = min(high, max(low, 2.5))
+            yield Strike(
+                number=number,
+                kind=kind,
+                aim=rng.choice((Aim.LEADER, Aim.LEADER, Aim.FOLLOWER, Aim.CONTROLLER, Aim.ANY)),
+                pick=rng.randrange(1_000),
+                seconds=rng.uniform(low, high),
+                strength=rng.random(),
+                patient=rng.random() < _PATIENT_CHANCE,
+            )
+        if plan is Plan.SHORT or not deck:
+            return
+
+
+def _rounds() -> Iterator[Strike]:
+    """Killed and stopped alternately, so that each broker meets both; all at once at even distances."""
+    together = [_ROUNDS * (index + 1) // (_ALL_AT_ONCE + 1) for index in range(_ALL_AT_ONCE)]
+    singles = 0
+    for number in range(1, _ROUNDS + 1):
+        if number in together:
+            kind = Kind.ALL_PAUSE if together.index(number) == 1 else Kind.ALL_KILL
+            pick = 0
+        else:
+            turn, pick = divmod(singles, len(BROKERS))
+            kind = Kind.PAUSE if (turn + pick) % 2 else Kind.KILL
+            singles += 1
+        yield Strike(
+            number=number, kind=kind, aim=Aim.ANY, pick=pick, seconds=_ROUND_S, strength=0.0, patient=True
+        )

@@ -1,0 +1,206 @@
+"""Admin work beside the load: topics made, filled, changed, deleted and made again under their old names; keys that
+come and go; settings of topics that are written to.
+
+What it sends and reads is recorded like everything else, each incarnation of a topic as a topic of its own: a value
+that gets from one into another is one that nobody sent there.
+"""
+
+import asyncio
+import random
+from dataclasses import replace
+
+from chaos.cluster import TENANT, Cluster
+from chaos.history_lines import partition_name, value_of
+from chaos.recording import Recorder
+from chaos.workload import SEGMENT_BYTES, STRICT, Access
+from data_plane.testkit.history import Outcome
+from penstock.asyncio import Client
+from penstock.asyncio.delivery import Delivery
+from penstock.contract.api_keys import parse_api_key
+from penstock.contract.errors import Belief, NotFound, PenstockError
+from penstock.contract.topic_settings import Durability, TopicSettings
+
+_PAUSE_S = (0.2, 3.0)
+_CALL_S = 10.0
+_READ_S = 15.0
+_NAMES = ("scratch-1", "scratch-2")
+_MESSAGES = 20
+_DELIVERY_MS = 20_000
+_PRODUCER = "fuzzer"
+
+
+class Fuzzer:
+    """`run` goes on until `stop`; every call may be refused, nothing it does may break a promise."""
+
+    def __init__(self, cluster: Cluster, access: Access, recorder: Recorder, seed: int) -> None:
+        self._cluster, self._access, self._recorder = cluster, access, recorder
+        self._rng = random.Random(f"{seed}/fuzzer")
+        self._incarnations = 0
+        self._number = self._readers = 0
+        self._made: dict[str, tuple[str, bytes, int]] = {}
+        """Incarnation, topic id and partitions, by topic name, of what stands now or may stand."""
+        self._strict_id = b""
+        self.done: dict[str, int] = {}
+        """Calls that were answered with success, by what they did."""
+        self.refused: dict[str, int] = {}
+        self._stopping = asyncio.Event()
+
+    def watch_over(self, topic_id: bytes) -> None:
+        """The topic whose settings it changes while it is written to."""
+        self._strict_id = topic_id
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await asyncio.wait_for(self._stopping.wait(), self._rng.uniform(*_PAUSE_S))
+            except TimeoutError:
+                pass
+            act = self._rng.choice((self._scratch, self._scratch, self._scratch, self._key, self._settings))
+            try:
+                await act()
+            except PenstockError as error:
+                self._count(self.refused, error.code.name)
+
+    def _count(self, table: dict[str, int], what: str) -> None:
+        table[what] = table.get(what, 0) + 1
+
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    async def _scratch(self) -> None:
+        """Make a topic of that name, or do something with the one there is, or delete it."""
+        name = self._rng.choice(_NAMES)
+        if name not in self._made:
+            await self._create(name)
+        elif self._rng.random() < 0.5:
+            await self._fill(name)
+        else:
+            await self._delete(name)
+            if self._rng.random() < 0.7:
+                await self._create(name)
+
+    async def _create(self, name: str) -> None:
+        rng = self._rng
+        settings = TopicSettings(
+            replication=rng.choice((1, 2, 3)),
+            min_insync_replicas=1,
+            durability=Durability.FSYNC,
+            segment_bytes=SEGMENT_BYTES,
+            max_message_bytes=SEGMENT_BYTES // 2,
+            max_batch_bytes=SEGMENT_BYTES,
+        )
+        if settings.replication == 3:
+            settings = replace(settings, min_insync_replicas=2)
+        partitions, topic_id = rng.randint(1, 3), rng.randbytes(16)
+        self._incarnations += 1
+        self._made[name] = (f"{name}#{self._incarnations}", topic_id, partitions)
+        cluster = self._cluster
+        await cluster.ask(lambda: cluster.create_topic(name, partitions, settings, topic_id, _CALL_S))
+        self._count(self.done, "topic made")
+        await self._fill(name)
+
+    async def _fill(self, name: str) -> None:
+        """Some values, and all of them read again by a new reader."""
+        incarnation, _, partitions = self._made[name]
+        partition = self._rng.randrange(partitions)
+        place = partition_name(incarnation, partition)
+        async with self._access.client() as client:
+            producer = client.producer(delivery_timeout_ms=_DELIVERY_MS, max_block_ms=3_000)
+            deliveries: list[tuple[int, Delivery]] = []
+            for _ in range(_MESSAGES):
+                self._number += 1
+                number = self._number
+                self._recorder.note("sent", producer=_PRODUCER, number=number, partition=place, acks=-1)
+                try:
+                    delivery = await producer.send(name, value_of(_PRODUCER, number), partition=partition)
+                except PenstockError as error:
+                    self._failed(number, error)
+                    continue
+                deliveries.append((number, delivery))
+            end = 0
+            for number, delivery in deliveries:
+                try:
+                    offset = (await delivery.result()).offset
+                except PenstockError as error:
+                    self._failed(number, error)
+                    continue
+                self._recorder.note(
+                    "outcome", producer=_PRODUCER, number=number, outcome=Outcome.APPLIED.value, offset=offset
+                )
+                end = max(end, offset + 1)
+            await self._read(client, incarnation, (name, partition), end)
+        self._count(self.done, "topic filled and read")
+
+    def _failed(self, number: int, error: PenstockError) -> None:
+        definite = error.belief is Belief.NOT_APPLIED
+        outcome = Outcome.NOT_APPLIED if definite else Outcome.UNKNOWN
+        self._recorder.note(
+            "outcome", producer=_PRODUCER, number=number, outcome=outcome.value, code=error.code.name
+        )
+        self._count(self.refused, error.code.name)
+
+    async def _read(self, client: Client, incarnation: str, place: tuple[str, int], end: int) -> None:
+        """A new reader, from the beginning up to `end`, if brokers can be reached in time."""
+        self._readers += 1
+        reader = f"fuzzer-{self._readers}"
+        consumer = client.consumer()
+        consumer.assign([place])
+        loop = asyncio.get_running_loop()
+        deadline, at = loop.time() + _READ_S, 0
+        while at < end and loop.time() < deadline:
+            messages = await consumer.poll(timeout=1.0)
+            found = ((partition_name(incarnation, m.partition), m.offset, m.value or b"") for m in messages)
+            self._recorder.read(reader, found)
+            at = messages[-1].offset + 1 if messages else at
+
+    async def _delete(self, name: str) -> None:
+        incarnation, topic_id, partitions = self._made[name]
+        # From here on nobody may rely on it, whatever becomes of the call.
+        gone = [partition_name(incarnation, partition) for partition in range(partitions)]
+        self._recorder.note("deleted", partitions=gone)
+        admin = self._cluster.admin
+        await self._cluster.ask(
+            lambda: admin.wait_until_seen(
+                admin.delete_topic(TENANT, name, timeout_s=_CALL_S, topic_id=topic_id)
+            )
+        )
+        del self._made[name]
+        self._count(self.done, "topic deleted")
+
+    async def delete_what_is_left(self) -> list[str]:
+        """After the faults: every topic that was made here can be deleted; those that cannot."""
+        left = []
+        for name in list(self._made):
+            try:
+                await self._delete(name)
+            except PenstockError as error:
+                if not isinstance(error, NotFound):
+                    left.append(f"{name}: {error}")
+        return left
+
+    # -- keys and settings ---------------------------------------------------------------------------------------------
+
+    async def _key(self) -> None:
+        """A new key, used once, and revoked."""
+        cluster, admin = self._cluster, self._cluster.admin
+        key = await cluster.ask(lambda: cluster.make_key("fuzzer"))
+        async with replace(self._access, api_key=key).client() as client:
+            await client.topics(timeout=3.0)
+        self._count(self.done, "key made and used")
+        key_id = parse_api_key(key).key_id
+        await cluster.ask(lambda: admin.revoke_key(key_id, _CALL_S))
+        self._count(self.done, "key revoked")
+
+    async def _settings(self) -> None:
+        """Others for the topic that the strict producers write to."""
+        settings = replace(
+            STRICT.settings,
+            segment_bytes=self._rng.choice((SEGMENT_BYTES, 2 * SEGMENT_BYTES, 4 * SEGMENT_BYTES)),
+            index_interval_bytes=self._rng.choice((1_024, 4_096)),
+            segment_ms=self._rng.choice((5_000, 60_000)),
+        )
+        admin, topic_id = self._cluster.admin, self._strict_id
+        await self._cluster.ask(lambda: admin.update_topic(TENANT, topic_id, settings, timeout_s=_CALL_S))
+        self._count(self.done, "settings changed")

@@ -1,0 +1,49 @@
+"""Puts a run into namespaces of its own: what it mounts, connects and starts is gone with it, however it ends.
+
+Network, mounts and processes: the run's first process is process 1 in there, so that even its SIGKILL ends every
+broker, and the kernel takes back interfaces, rules, mounts and loop devices. Nothing of it is seen from outside, and
+two runs at once do not meet. Without the rights of root a user namespace gives as many as it can.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos.commands import CommandFailed, find, run
+
+_INSIDE = "PENSTOCK_CHAOS_INSIDE"
+NAMESPACES = Path("/run/netns")
+"""Where `ip netns` keeps names."""
+
+
+def go_inside(arguments: Sequence[str]) -> None:
+    """Return within the namespaces; from outside this process becomes `unshare`, with the command line again.
+
+    Raises `CommandFailed`.
+    """
+    if os.environ.get(_INSIDE) and os.getpid() == 1:
+        _furnish()
+        return
+    program = find("unshare")
+    # Nothing in here is reached by way of a proxy.
+    environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")} | {_INSIDE: "1"}
+    as_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    command = [
+        *(program, *as_root, "--mount", "--net", "--pid", "--fork", "--kill-child"),
+        # In a changed root / is no mount point, whose propagation cannot be changed.
+        *("--propagation", "unchanged", "--mount-proc"),
+        *(sys.executable, "-m", "chaos", *arguments),
+    ]
+    os.execve(program, command, environment)
+
+
+def _furnish() -> None:
+    """No mount gets out; network namespaces get names of their own; the loopback interface works."""
+    try:
+        run("mount", "--make-rprivate", "/")
+    except CommandFailed:
+        pass  # in a changed root, which is as private as whoever made it
+    NAMESPACES.mkdir(parents=True, exist_ok=True)
+    run("mount", "-t", "tmpfs", "tmpfs", str(NAMESPACES))
+    run("ip", "link", "set", "lo", "up")

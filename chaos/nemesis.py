@@ -1,0 +1,320 @@
+"""Strikes with one fault after the other, within what is promised, and mends what it did.
+
+What it knows of the promise: a topic that syncs bears everything here; a `replicated` one bears that one broker loses
+what it has not synced while all other replicas are in sync, and does not bear that all lose it at once. So before a
+fault of the first kind every replica must be in sync, and those of the second kind come when no such topic is written
+to any more.
+"""
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from chaos.broker_host import BrokerHost
+from chaos.cluster import TENANT, Cluster
+from chaos.etcd_hosts import EtcdNode
+from chaos.faults import ALL_UNSYNCED_LOST, UNSYNCED_LOST, Aim, Kind, Strike
+from chaos.recording import Recorder
+from chaos.workload import Workload
+
+STUCK_S = 90.0
+"""Far beyond every goal: what does not go on by then, with nothing wrong any more, is stuck."""
+_POLL_S = 0.1
+_SETTLE_S = 0.3
+_DISK_LEFT = 8 * 1024
+_LOSS = (0.05, 0.3)
+_SLOW_US = (50_000, 1_500_000)
+_CLOCK_S = (-3_600.0, 3_600.0)
+
+
+class Stuck(Exception):
+    """Something does not go on though nothing is wrong any more."""
+
+
+class Nemesis:
+    """Of one run. `strike` returns when the cluster has got over it."""
+
+    def __init__(
+        self, cluster: Cluster, workload: Workload, recorder: Recorder, topics: Callable[[], Sequence[str]]
+    ) -> None:
+        self._cluster, self._workload, self._recorder, self._topics = cluster, workload, recorder, topics
+        self._faults: dict[Kind, Callable[[Strike], AbstractAsyncContextManager[str]]] = {
+            Kind.KILL: self._kill,
+            Kind.PAUSE: self._pause,
+            Kind.BOOT_KILL: self._boot_kill,
+            Kind.ALL_KILL: self._all_kill,
+            Kind.ALL_PAUSE: self._all_pause,
+            Kind.CUT: self._cut,
+            Kind.CUT_INWARDS: self._cut,
+            Kind.CUT_OUTWARDS: self._cut,
+            Kind.LEADER_CUT: self._leader_cut,
+            Kind.LOSS: self._loss,
+            Kind.DISK_FULL: self._disk_full,
+            Kind.SYNC_ERROR: self._sync_error,
+            Kind.SLOW_DISK: self._slow_disk,
+            Kind.POWER_CUT_EXT4: self._power_cut,
+            Kind.POWER_CUT_XFS: self._power_cut,
+            Kind.ALL_POWER_CUT: self._all_power_cut,
+            Kind.CLOCK_STEP: self._clock_step,
+            Kind.STORE_CUT: self._store_cut,
+            Kind.STORE_KILL: self._store_kill,
+            Kind.STORE_PAUSE: self._store_pause,
+            Kind.ALL_STORE_KILL: self._all_store_kill,
+        }
+
+    async def strike(self, strike: Strike) -> None:
+        """Raises `Stuck`."""
+        if strike.kind in (*UNSYNCED_LOST, *ALL_UNSYNCED_LOST):
+            await self._whole("before " + strike.kind.value)
+        self._recorder.note(
+            "fault",
+            number=strike.number,
+            kind=strike.kind.value,
+            aim=strike.aim.value,
+            seconds=strike.seconds,
+        )
+        async with self._faults[strike.kind](strike) as whom:
+            self._recorder.note("struck", number=strike.number, whom=whom)
+            await asyncio.sleep(strike.seconds)
+        healed = self._recorder.note("mended", number=strike.number)
+        await self.writing(f"after {strike}", healed)
+        self._recorder.note("fault over", number=strike.number)
+        if strike.patient:
+            await self._whole(f"after {strike}")
+        await asyncio.sleep(_SETTLE_S)
+
+    async def writing(self, when: str, since_s: float) -> None:
+        """Wait until every partition has acknowledged something that was sent after `since_s`."""
+        await self._await(lambda: self._workload.silent_since(since_s), f"no acknowledgement {when}")
+
+    async def _whole(self, when: str) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STUCK_S
+        while found := await self._cluster.ask(lambda: self._cluster.not_whole(self._topics())):
+            if loop.time() > deadline:
+                raise Stuck(f"I20: not whole {when} within {STUCK_S:g} s: {'; '.join(found)}")
+            await asyncio.sleep(_POLL_S)
+
+    async def whole(self, when: str) -> None:
+        """Wait until every replica is in sync. Raises `Stuck`."""
+        await self._whole(when)
+
+    async def _await(self, missing: Callable[[], list[str]], otherwise: str) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STUCK_S
+        while found := missing():
+            if loop.time() > deadline:
+                raise Stuck(f"I20: {otherwise} within {STUCK_S:g} s: {', '.join(found)}")
+            await asyncio.sleep(_POLL_S)
+
+    # -- whom --------------------------------------------------------------------------------------------------------
+
+    async def _victim(self, strike: Strike) -> BrokerHost:
+        """The broker that fits the aim now."""
+        hosts = self._cluster.hosts
+        numbers = sorted(hosts)
+        if strike.aim is not Aim.ANY:
+            numbers = await self._cluster.ask(lambda: self._aimed(strike.aim)) or numbers
+        return hosts[numbers[strike.pick % len(numbers)]]
+
+    def _aimed(self, aim: Aim) -> list[int]:
+        described = self._cluster.describe()
+        if described is None:
+            return []
+        if aim is Aim.CONTROLLER:
+            return [described.controller] if described.controller in self._cluster.hosts else []
+        own = [p for p in described.partitions if p.tenant == TENANT and p.topic in self._topics()]
+        if aim is Aim.LEADER:
+            return sorted({p.leader for p in own if p.leader in self._cluster.hosts})
+        return sorted({broker for p in own for broker in p.replicas if broker != p.leader})
+
+    def _with_disk(self, strike: Strike, kind: str) -> BrokerHost:
+        fitting = [host for host in self._cluster.hosts.values() if host.disk.kind == kind]
+        return fitting[strike.pick % len(fitting)]
+
+    # -- the faults: what happens before `yield` goes on until what stands behind it -----------------------------------
+
+    @asynccontextmanager
+    async def _kill(self, strike: Strike) -> AsyncIterator[str]:
+        host = await self._victim(strike)
+        host.held = True
+        await asyncio.to_thread(host.kill)
+        yield f"broker {host.number}"
+        self._start(host)
+
+    def _start(self, *hosts: BrokerHost) -> None:
+        for host in hosts:
+            host.start()
+            host.held = False
+
+    @asynccontextmanager
+    async def _pause(self, strike: Strike) -> AsyncIterator[str]:
+        host = await self._victim(strike)
+        host.signal(signal.SIGSTOP)
+        yield f"broker {host.number}"
+        host.signal(signal.SIGCONT)
+
+    @asynccontextmanager
+    async def _boot_kill(self, strike: Strike) -> AsyncIterator[str]:
+        """Killed, started, killed again at a moment of its boot, and started."""
+        host = await self._victim(strike)
+        host.held = True
+        await asyncio.to_thread(host.kill)
+        host.start()
+        yield f"broker {host.number}"
+        await asyncio.to_thread(host.kill)
+        self._start(host)
+
+    @asynccontextmanager
+    async def _all_kill(self, strike: Strike) -> AsyncIterator[str]:
+        hosts = list(self._cluster.hosts.values())
+        for host in hosts:
+            host.held = True
+            host.signal(signal.SIGKILL)
+        for host in hosts:
+            await asyncio.to_thread(host.wait_gone)
+        yield "all brokers"
+        self._start(*hosts)
+
+    @asynccontextmanager
+    async def _all_pause(self, strike: Strike) -> AsyncIterator[str]:
+        hosts = list(self._cluster.hosts.values())
+        for host in hosts:
+            host.signal(signal.SIGSTOP)
+        yield "all brokers"
+        for host in hosts:
+            host.signal(signal.SIGCONT)
+
+    @asynccontextmanager
+    async def _cut(self, strike: Strike) -> AsyncIterator[str]:
+        wire = (await self._victim(strike)).wire
+        inwards, outwards = strike.kind is not Kind.CUT_OUTWARDS, strike.kind is not Kind.CUT_INWARDS
+        await asyncio.to_thread(lambda: wire.cut(inwards=inwards, outwards=outwards))
+        yield f"broker {wire.name}"
+        await asyncio.to_thread(wire.heal)
+
+    @asynccontextmanager
+    async def _leader_cut(self, strike: Strike) -> AsyncIterator[str]:
+        """Clients and the metadata store still reach it, other brokers do not."""
+        leaders = await self._cluster.ask(lambda: self._aimed(Aim.LEADER)) or sorted(self._cluster.hosts)
+        number = leaders[strike.pick % len(leaders)]
+        others = [host.wire.address for host in self._cluster.hosts.values() if host.number != number]
+        wire = self._cluster.hosts[number].wire
+        await asyncio.to_thread(lambda: wire.cut(peers=others))
+        yield f"broker {number}"
+        await asyncio.to_thread(wire.heal)
+
+    @asynccontextmanager
+    async def _loss(self, strike: Strike) -> AsyncIterator[str]:
+        wire, share = (await self._victim(strike)).wire, _between(_LOSS, strike.strength)
+        await asyncio.to_thread(lambda: wire.lose(share))
+        yield f"{share:.0%} of what comes in to {wire.name}"
+        await asyncio.to_thread(wire.heal)
+
+    @asynccontextmanager
+    async def _disk_full(self, strike: Strike) -> AsyncIterator[str]:
+        host = await self._victim(strike)
+        await asyncio.to_thread(lambda: host.disk.fill(_DISK_LEFT))
+        yield f"broker {host.number}"
+        await asyncio.to_thread(host.disk.drain)
+
+    @asynccontextmanager
+    async def _sync_error(self, strike: Strike) -> AsyncIterator[str]:
+        """Every sync of one broker fails, which ends it; started again it syncs as ever."""
+        host = await self._victim(strike)
+        await asyncio.to_thread(lambda: host.trace("error=EIO"))
+        yield f"broker {host.number}"
+        await asyncio.to_thread(host.detach)
+
+    @asynccontextmanager
+    async def _slow_disk(self, strike: Strike) -> AsyncIterator[str]:
+        host, delay_us = await self._victim(strike), int(_between(_SLOW_US, strike.strength**2))
+        await asyncio.to_thread(lambda: host.trace(f"delay_enter={delay_us}"))
+        yield f"broker {host.number}, each sync {delay_us // 1000} ms later"
+        await asyncio.to_thread(host.detach)
+
+    @asynccontextmanager
+    async def _power_cut(self, strike: Strike) -> AsyncIterator[str]:
+        host = self._with_disk(strike, "ext4" if strike.kind is Kind.POWER_CUT_EXT4 else "xfs")
+        await self._lose_power([host])
+        yield f"broker {host.number}"
+        self._start(host)
+
+    @asynccontextmanager
+    async def _all_power_cut(self, strike: Strike) -> AsyncIterator[str]:
+        hosts = list(self._cluster.hosts.values())
+        await self._lose_power(hosts)
+        yield "all brokers"
+        self._start(*hosts)
+
+    async def _lose_power(self, hosts: list[BrokerHost]) -> None:
+        """All at one instant; the disks are back, with what they had durably."""
+        for host in hosts:
+            host.held = True
+        for host in hosts:
+            host.disk.cut_power()
+        for host in hosts:
+            host.signal(signal.SIGKILL)
+        for host in hosts:
+            await asyncio.to_thread(host.wait_gone)
+            await asyncio.to_thread(host.disk.restore)
+
+    @asynccontextmanager
+    async def _clock_step(self, strike: Strike) -> AsyncIterator[str]:
+        clocks = [
+            (host.number, host.clock) for host in self._cluster.hosts.values() if host.clock is not None
+        ]
+        number, clock = clocks[strike.pick % len(clocks)]
+        seconds = _between(_CLOCK_S, random.Random(strike.pick).random())
+        clock.step(seconds)
+        yield f"broker {number} by {seconds:+.0f} s"
+        clock.step(0)
+
+    # -- those of etcd -------------------------------------------------------------------------------------------------
+
+    def _node(self, strike: Strike) -> EtcdNode:
+        nodes = self._nodes()
+        return nodes[strike.pick % len(nodes)]
+
+    def _nodes(self) -> list[EtcdNode]:
+        return [] if self._cluster.etcd is None else self._cluster.etcd.nodes
+
+    @asynccontextmanager
+    async def _store_cut(self, strike: Strike) -> AsyncIterator[str]:
+        """Brokers and clients still reach the broker, no node of etcd does."""
+        wire = (await self._victim(strike)).wire
+        addresses = [node.wire.address for node in self._nodes()]
+        await asyncio.to_thread(lambda: wire.cut(peers=addresses))
+        yield f"broker {wire.name}"
+        await asyncio.to_thread(wire.heal)
+
+    @asynccontextmanager
+    async def _store_kill(self, strike: Strike) -> AsyncIterator[str]:
+        node = self._node(strike)
+        await asyncio.to_thread(node.kill)
+        yield f"etcd node {node.number}"
+        node.start()
+
+    @asynccontextmanager
+    async def _store_pause(self, strike: Strike) -> AsyncIterator[str]:
+        node = self._node(strike)
+        node.signal(signal.SIGSTOP)
+        yield f"etcd node {node.number}"
+        node.signal(signal.SIGCONT)
+
+    @asynccontextmanager
+    async def _all_store_kill(self, strike: Strike) -> AsyncIterator[str]:
+        for node in self._nodes():
+            node.signal(signal.SIGKILL)
+        for node in self._nodes():
+            await asyncio.to_thread(node.kill)
+        yield "all etcd nodes"
+        for node in self._nodes():
+            node.start()
+
+
+def _between(bounds: tuple[float, float], share: float) -> float:
+    low, high = bounds
+    return low + (high - low) * share

@@ -1,0 +1,170 @@
+"""Which faults this machine allows: each kind is tried for real before the run; what fails is told as it failed."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos.commands import CommandFailed, find, run
+from chaos.disks import MIB, Disk
+from chaos.faults import NEED_ETCD, Kind
+from chaos.switch import Switch
+
+_PROBE_HOST = 200
+_DISK_BYTES = 320 * MIB
+"""The least that mkfs.xfs takes, with room."""
+_LIBRARY = "faketime/libfaketime.so.1"
+_SYNC = "import os,sys; os.fsync(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT))"
+_YEAR = "import time; print(time.gmtime().tm_year)"
+_SLOW_S = 0.3
+
+
+class Probes:
+    """Tries in a folder that is gone afterwards. `unavailable` tells, by kind, the command and its words."""
+
+    def __init__(self, folder: Path, switch: Switch, *, etcd: bool) -> None:
+        self.unavailable: dict[Kind, str] = {}
+        self.disks: list[str] = []
+        """File systems that a broker's disk may have and that bear a power cut."""
+        self.clock_library: Path | None = None
+        self._folder, self._switch = folder, switch
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._try(
+                self._packets, Kind.CUT, Kind.CUT_INWARDS, Kind.CUT_OUTWARDS, Kind.LEADER_CUT, Kind.STORE_CUT
+            )
+            self._try(self._loss, Kind.LOSS)
+            self._try(self._full, Kind.DISK_FULL)
+            self._try(self._sync_error, Kind.SYNC_ERROR)
+            self._try(self._slow_sync, Kind.SLOW_DISK)
+            self._try(lambda: self._power_cut("ext4"), Kind.POWER_CUT_EXT4)
+            self._try(lambda: self._power_cut("xfs"), Kind.POWER_CUT_XFS)
+            self._try(self._clock, Kind.CLOCK_STEP)
+        finally:
+            shutil.rmtree(folder)
+        if not self.disks:
+            self.unavailable[Kind.ALL_POWER_CUT] = self.unavailable[Kind.POWER_CUT_EXT4]
+        if etcd:
+            self._try(lambda: _expect(bool(find("etcd")), ("etcd",), "not found"), *NEED_ETCD)
+        else:
+            self.unavailable |= dict.fromkeys(
+                NEED_ETCD, "the metadata store of this run is SQLite: METADATA=etcd"
+            )
+
+    @property
+    def available(self) -> list[Kind]:
+        return [kind for kind in Kind if kind not in self.unavailable]
+
+    def _try(self, probe: Callable[[], None], *kinds: Kind) -> None:
+        try:
+            probe()
+        except CommandFailed as failed:
+            self.unavailable |= dict.fromkeys(kinds, str(failed))
+        except OSError as failed:
+            self.unavailable |= dict.fromkeys(kinds, f"{probe.__name__.strip('_')}: {failed}")
+
+    # -- one a mechanism -------------------------------------------------------------------------------------------
+
+    def _packets(self) -> None:
+        wire = self._switch.connect("probe", _PROBE_HOST)
+        ping = (sys.executable, "-c", _CONNECT, wire.address)
+        _expect(run(*ping).strip() == "refused", ping, "the host is not reached")
+        wire.cut(outwards=False)
+        _expect(
+            run(*ping).strip() == "silent", ("iptables", "-A", "INPUT", "-j", "DROP"), "packets still pass"
+        )
+        wire.heal()
+        _expect(run(*ping).strip() == "refused", ("iptables", "-F"), "the cut does not heal")
+        run("ip", "netns", "delete", wire.name)
+
+    def _loss(self) -> None:
+        wire = self._switch.connect("probe-loss", _PROBE_HOST + 1)
+        wire.lose(0.1)
+        wire.heal()
+        run("ip", "netns", "delete", wire.name)
+
+    def _full(self) -> None:
+        disk = Disk("tmpfs", self._folder / "full.img", self._folder / "full")
+        try:
+            disk.fill(MIB)
+            disk.drain()
+        finally:
+            disk.unmount()
+
+    def _sync_error(self) -> None:
+        command = self._traced("error=EIO")
+        try:
+            run(*command)
+        except CommandFailed as failed:
+            if "Input/output error" not in failed.words:
+                raise
+            return
+        raise CommandFailed(command, "the fsync did not fail")
+
+    def _slow_sync(self) -> None:
+        command = self._traced(f"delay_enter={int(_SLOW_S * 1e6)}")
+        began = time.monotonic()
+        run(*command)
+        _expect(time.monotonic() - began >= _SLOW_S, command, "the fsync was not slower")
+
+    def _traced(self, inject: str) -> tuple[str, ...]:
+        return (
+            *(find("strace"), "-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", f"inject=fsync:{inject}"),
+            *(sys.executable, "-c", _SYNC, str(self._folder / "synced")),
+        )
+
+    def _power_cut(self, kind: str) -> None:
+        disk = Disk(kind, self._folder / f"{kind}.img", self._folder / kind, _DISK_BYTES)
+        try:
+            synced, unsynced = disk.point / "synced", disk.point / "unsynced"
+            run(sys.executable, "-c", _WRITE, str(synced), "sync")
+            run(sys.executable, "-c", _WRITE, str(unsynced), "")
+            disk.cut_power()
+            disk.restore()
+            _expect(
+                synced.read_text() == "kept" and not unsynced.exists(),
+                ("ioctl", "0x8004587D", str(disk.point)),
+                "what was not synced is still there, or what was is gone",
+            )
+        finally:
+            disk.unmount()
+        self.disks.append(kind)
+
+    def _clock(self) -> None:
+        libraries = sorted(Path("/usr/lib").glob(f"*/{_LIBRARY}"))
+        if not libraries:
+            raise CommandFailed(["ls", f"/usr/lib/*/{_LIBRARY}"], "not found")
+        file = self._folder / "clock"
+        file.write_text(f"+{400 * 24 * 3600}\n")
+        command = (
+            *("env", f"LD_PRELOAD={libraries[0]}", f"FAKETIME_TIMESTAMP_FILE={file}"),
+            *("FAKETIME_DONT_FAKE_MONOTONIC=1", sys.executable, "-c", _YEAR),
+        )
+        year = int(run(*command))
+        _expect(year > time.gmtime().tm_year, command, "the clock did not move")
+        self.clock_library = libraries[0]
+
+
+_WRITE = """
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(file, b"kept")
+if sys.argv[2]:
+    os.fsync(file)
+    os.fsync(os.open(os.path.dirname(sys.argv[1]), os.O_RDONLY))
+"""
+_CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), timeout=0.3)
+except ConnectionRefusedError:
+    print("refused")
+except TimeoutError:
+    print("silent")
+"""
+
+
+def _expect(holds: bool, command: tuple[str, ...], words: str) -> None:
+    if not holds:
+        raise CommandFailed(command, words)

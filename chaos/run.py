@@ -1,0 +1,167 @@
+"""One run from the first broker to the last reader: probe, boot, load, faults, healing, and the history of it all."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.cluster import Cluster, Shape
+from chaos.faults import ALL_UNSYNCED_LOST, BROKERS, Plan, Strike, strikes
+from chaos.fuzzer import Fuzzer
+from chaos.nemesis import Nemesis, Stuck
+from chaos.probes import Probes
+from chaos.recording import Recorder
+from chaos.switch import Switch
+from chaos.workload import RELAXED, TOPICS, Access, Topic, Workload, read_everything
+from penstock.cli.output import say
+
+_STRICT_FROM = 0.6
+"""From this part of the time on no topic is written to that may lose what all brokers have not synced."""
+_FLUSH_S = 0.5
+_READ_ALL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a run is asked to be."""
+
+    plan: Plan
+    seconds: float
+    seed: int
+    etcd: bool
+
+
+class Run:
+    """One run in one folder, inside the namespaces. `run` once; the history is complete when it returns."""
+
+    def __init__(self, folder: Path, wanted: Wanted) -> None:
+        self._folder, self._wanted = folder, wanted
+        switch = Switch()
+        self.probes = Probes(folder / "probes", switch, etcd=wanted.etcd)
+        self._recorder = Recorder(folder)
+        self._recorder.note(
+            *("run",),
+            seed=wanted.seed,
+            plan=wanted.plan.value,
+            metadata="etcd" if wanted.etcd else "sqlite",
+            available=[kind.value for kind in self.probes.available],
+            unavailable={kind.value: why for kind, why in self.probes.unavailable.items()},
+        )
+        self._topics: tuple[Topic, ...] = TOPICS if wanted.plan is Plan.ALL else TOPICS[:2]
+        self._cluster = Cluster(folder, self._shape(), switch)
+
+    def _shape(self) -> Shape:
+        kinds = self.probes.disks or ["tmpfs"]
+        clocks = () if self.probes.clock_library is None else BROKERS[-1:]
+        return Shape(
+            disks=tuple(kinds[index % len(kinds)] for index in range(len(BROKERS))),
+            clock_library=self.probes.clock_library if self._wanted.plan is Plan.ALL else None,
+            clock_brokers=clocks,
+            etcd=self._wanted.etcd,
+        )
+
+    async def run(self) -> None:
+        """Raises what is the run's own fault; what is the cluster's stands in the history."""
+        recorder, cluster = self._recorder, self._cluster
+        try:
+            await asyncio.to_thread(cluster.boot)
+            await self._play()
+            recorder.note("end")
+        except* (Stuck, TimeoutError) as stuck:
+            for error in stuck.exceptions:
+                recorder.anomaly("I20", str(error))
+            say(cluster.last_words())
+        finally:
+            killed = await asyncio.to_thread(cluster.end)
+            for host in cluster.hosts.values():
+                for line in host.critical():
+                    recorder.anomaly("I18", f"broker {host.number}: {line}")
+                recorder.note("ended by itself", broker=host.number, statuses=host.ended_by_itself)
+            recorder.note("ended", killed=killed)
+            await asyncio.to_thread(cluster.unmount)
+            recorder.close()
+
+    async def _play(self) -> None:
+        cluster, recorder = self._cluster, self._recorder
+        ids = {topic.name: await cluster.ask(lambda topic=topic: self._make(topic)) for topic in self._topics}
+        access = Access(bootstrap=cluster.bootstrap, api_key=cluster.api_key, ca_file=cluster.certificate)
+        async with asyncio.TaskGroup() as tasks:
+            guards = [tasks.create_task(host.keep_running()) for host in cluster.hosts.values()]
+            guards.append(tasks.create_task(self._flush()))
+            workload = Workload(access, recorder, self._wanted.seed, tasks)
+            fuzzer = Fuzzer(cluster, access, recorder, self._wanted.seed)
+            fuzzer.watch_over(ids[self._topics[0].name])
+            nemesis = Nemesis(cluster, workload, recorder, lambda: [topic.name for topic in self._topics])
+            workload.start(self._topics)
+            await nemesis.writing("at the start", 0.0)
+            await nemesis.whole("at the start")
+            fuzzing = tasks.create_task(fuzzer.run()) if self._wanted.plan is Plan.ALL else None
+            await self._strike(nemesis, workload, access)
+            fuzzer.stop()
+            if fuzzing is not None:
+                await fuzzing
+            await self._settle(nemesis, workload, fuzzer, access)
+            workload.stop()
+            for guard in guards:
+                guard.cancel()
+
+    def _make(self, topic: Topic) -> bytes:
+        return self._cluster.create_topic(topic.name, topic.partitions, topic.settings)
+
+    async def _strike(self, nemesis: Nemesis, workload: Workload, access: Access) -> None:
+        """All faults of the plan, or as many as the time allows; the later part without `replicated` topics."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        put_off: list[Strike] = []
+        planned = strikes(self._wanted.plan, self._wanted.seed, self.probes.available)
+        while True:
+            passed = loop.time() - began
+            if self._wanted.plan is Plan.ALL and passed > self._wanted.seconds:
+                return
+            if RELAXED in self._topics and passed > self._wanted.seconds * _STRICT_FROM:
+                await self._leave_relaxed(nemesis, workload, access)
+            ready = put_off and RELAXED not in self._topics
+            strike = put_off.pop(0) if ready else next(planned, None)
+            if strike is None:
+                return
+            if RELAXED in self._topics and strike.kind in ALL_UNSYNCED_LOST:
+                put_off.append(strike)
+                continue
+            say(f"{passed:5.0f} s  {strike}; {workload.acknowledged} acknowledged")
+            await nemesis.strike(strike)
+
+    async def _leave_relaxed(self, nemesis: Nemesis, workload: Workload, access: Access) -> None:
+        """Judge what `replicated` topics kept so far, before faults that are beyond their promise."""
+        await nemesis.whole("before the replicated topics are left")
+        await workload.retire([RELAXED])
+        await self._read_to_the_end(workload, access, [RELAXED])
+        workload.stop_reader("r3")
+        self._topics = tuple(topic for topic in self._topics if topic is not RELAXED)
+
+    async def _settle(self, nemesis: Nemesis, workload: Workload, fuzzer: Fuzzer, access: Access) -> None:
+        """Nothing is wrong any more: everything comes back, is read, and can be deleted."""
+        healed = self._recorder.note("healed")
+        await nemesis.writing("after the last fault", healed)
+        await nemesis.whole("after the last fault")
+        await workload.retire(self._topics)
+        await self._read_to_the_end(workload, access, self._topics)
+        for left in await fuzzer.delete_what_is_left():
+            self._recorder.anomaly("I20", f"a topic cannot be deleted after healing: {left}")
+        self._recorder.note("fuzzed", done=fuzzer.done, refused=fuzzer.refused)
+
+    async def _read_to_the_end(self, workload: Workload, access: Access, topics: Sequence[Topic]) -> None:
+        for missing in await workload.drain(topics):
+            self._recorder.anomaly("I9", missing)
+        for missing in await read_everything(access, self._recorder, topics, _READ_ALL_S):
+            self._recorder.anomaly("I9", f"the last reader did not get to the end: {missing}")
+
+    async def _flush(self) -> None:
+        """So that a run that is killed leaves what it saw."""
+        while True:
+            await asyncio.sleep(_FLUSH_S)
+            self._recorder.flush()
+
+
+def name_of_run() -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime())

@@ -1,0 +1,42 @@
+"""The schedule of faults is fixed by its seed, reaches every kind that works, and is what each plan claims."""
+
+from collections import Counter
+from itertools import islice
+
+from chaos.faults import BROKERS, Kind, Plan, strikes
+
+
+def test_a_seed_fixes_the_faults_and_their_order() -> None:
+    first, second, other = (
+        [str(strike) for strike in islice(strikes(Plan.ALL, seed, list(Kind)), 50)] for seed in (7, 7, 8)
+    )
+    assert first == second
+    assert first != other
+
+
+def test_every_kind_that_works_comes_once_a_deck_and_no_other() -> None:
+    works = [kind for kind in Kind if kind is not Kind.CLOCK_STEP]
+    struck = [strike.kind for strike in islice(strikes(Plan.ALL, 1, works), 2 * len(works))]
+    assert Counter(struck[: len(works)]) == Counter(works)
+    assert Counter(struck[len(works) :]) == Counter(works)
+
+
+def test_the_short_plan_has_its_five_kinds_once_or_those_of_them_that_work() -> None:
+    kinds = {strike.kind for strike in strikes(Plan.SHORT, 1, list(Kind))}
+    assert kinds == {Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_OUTWARDS, Kind.POWER_CUT_EXT4}
+    assert len(list(strikes(Plan.SHORT, 1, list(Kind)))) == 5
+    assert [strike.kind for strike in strikes(Plan.SHORT, 1, [Kind.KILL])] == [Kind.KILL]
+
+
+def test_the_rounds_hit_each_broker_in_turn_both_ways_and_three_times_all_at_once() -> None:
+    rounds = list(strikes(Plan.ROUNDS, 1, list(Kind)))
+    assert len(rounds) == 30
+    together = [strike.kind for strike in rounds if strike.kind in (Kind.ALL_KILL, Kind.ALL_PAUSE)]
+    assert together == [Kind.ALL_KILL, Kind.ALL_PAUSE, Kind.ALL_KILL]
+    single = Counter((BROKERS[s.pick], s.kind) for s in rounds if s.kind in (Kind.KILL, Kind.PAUSE))
+    assert set(single) == {(broker, kind) for broker in BROKERS for kind in (Kind.KILL, Kind.PAUSE)}
+    assert min(single.values()) >= 4
+
+
+def test_no_kind_waits_for_ever_when_nothing_works() -> None:
+    assert list(strikes(Plan.ALL, 1, [])) == []
