@@ -8,6 +8,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 SHARED = (
+    "tests/end_to_end/console",
     "tests/end_to_end/docs",
     "tests/spark_usage",
 )
@@ -15,14 +16,13 @@ SHARED = (
 LONGEST_FIRST = (
     "tests/end_to_end/test_demo.py",
     "tests/spark_usage",
+    "tests/end_to_end/console",
     "tests/control_plane/test_on_postgresql.py",
     "tests/end_to_end/docs",
     "tests/control_plane/service/test_with_servers.py",
     "tests/control_plane/service/test_embedded.py",
     "tests/control_plane/billing/test_from_brokers_to_proof.py",
-    "tests/end_to_end/console/test_invoice.py",
     "tests/integration/cli/test_whole_service.py",
-    "tests/end_to_end/console/test_pages.py",
     "tests/integration/chaos/test_chaos.py",
     "tests/simulation/test_seeds.py",
     "tests/integration/metering/test_deletion.py",

@@ -1,6 +1,7 @@
-"""One service and one browser for the tests of a module; a person with a tenant of his own for each test.
+"""One service for the tests of this folder, one browser for those of a module; a person with a tenant of his own for
+each test.
 
-Neither outlives its module: the browser's driver keeps an event loop running in this thread.
+No browser outlives its module: its driver keeps an event loop running in this thread.
 """
 
 import secrets
@@ -81,7 +82,7 @@ class Visitor:
         assert self.hosts <= {urlsplit(self.url).netloc}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     path: Path = tmp_path_factory.mktemp("console")
     with running_service(path) as running:
