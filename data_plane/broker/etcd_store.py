@@ -91,6 +91,11 @@ class EtcdStore:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.client.close()
 
+    def quiet_since(self, prefix: str) -> int:
+        """Up to which revision watches know that the prefix has not changed further than they told; 0 = not known."""
+        told, bookmark = self._quiet.get(prefix, (0, 0))
+        return max(told, bookmark)
+
     # -- the cell --------------------------------------------------------------------------------------------
 
     async def origin(self) -> Origin:
