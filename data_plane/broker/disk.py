@@ -88,6 +88,14 @@ class RealFile:
         except OSError as error:
             raise _fault(self._path, "truncate", error) from error
 
+    def allocate(self, size: int) -> None:
+        """Take up `size` bytes of the disk."""
+        self._demand_open()
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            raise _fault(self._path, f"allocate {size} bytes", error) from error
+
     def close(self) -> None:
         with self._users_lock:
             last = not self._closed and self._users == 0
@@ -244,6 +252,15 @@ class RealDisk:
         return DiskUsage(
             total_bytes=found.f_blocks * found.f_frsize, free_bytes=found.f_bavail * found.f_frsize
         )
+
+    def reserve(self, path: str, size: int) -> None:
+        file = self.open(path, create=True)
+        try:
+            if file.size() != size:
+                file.truncate(0)
+                file.allocate(size)
+        finally:
+            file.close()
 
     # -- durability and slow reads ---------------------------------------------------------------------------
 

@@ -73,10 +73,12 @@ class HttpListener:
         registry: CollectorRegistry,
         *,
         not_ready: Callable[[], str],
+        warnings: Callable[[], dict[str, str]] = dict,
         loop_age_s: Callable[[], float],
     ) -> None:
         """A collector of `registry` may raise `LoopStalled`."""
         self._registry, self._not_ready, self._loop_age_s = registry, not_ready, loop_age_s
+        self._warnings = warnings
         self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Quiet)
         self.port = self._server.server_port
         self._thread = threading.Thread(
@@ -94,7 +96,11 @@ class HttpListener:
             return _respond(start, _ok_if(healthy), {"healthy": healthy, "loop_age_s": round(age, 3)})
         if path == "/readyz":
             reason = self._not_ready()
-            return _respond(start, _ok_if(not reason), {"ready": not reason, "reason": reason})
+            body: dict[str, object] = {"ready": not reason, "reason": reason}
+            warnings = self._warnings()
+            return _respond(
+                start, _ok_if(not reason), body | ({"warnings": warnings} if warnings else {})
+            )
         if path == "/metrics":
             try:
                 text: bytes = generate_latest(self._registry)  # type: ignore[no-untyped-call]

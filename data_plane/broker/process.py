@@ -30,6 +30,7 @@ from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.server import Listener, bind
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.transport import GrpcTransport
+from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
@@ -61,6 +62,8 @@ class BrokerProcess:
         self._config = config
         self._loop_turned = time.monotonic()
         self._signals = 0
+        self._conditions: dict[str, str] = {}
+        """What an operator should look at, by kind, as last told in the log."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
         self._node: BrokerNode
@@ -84,6 +87,7 @@ class BrokerProcess:
             node_config, clock=SystemClock(), rng=SystemRng(), transport=transport, disk=disk, store=store
         )
         http = self._start_http(node, disk)
+        Watchdog(node_config.timings.session_ttl_ms / 3000, self._loop_age_s, node.stalled)
         addresses["http"] = _with_port(config.http_listen, http.port)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
@@ -117,8 +121,12 @@ class BrokerProcess:
             int(port),
             registry,
             not_ready=lambda: node.ready_reason,
-            loop_age_s=lambda: time.monotonic() - self._loop_turned,
+            warnings=lambda: self._conditions,
+            loop_age_s=self._loop_age_s,
         )
+
+    def _loop_age_s(self) -> float:
+        return time.monotonic() - self._loop_turned
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -163,7 +171,17 @@ class BrokerProcess:
         """Show that the loop turns (RL137)."""
         while True:
             self._loop_turned = time.monotonic()
+            self._tell_conditions()
             await asyncio.sleep(_LOOP_BEAT_S)
+
+    def _tell_conditions(self) -> None:
+        """Log what came and what went of the things that an operator should look at."""
+        found = self._node.warnings()
+        for kind in [kind for kind in self._conditions if kind not in found]:
+            _log.warning("condition cleared", extra={"condition": kind})
+        for kind in [kind for kind in found if kind not in self._conditions]:
+            _log.warning("condition", extra={"condition": kind, "fact": found[kind]})
+        self._conditions = found
 
     async def _watch_store(self, store: SqliteStore) -> None:
         """A metadata file that failed can no longer be trusted (RL126)."""

@@ -2,6 +2,8 @@
 
 REPLICATE = "/penstock.internal.v1.Replication/Replicate"
 """Bidirectional stream of frames: REPLICA_OPEN, _HELD, _CLOSE to the leader, _ANSWER and _PUSH back."""
+COMPARE_SEGMENTS = "/penstock.internal.v1.Replication/CompareSegments"
+"""To a replica of the partition named."""
 CONTROL = "/penstock.internal.v1.Control/Control"
 """Bidirectional stream of BEAT frames, controller to broker."""
 REPLICA_ENDS = "/penstock.internal.v1.Replication/ReplicaEnds"

@@ -5,6 +5,7 @@ import json
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
 
 PEPPER_VERSION = 1
+_BALLAST_BYTES = 4 << 20
 _DRAIN_MS = 3_000
 """Leaders move in milliseconds here, and when all brokers stop at once the last one waits for nobody."""
 
@@ -28,5 +29,6 @@ def write_broker_config(directory: DataDirectory, spec: ClusterSpec, broker: Bro
         "cluster_secret_file": str(directory.secret_file),
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
         "timings": {"drain_ms": _DRAIN_MS},
+        "limits": {"ballast_bytes": _BALLAST_BYTES},
     }
     write_private(directory.config_file(broker.id), json.dumps(values, indent=2) + "\n")

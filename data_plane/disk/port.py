@@ -109,6 +109,10 @@ class Disk(Protocol):
 
     def usage(self) -> DiskUsage: ...
 
+    def reserve(self, path: str, size: int) -> None:
+        """Make a file that takes up `size` bytes, one that is shorter or longer anew; nothing of it is written or
+        durable. Raises `DiskFull`."""
+
     async def sync(self, steps: Sequence[SyncStep]) -> None:
         """Perform the steps in order, off the loop. Returning means durable.
 

@@ -467,15 +467,17 @@ class PartitionLog:
 
     # retention and rest
 
-    def retention_end(self, now_ms: int, monotonic_ms: float) -> int:
+    def retention_end(self, now_ms: int, monotonic_ms: float, *, by_time: bool = True) -> int:
         """The log start that retention allows now; the present one when nothing is due (RL107). Call it at least
-        every minute."""
+        every minute. `by_time`: the wall clock is trusted."""
         if self._sealing.behind:
             self._advance_seals()
         settled = self.high_watermark
         if self._derived.odometer is not None:
             settled = min(settled, self._seals.end_offset)
-        end = self._retention.end(self._segments, self.settings, settled, now_ms, monotonic_ms)
+        end = self._retention.end(
+            self._segments, self.settings, settled, now_ms, monotonic_ms, by_time=by_time
+        )
         return self.log_start_offset if end is None else max(end, self.log_start_offset)
 
     @property

@@ -1,7 +1,7 @@
 """Retention: which closed segments may go, and how far a clock is believed (RL107)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_plane.log.segments import Segments
 from penstock.contract.topic_settings import UNLIMITED, RetentionBasis, TopicSettings
@@ -95,8 +95,11 @@ class Retention:
         settled_offset: int,
         now_ms: int,
         monotonic_ms: float,
+        *,
+        by_time: bool = True,
     ) -> int | None:
-        """End of the last segment that may go; only what ends at or below `settled_offset` is asked about."""
+        """End of the last segment that may go; only what ends at or below `settled_offset` is asked about. Without
+        `by_time` nothing goes for its age: the clock is not to be trusted."""
         believed = self._clock.believed_ms(now_ms, monotonic_ms)
         closed: list[Closed] = []
         for segment in segments.all[:-1]:
@@ -109,4 +112,6 @@ class Retention:
                         segment.end_offset, segment.size, segment.last_accepted_ms, segment.max_timestamp, age
                     )
                 )
+        if not by_time:
+            settings = replace(settings, retention_ms=UNLIMITED)
         return retention_end(closed, segments.size, settings, believed, guard_ms=self.guard_ms)

@@ -17,6 +17,7 @@ from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
 from data_plane.node.client_calls import ClientCalls
 from data_plane.node.committer import Committer, LogDirectoryFailed
+from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
 from data_plane.node.consume import ConsumeStream
 from data_plane.node.control import Control
@@ -35,6 +36,7 @@ from data_plane.node.push import FollowerStream
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
 from data_plane.node.retention import MayDelete, Retention
+from data_plane.node.slow_disk import SlowDisk
 from data_plane.node.stats import NodeStats
 from data_plane.node.usage_topic import UsageTopic
 from data_plane.throttling.pacing import Pacing
@@ -104,6 +106,7 @@ class BrokerNode:
         await self.view.load()
         await self._know_cluster()
         directory = open_directory(self._disk, self.config, self._rng)
+        self.host.room.before_recovery()
         try:
             journal = self.host.recover(directory)
         except DiskFull as full:
@@ -123,6 +126,7 @@ class BrokerNode:
                         self.in_sync.run(),
                         self.control.run(),
                         self.retention.run(),
+                        self.slow_disk.run(),
                         self._gate.run(),
                         self.groups.run(),
                         *(self._metering_tasks() if self.config.metering else ()),
@@ -169,13 +173,18 @@ class BrokerNode:
         self.control = Control(
             config, view, self.registration, store, self._transport, clock, self._rng, self.stats
         )
+        self.slow_disk = SlowDisk(
+            config, view, self.registration, store, clock, self.stats, lambda: self.committer.sync_began_ms
+        )
+        self.committer.lacks_room = self.host.room.free_ballast
         self.retention = Retention(
             config,
             self.host,
-            self._disk,
             clock,
+            lambda: self.control.clock_off_ms,
             lambda where, end: self.metering.may_delete(where, end) and self._may_delete(where, end),
         )
+        self.conditions = Conditions(config, self.host, self.control, self.retention, self.slow_disk)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find, self.metering.count_call)
         self.groups = GroupCoordinators(
@@ -297,6 +306,15 @@ class BrokerNode:
             return "draining"
         return "" if self.registration.in_force() else "not registered"
 
+    def warnings(self) -> dict[str, str]:
+        """What an operator should look at, by kind; none while booting."""
+        return self.conditions.told() if self.booted.is_set() else {}
+
+    def stalled(self) -> None:
+        """The event loop stands still (RL137). Called from another thread."""
+        if self.booted.is_set():
+            self.registration.doubt()
+
     def levels(self) -> dict[str, int]:
         """What can be counted now rather than since the start, for metrics."""
         replicas = self.host.all()
@@ -311,6 +329,7 @@ class BrokerNode:
             "partitions_under_min_in_sync": sum(1 for leading in led if not leading.enough_in_sync),
             "controller": int(self.booted.is_set() and self.control.seated),
             "registered": int(self.booted.is_set() and self.registration.in_force()),
+            **(self.conditions.levels() if self.booted.is_set() else {}),
             "log_bytes": sum(replica.log.size_bytes for replica in replicas),
             "group_partitions_coordinated": len(self.groups.serving()) if self.booted.is_set() else 0,
         }
@@ -375,7 +394,7 @@ class BrokerNode:
             self.committer,
             self._clock,
             self.stats,
-            lambda: self.retention.refuses_writes,
+            lambda: self.host.room.refuses_writes,
             self.registration.confident,
             lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
             tally,

@@ -58,6 +58,10 @@ class Committer:
         self._room = asyncio.Event()
         self._room.set()
         self._written_bytes = 0
+        self.sync_began_ms: float | None = None
+        """When the sync of the running round began (monotonic); None while there is none."""
+        self.lacks_room: Callable[[], object] = lambda: None
+        """Told when the disk is too full for the journal or a checkpoint."""
 
     def wrote(self, replica: Replica) -> None:
         """The replica's log has something that is not durable yet."""
@@ -175,6 +179,7 @@ class Committer:
             await work
         except DiskFull:
             self._stats.no_room += 1
+            self.lacks_room()
 
     async def checkpoint(self) -> None:
         """Sync the segment files, write the checkpoint, give journal files back.
@@ -221,14 +226,18 @@ class Committer:
         while True:
             try:
                 steps = self._journal.append_steps(unsynced)
+                self.sync_began_ms = self._clock.monotonic_ms()
                 try:
                     await self._sync(steps)
                     return
                 except DiskFull:
                     self._journal.take_back()
+                finally:
+                    self.sync_began_ms = None
             except DiskFull:
                 pass  # no new file could be made, and nothing was changed
             self._stats.no_room += 1
+            self.lacks_room()
             await asyncio.sleep(_NO_ROOM_S)
 
     async def _sync(self, steps: list[SyncStep]) -> None:

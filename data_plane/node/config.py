@@ -37,6 +37,10 @@ class Timings:
     """Between readings of a partition that goes on changing."""
     reading_idle_ms: int = 3_600_000
     """Between readings of one that does not."""
+    slow_sync_ms: int = 5_000
+    """A sync that takes longer is a fault of the disk: the broker leaves what others can do without it (RL133)."""
+    clock_off_ms_max: int = 2_000
+    """A wall clock that is further off the middle of the cluster's is reported, and deletes nothing by time."""
     revisit_ms: int = 1_000
     """Between looks of the controller when nothing changed, for what a lost event would have shown."""
 
@@ -64,8 +68,12 @@ class NodeConfig:
     """One frame to a follower or consumer stops growing here."""
     unsynced_bytes_max: int = 64 * limits.MIB
     """Appended and not yet durable; above it produce frames wait."""
-    disk_soft_free_bytes: int = 256 * limits.MIB
-    """Below it produce is refused, everything else goes on (RL128)."""
+    disk_soft_free_bytes: int = 1_024 * limits.MIB
+    """With less free, but never while 10 % of the disk are, produce is refused and everything else goes on (RL128)."""
+    disk_hard_free_bytes: int = 256 * limits.MIB
+    """With less free, but never while 3 % of the disk are, nothing is written but what makes room."""
+    ballast_bytes: int = 64 * limits.MIB
+    """A file that recovery on a full disk removes first."""
     stray_keep_ms: int = 14 * 86_400_000
     """Directories that the metadata does not know are kept so long (RL53)."""
     metering: bool = True

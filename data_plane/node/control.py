@@ -4,6 +4,7 @@ import asyncio
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import CONTROL
+from data_plane.controller.clocks import ClockComparison
 from data_plane.controller.elections import fence_changes, plan
 from data_plane.controller.leader_return import LeaderReturn
 from data_plane.controller.registration import takeover_changes
@@ -59,6 +60,9 @@ class Control:
         self._beating: dict[BrokerId, tuple[int, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
         self._last_look_ms = clock.monotonic_ms()
+        self._clocks = ClockComparison()
+        """As controller."""
+        self._told_off_ms: int | None = None
 
     @property
     def seated(self) -> bool:
@@ -70,6 +74,11 @@ class Control:
             and image.controller.broker_id == self._me
             and image.controller.incarnation == self._registration.incarnation
         )
+
+    @property
+    def clock_off_ms(self) -> int | None:
+        """How far this broker's wall clock is off the middle of all brokers' clocks; None = not known."""
+        return self._clocks.off_ms(None) if self.seated else self._told_off_ms
 
     def wake(self) -> None:
         """Something changed: look at once."""
@@ -195,6 +204,7 @@ class Control:
         for broker in [b for b, (epoch, _) in self._beating.items() if wanted.get(b) != epoch]:
             self._beating.pop(broker)[1].cancel()
             self._brokers.forget(broker)
+            self._clocks.forget(broker)
         for broker, epoch in wanted.items():
             if broker not in self._beating:
                 self._brokers.heard(broker, self._clock.monotonic_ms())
@@ -209,8 +219,11 @@ class Control:
                 connection = await self._transport.connect(
                     address, CONTROL, self._config.timings.suspicion_ms
                 )
+                sent: dict[int, tuple[int, float]] = {}
                 try:
-                    await together(self._send_beats(connection), self._hear_beats(connection, broker))
+                    await together(
+                        self._send_beats(connection, broker, sent), self._hear_beats(connection, broker, sent)
+                    )
                 finally:
                     connection.close()
             except (ConnectionLost, FrameError):
@@ -218,7 +231,9 @@ class Control:
                 self._wake.set()
             await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
 
-    async def _send_beats(self, connection: Connection) -> None:
+    async def _send_beats(
+        self, connection: Connection, broker: BrokerId, sent: dict[int, tuple[int, float]]
+    ) -> None:
         sequence = 0
         while True:
             head = pb.BeatHead(
@@ -226,15 +241,24 @@ class Control:
                 broker_epoch=self._registration.epoch,
                 controller_epoch=self._view.image.controller_epoch,
                 sequence=sequence,
+                clock_off_ms=self._clocks.off_ms(broker),
             )
+            sent.clear()  # one sample at a time is enough, and an answer lost costs nothing
+            sent[sequence] = (self._clock.now_ms(), self._clock.monotonic_ms())
             await connection.send(pack_frame(FrameKind.BEAT, head.SerializeToString()))
             sequence += 1
             await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
 
-    async def _hear_beats(self, connection: Connection, broker: BrokerId) -> None:
+    async def _hear_beats(
+        self, connection: Connection, broker: BrokerId, sent: dict[int, tuple[int, float]]
+    ) -> None:
         while True:
-            _beat(await connection.receive())
-            self._brokers.heard(broker, self._clock.monotonic_ms())
+            beat = _beat(await connection.receive())
+            now_ms = self._clock.monotonic_ms()
+            self._brokers.heard(broker, now_ms)
+            asked = sent.pop(beat.sequence, None)
+            if asked is not None and beat.wall_ms:
+                self._clocks.answered(broker, beat.wall_ms, asked[0], now_ms - asked[1])
 
     async def serve(self, caller: Caller, connection: Connection) -> None:
         """The broker's end of the controller's stream."""
@@ -245,8 +269,12 @@ class Control:
                 controller = BrokerId(beat.broker_id)
                 if beat.controller_epoch == self._view.image.controller_epoch:
                     self._controller.heard(controller, self._clock.monotonic_ms())
+                    self._told_off_ms = beat.clock_off_ms if beat.HasField("clock_off_ms") else None
                 answer = pb.BeatHead(
-                    broker_id=self._me, broker_epoch=self._registration.epoch, sequence=beat.sequence
+                    broker_id=self._me,
+                    broker_epoch=self._registration.epoch,
+                    sequence=beat.sequence,
+                    wall_ms=self._clock.now_ms(),
                 )
                 await connection.send(pack_frame(FrameKind.BEAT, answer.SerializeToString()))
         except ConnectionLost:

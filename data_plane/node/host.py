@@ -22,6 +22,7 @@ from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.ports import Clock, Rng, Transport
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Listener, Replica
+from data_plane.node.room import Room
 from data_plane.node.stats import NodeStats
 from data_plane.node.strays import Strays
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
@@ -51,6 +52,7 @@ class ReplicaHost:
         self._clock, self._rng, self._stats = clock, rng, stats
         self._tail = TailBudget(config.tail_bytes)
         self.strays = Strays(disk, config.stray_keep_ms)
+        self.room = Room(config, disk)
         self.replicas: dict[TopicPartition, Replica] = {}
         self.damaged: dict[TopicPartition, str] = {}
         """Partitions whose data here failed its checks at boot: unclean (RL45, RL122)."""
@@ -321,6 +323,9 @@ class ReplicaHost:
             topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
             if topic is None or record is None or where in self.replicas:
                 continue
+            if self.room.read_only:
+                self._make_later(where)
+                continue
             path = layout.partition_directory(where)
             if self._disk.exists(path):
                 self.strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
@@ -371,6 +376,7 @@ class ReplicaHost:
             wrote=self._wrote,
             unsettled=lambda replica: self._in_sync.unsettled(replica),
             stopped=self._stopped,
+            read_only=lambda: self.room.read_only,
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         log.name = replica.name

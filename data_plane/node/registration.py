@@ -64,6 +64,8 @@ class Registration:
         self._ended = asyncio.Event()
         self._leaving = False
         self._confirmed_ms = 0.0
+        self._doubted = False
+        """Set by another thread while the loop stands still, cleared by the session's next confirmation."""
 
     @property
     def session_id(self) -> int:
@@ -79,7 +81,14 @@ class Registration:
 
     def confident(self) -> bool:
         """Whether the session was confirmed within two thirds of its time (RL10). Only stale reads depend on it."""
-        return self.epoch != 0 and self.silence_ms() < self._config.timings.session_ttl_ms * 2 / 3
+        if self._doubted or self.epoch == 0:
+            return False
+        return self.silence_ms() < self._config.timings.session_ttl_ms * 2 / 3
+
+    def doubt(self) -> None:
+        """The event loop stood still: nothing is served until the session is heard of again (RL137). Called from any
+        thread."""
+        self._doubted = True
 
     def silence_ms(self) -> float:
         """Time since the metadata store last confirmed the session."""
@@ -185,6 +194,7 @@ class Registration:
         self.epoch = epoch
         self._data_lost = lambda topic_id: False
         self._confirmed_ms = self._clock.monotonic_ms()
+        self._doubted = False
         self._gained()
 
     # -- keeping -----------------------------------------------------------------------------------------
@@ -200,6 +210,7 @@ class Registration:
                 try:
                     await self.session.keep_alive()
                     self._confirmed_ms = self._clock.monotonic_ms()
+                    self._doubted = False
                 except SessionLost:
                     self._drop("the session expired")
                 except StoreUnavailable:

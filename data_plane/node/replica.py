@@ -72,6 +72,7 @@ class Replica:
         unsettled: Listener,
         stopped: Listener,
         replica_lag_ms_max: int,
+        read_only: Callable[[], str] = lambda: "",
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
         self.record: PartitionRecord | None = None
@@ -106,6 +107,7 @@ class Replica:
         self._me, self._clock, self._stats = me, clock, stats
         self._wrote, self._unsettled, self._stopped = wrote, unsettled, stopped
         self._lag_ms_max = replica_lag_ms_max
+        self._read_only = read_only
         self._waiters: deque[_Waiter] = deque()
         self._late_waiters: list[_Waiter] = []
         """Duplicates of batches not yet committed: out of order, and few."""
@@ -269,6 +271,8 @@ class Replica:
             raise errors.NotEnoughReplicas(
                 f"{self.name}: {leading.in_sync_count} in sync, {self.topic.settings.min_insync_replicas} required"
             )
+        if self._read_only():
+            raise errors.DiskFull(f"{self.name}: {self._read_only()}")
         if self.writes_stopped:
             raise errors.CorruptLog(f"{self.name}: writes are stopped, {self.writes_stopped}")
         if self.busy:
@@ -373,6 +377,8 @@ class Replica:
 
     def take_over(self, stamps: memoryview, batches: memoryview, leader_epoch: int) -> None:
         """Append what the leader pushed. Raises `ReplicaRejected`, `DiskFull`, `DiskFault`: nothing was appended."""
+        if self._read_only():
+            raise errors.DiskFull(f"{self.name}: {self._read_only()}")
         self.log.append_as_follower(stamps, batches, leader_epoch)
         self.note = ""
         self._stats.held_batches += len(stamps) // STAMP_BYTES

@@ -1,9 +1,8 @@
-"""Housekeeping by time: retention, files of idle partitions, and the room left on the disk."""
+"""Housekeeping by time: retention, strays, files of idle partitions, and the room left on the disk."""
 
 import asyncio
 from collections.abc import Callable
 
-from data_plane.disk.port import Disk
 from data_plane.node.config import NodeConfig
 from data_plane.node.host import ReplicaHost
 from data_plane.node.ports import Clock
@@ -12,6 +11,7 @@ from penstock.contract.ids import TopicPartition
 
 MayDelete = Callable[[TopicPartition, int], bool]
 """Whether the log below an end may go: asked before each deletion, so that metering comes first."""
+_STRAYS_EVERY_MS = 3_600_000
 
 
 class Retention:
@@ -21,43 +21,54 @@ class Retention:
         self,
         config: NodeConfig,
         host: ReplicaHost,
-        disk: Disk,
         clock: Clock,
+        clock_off_ms: Callable[[], int | None],
         may_delete: MayDelete,
     ) -> None:
+        """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's; None = not known."""
         self._config, self._host = config, host
-        self._disk, self._clock, self._may_delete = disk, clock, may_delete
-        self.refuses_writes = ""
-        """Why produce is refused at the moment (RL128); empty when it is not."""
+        self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
         self._seen: dict[TopicPartition, int] = {}
 
+    @property
+    def clock_trusted(self) -> bool:
+        """Whether anything may be deleted for its age: no other broker says that this one's clock is off."""
+        off_ms = self._clock_off_ms()
+        return off_ms is None or abs(off_ms) <= self._config.timings.clock_off_ms_max
+
     async def run(self) -> None:
-        since_ms = 0
+        since_ms, strays_ms = 0, 0
+        self._look_at_strays()
         while True:
-            self._look_at_disk()
+            self._host.room.look(self._trim_all)
             if since_ms >= self._config.timings.retention_check_ms:
                 since_ms = 0
-                for replica in self._host.all():
-                    self._trim(replica)
+                self._trim_all()
                 self._host.release_idle_files(self._seen)
+            if strays_ms >= _STRAYS_EVERY_MS:
+                strays_ms = 0
+                self._look_at_strays()
             await asyncio.sleep(self._config.timings.revisit_ms / 1000)
             since_ms += self._config.timings.revisit_ms
+            strays_ms += self._config.timings.revisit_ms
 
-    def _look_at_disk(self) -> None:
-        usage = self._disk.usage()
-        least = self._config.disk_soft_free_bytes
-        self.refuses_writes = (
-            ""
-            if usage.free_bytes >= least
-            else f"the disk has {usage.free_bytes} bytes free, {least} required for writes"
-        )
+    def _look_at_strays(self) -> None:
+        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        self._host.strays.look(now_ms, monotonic_ms, clock_trusted=self.clock_trusted)
 
-    def _trim(self, replica: Replica) -> None:
+    def _trim_all(self) -> int:
+        """Look at all that is led here; how many partitions have something to be deleted."""
+        by_time = self.clock_trusted
+        return sum([self._trim(replica, by_time) for replica in self._host.all()])
+
+    def _trim(self, replica: Replica, by_time: bool) -> bool:
         """Set the target, which rides on pushes; move the own start once every in-sync follower has moved (RL108)."""
         if replica.leading is None or replica.busy:
-            return
-        end = replica.log.retention_end(self._clock.now_ms(), self._clock.monotonic_ms())
+            return False
+        log = replica.log
+        end = log.retention_end(self._clock.now_ms(), self._clock.monotonic_ms(), by_time=by_time)
         if end > replica.log_start_target and self._may_delete(replica.where, end):
             replica.log_start_target = end
-        if replica.log_start_target > replica.log.log_start_offset and replica.log_start_agreed:
+        if replica.log_start_target > log.log_start_offset and replica.log_start_agreed:
             self._host.trim(replica, replica.log_start_target)
+        return replica.log_start_target > log.log_start_offset

@@ -54,6 +54,9 @@ class NodeStats:
     no_room: int = 0
     """Tries of the journal, or of a checkpoint, that a full disk turned away."""
     deleted_segments: int = 0
+    slow_syncs: int = 0
+    stepped_aside: int = 0
+    """Partitions left because the own disk was slow."""
     group_offsets_committed: int = 0
     group_offsets_committed_back: int = 0
     """Below the offset stored before (RL95): a reset or a seek, else worth a look."""

@@ -198,6 +198,12 @@ class SimDisk:
         capacity = self.faults.capacity_bytes
         return DiskUsage(total_bytes=capacity, free_bytes=max(0, capacity - self.medium.used_bytes()))
 
+    def reserve(self, path: str, size: int) -> None:
+        file = self.open(path, create=True)
+        if file.size() != size:
+            file.truncate(0)
+            file.write_at(0, [bytes(size)])
+
     # -- contents -------------------------------------------------------------------------------------
 
     def write(self, file: SimFile, position: int, buffers: Sequence[Buffer]) -> None:

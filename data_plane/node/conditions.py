@@ -1,0 +1,65 @@
+"""What an operator should look at on one broker: in words by kind, and as numbers for metrics."""
+
+from data_plane.node.config import NodeConfig
+from data_plane.node.control import Control
+from data_plane.node.host import ReplicaHost
+from data_plane.node.retention import Retention
+from data_plane.node.slow_disk import SlowDisk
+
+_NAMED_MAX = 5
+
+
+class Conditions:
+    """Looks at the parts of a running node; changes nothing."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        host: ReplicaHost,
+        control: Control,
+        retention: Retention,
+        slow_disk: SlowDisk,
+    ) -> None:
+        self._config, self._host, self._control = config, host, control
+        self._retention, self._slow_disk = retention, slow_disk
+
+    def told(self) -> dict[str, str]:
+        """Kind -> what is wrong; none when all is well."""
+        found: dict[str, str] = {}
+        off_ms = self._control.clock_off_ms
+        if not self._retention.clock_trusted:
+            found["clock"] = (
+                f"the wall clock is {off_ms} ms off the middle of the cluster's,"
+                f" at most {self._config.timings.clock_off_ms_max} allowed; nothing is deleted for its age"
+            )
+        room = self._host.room
+        if room.read_only or room.refuses_writes:
+            found["disk"] = room.read_only or room.refuses_writes
+        if self._slow_disk.slow:
+            found["slow disk"] = self._slow_disk.reason
+        if self._host.strays.count:
+            found["strays"] = (
+                f"{self._host.strays.count} directories that the metadata does not know are set aside"
+            )
+        broken = [
+            f"{r.name}: {r.broken or r.writes_stopped}"
+            for r in self._host.all()
+            if r.broken or r.writes_stopped
+        ]
+        if broken:
+            more = f" and {len(broken) - _NAMED_MAX} more" if len(broken) > _NAMED_MAX else ""
+            found["damage"] = "; ".join(broken[:_NAMED_MAX]) + more
+        return found
+
+    def levels(self) -> dict[str, int]:
+        """By name of the metric."""
+        room = self._host.room
+        return {
+            "strays": self._host.strays.count,
+            "clock_off_ms": self._control.clock_off_ms or 0,
+            "clock_trusted": int(self._retention.clock_trusted),
+            "disk_refuses_writes": int(bool(room.refuses_writes)),
+            "disk_read_only": int(bool(room.read_only)),
+            "disk_slow": int(self._slow_disk.slow),
+            "replicas_without_writes": sum(1 for replica in self._host.all() if replica.writes_stopped),
+        }

@@ -1,0 +1,75 @@
+"""The room left on the disk: what is refused while it is short, and a ballast that recovery may use (RL128).
+
+ample --below the soft mark--> tight: due retention first, then produce is refused; all else goes on
+tight --below the hard mark--> read-only: nothing is written but what makes room
+"""
+
+from collections.abc import Callable
+
+from data_plane.disk.port import Disk, DiskFault
+from data_plane.node.config import NodeConfig
+
+BALLAST_FILE = "ballast"
+SOFT_FREE_PERCENT_MAX = 10
+HARD_FREE_PERCENT_MAX = 3
+"""However much is asked for to be free: a disk is never tight below 90 % or read-only below 97 %."""
+_LOOKS_FOR_RETENTION = 10
+"""So many looks what is due to be deleted has, to make room, before produce is refused."""
+
+
+class Room:
+    """Of one log directory. `look` is called often; the texts say why something is refused, empty when it is not."""
+
+    def __init__(self, config: NodeConfig, disk: Disk) -> None:
+        self._config, self._disk = config, disk
+        self.refuses_writes = ""
+        self.read_only = ""
+        self.ballast_freed = 0
+        """How often the ballast was given up."""
+        self._looks = 0
+        self._holds_ballast = False
+
+    def look(self, delete_due: Callable[[], int]) -> None:
+        """`delete_due` begins what retention has to delete and tells how many partitions that is in."""
+        usage = self._disk.usage()
+        soft = min(self._config.disk_soft_free_bytes, usage.total_bytes * SOFT_FREE_PERCENT_MAX // 100)
+        hard = min(self._config.disk_hard_free_bytes, usage.total_bytes * HARD_FREE_PERCENT_MAX // 100)
+        free = usage.free_bytes
+        self.read_only = (
+            f"the disk has {free} bytes free, {hard} required for any write" if free < hard else ""
+        )
+        if free >= soft:
+            self.refuses_writes, self._looks = "", 0
+            self._keep_ballast(free - soft)
+            return
+        self._looks += 1
+        deleting = delete_due() > 0 and self._looks <= _LOOKS_FOR_RETENTION
+        if not deleting or self.read_only:
+            self.refuses_writes = f"the disk has {free} bytes free, {soft} required for writes"
+
+    def before_recovery(self) -> None:
+        """A disk that is all but full gets the ballast's room first."""
+        usage = self._disk.usage()
+        if usage.free_bytes < usage.total_bytes * HARD_FREE_PERCENT_MAX // 100:
+            self.free_ballast()
+
+    def free_ballast(self) -> bool:
+        """Give the ballast's room to whoever needs it now; False when there is none."""
+        if not self._disk.exists(BALLAST_FILE):
+            return False
+        self._disk.remove(BALLAST_FILE)
+        self._holds_ballast = False
+        self.ballast_freed += 1
+        return True
+
+    def _keep_ballast(self, spare_bytes: int) -> None:
+        """Lay it down again when there is twice its size to spare."""
+        size = self._config.ballast_bytes
+        if self._holds_ballast or not size or spare_bytes < 2 * size:
+            return
+        try:
+            self._disk.reserve(BALLAST_FILE, size)
+        except DiskFault:
+            self._disk.remove(BALLAST_FILE)
+            return
+        self._holds_ballast = True
