@@ -226,6 +226,7 @@ class SimCluster:
             push_bytes_max=sizes.push_bytes_max,
             unsynced_bytes_max=sizes.unsynced_bytes_max,
             disk_soft_free_bytes=64 * limits.KIB,
+            ballast_bytes=16 * limits.KIB,
             metering=self.plan.metered,
         )
 
