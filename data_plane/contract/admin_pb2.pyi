@@ -443,7 +443,7 @@ class DescribedBroker(_message.Message):
     def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ...) -> None: ...
 
 class DescribedPartition(_message.Message):
-    __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation")
+    __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation", "target", "adding")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -455,6 +455,8 @@ class DescribedPartition(_message.Message):
     ELIGIBLE_FIELD_NUMBER: _ClassVar[int]
     LAST_KNOWN_FIELD_NUMBER: _ClassVar[int]
     LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ADDING_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic: str
     topic_id: bytes
@@ -466,4 +468,6 @@ class DescribedPartition(_message.Message):
     eligible: _containers.RepeatedScalarFieldContainer[int]
     last_known: _containers.RepeatedScalarFieldContainer[int]
     log_generation: int
-    def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., eligible: _Optional[_Iterable[int]] = ..., last_known: _Optional[_Iterable[int]] = ..., log_generation: _Optional[int] = ...) -> None: ...
+    target: _containers.RepeatedScalarFieldContainer[int]
+    adding: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., eligible: _Optional[_Iterable[int]] = ..., last_known: _Optional[_Iterable[int]] = ..., log_generation: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., adding: _Optional[_Iterable[int]] = ...) -> None: ...
