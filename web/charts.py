@@ -1,12 +1,14 @@
 """Charts and pipes as numbers: where bars, lines and labels stand. Pure; templates draw them as SVG.
 
-Coordinates are those of the view box, top left is 0, 0. Two widths of a chart are drawn, for wide pages and for phones.
+Coordinates are those of the view box, top left is 0, 0. Each chart is drawn
+in two widths, for wide pages and for phones.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
-BROAD, NARROW = 960, 360
+BROAD, HALF, NARROW = 960, 470, 360
 SERIES_MAX = 6
 """Colours; what is beyond is put together in the last one."""
 _TOP, _BOTTOM, _LEFT = 10, 22, 52
@@ -68,16 +70,34 @@ class BarChart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line of a chart. `color` counts from 1."""
+
+    color: int
+    points: str
+    area: str
+    last_x: float
+    last_y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A label below the base."""
+
+    x: float
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LineChart:
     width: int
     height: int
     base: float
     left: int
-    points: str
-    area: str
-    last_x: float
-    last_y: float
+    curves: tuple[Curve, ...]
     grid: tuple[Line, ...]
+    marks: tuple[Mark, ...]
     name: str
 
     @property
@@ -131,29 +151,47 @@ def stacked_bars(
     return BarChart(name=name, width=width, height=height, left=_LEFT, base=base, bars=tuple(bars), grid=grid)
 
 
-def line(values: Sequence[float], *, width: int, height: int, name: str, slots: int) -> LineChart:
-    """Values in order at equal distances, the newest at the right; `slots` fit in the width."""
-    ticks = nice_ticks(max(1, int(max(values, default=0)) + 1))
-    base = height - _BOTTOM
+def lines(
+    series: Sequence[Sequence[float]], marks: Sequence[str], *, width: int, height: int, name: str
+) -> LineChart:
+    """Series of one length over one scale, the newest at the right; `marks` stand below at equal distances."""
+    ticks = nice_ticks(max(1, ceil(max((value for one in series for value in one), default=0))))
+    base, right = height - _BOTTOM, width - 6
     scale = (base - _TOP) / ticks[-1]
-    step = (width - _LEFT - 6) / max(1, slots - 1)
-    first = width - 6 - step * (len(values) - 1)
-    places = [
-        (round(first + index * step, 1), round(base - value * scale, 1)) for index, value in enumerate(values)
-    ]
-    points = " ".join(f"{x},{y}" for x, y in places)
-    area = f"{places[0][0]},{base} {points} {places[-1][0]},{base}" if places else ""
+    curves = []
+    for color, values in enumerate(series, start=1):
+        step = (right - _LEFT) / max(1, len(values) - 1)
+        places = [
+            (round(_LEFT + index * step, 1), round(base - value * scale, 1))
+            for index, value in enumerate(values)
+        ]
+        points = " ".join(f"{x},{y}" for x, y in places)
+        curves.append(
+            Curve(
+                color=color,
+                points=points,
+                area=f"{places[0][0]},{base} {points} {places[-1][0]},{base}" if places else "",
+                last_x=places[-1][0] if places else 0,
+                last_y=places[-1][1] if places else 0,
+            )
+        )
+    apart = (right - _LEFT) / max(1, len(marks) - 1)
     return LineChart(
         name=name,
         width=width,
         height=height,
         base=base,
         left=_LEFT,
-        points=points,
-        area=area,
-        last_x=places[-1][0] if places else 0,
-        last_y=places[-1][1] if places else 0,
+        curves=tuple(curves),
         grid=tuple(Line(y=round(base - tick * scale, 2), value=tick) for tick in ticks),
+        marks=tuple(
+            Mark(
+                x=round(_LEFT + index * apart, 1),
+                text=text,
+                anchor="start" if index == 0 else "end" if index == len(marks) - 1 else "middle",
+            )
+            for index, text in enumerate(marks)
+        ),
     )
 
 

@@ -29,6 +29,11 @@ def rate(per_s: float) -> str:
     return f"{per_s:.1f}" if per_s >= 0.05 else "0"
 
 
+def byte_rate(per_s: float) -> str:
+    """`3.4 kB/s`; below one byte it says so."""
+    return f"{size(round(per_s))}/s" if per_s >= 1 else "less than 1 B/s"
+
+
 def span(milliseconds: int) -> str:
     """A time such as a retention in its largest unit that divides it: `7 days`; -1 is unlimited."""
     if milliseconds < 0:

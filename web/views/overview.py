@@ -15,6 +15,7 @@ from tenants.roles import Permission
 from web import charts, live
 from web.broker_access import brokers, own_keys
 from web.costs import cost_so_far
+from web.flows import flows
 from web.groups_now import groups_now
 from web.places import Place, in_tenant
 
@@ -78,12 +79,7 @@ def overview_live(request: HttpRequest, place: Place) -> HttpResponse:
         "leaderless": sum(topic.leaderless for topic in now),
         "behind": sum(topic.under_replicated for topic in now),
         "rates": rates,
-        "lines": [
-            charts.line(rates.per_s, width=width, height=130, name=name, slots=live.SAMPLES_MAX)
-            for name, width in (("broad", charts.BROAD), ("narrow", charts.NARROW))
-        ]
-        if len(rates.per_s) > 1 and any(rates.per_s)
-        else [],
+        "flows": flows(place.tenant.public_id),
         "busiest": [
             (
                 topic,

@@ -17,6 +17,7 @@ from quotas.queries import limits_of
 from tenants.roles import Permission
 from web import charts, live, notices
 from web.broker_access import brokers
+from web.flows import flows
 from web.forms import Form
 from web.places import Place, in_tenant
 
@@ -79,7 +80,7 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             context |= {
                 "now": now,
                 "rates": rates,
-                "lines": _lines(rates),
+                "flows": flows(place.tenant.public_id, now.topic_id),
                 "parts": [
                     (part, charts.pipe(part.held, part.held, longest, f"{part.held:,} messages", gate=False))
                     for part in now.partitions
@@ -206,15 +207,6 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
             settings["timestamp_type"],
             "set by the producer" if settings["timestamp_type"] == "create" else "set on arrival",
         ),
-    ]
-
-
-def _lines(rates: live.Rates) -> list[charts.LineChart]:
-    if len(rates.per_s) < 2 or not any(rates.per_s):
-        return []
-    return [
-        charts.line(rates.per_s, width=width, height=120, name=name, slots=live.SAMPLES_MAX)
-        for name, width in (("broad", charts.BROAD), ("narrow", charts.NARROW))
     ]
 
 
