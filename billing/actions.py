@@ -10,8 +10,9 @@ from pathlib import Path
 from django.db import transaction
 from django.utils import timezone
 
+from billing import credit_actions
 from billing.models import Cut, CutReading, Invoice, InvoiceLine, PriceBook
-from billing.settlement import Coverage, Usage, Vector, gaps_of, quantities_of
+from billing.settlement import Coverage, Usage, Vector, gaps_of, quantities_of, taken_back
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
@@ -276,12 +277,15 @@ def settle(cut: str) -> Invoice:
         gaps = gaps_of(_vector(row), {} if previous is None else _vector(previous), coverage, usage)
         if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
             gaps.insert(0, f"the invoice before, {previous.invoice.public_id}, is a draft still")
+        notes = credit_actions.owed(row, taken_back(usage))
+        gaps.extend(notes.unexplained)
         if gaps:
             if gaps[:_GAPS_MAX] != invoice.gaps:
                 invoice.gaps = gaps[:_GAPS_MAX]
                 invoice.save(update_fields=["gaps"])
             return invoice
         _issue(invoice, row, quantities_of(usage))
+        credit_actions.issue(BILLING, row, notes)
         return invoice
 
 

@@ -40,6 +40,10 @@ def new_invoice_id() -> str:
     return new_id("inv")
 
 
+def new_credit_note_id() -> str:
+    return new_id("cn")
+
+
 class PriceBook(Immutable):
     """One version of the prices, as `penstock.rules.rating` reads it."""
 
@@ -200,6 +204,66 @@ class InvoiceLine(Immutable):
         constraints = (
             models.UniqueConstraint(fields=["invoice", "meter"], name="billing_one_line_a_meter"),
             models.UniqueConstraint(fields=["invoice", "position"], name="billing_one_line_a_position"),
+        )
+
+
+class CreditNote(Immutable):
+    """What an issued invoice is lowered by: a loss declared later took back a part of what it counted."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_credit_note_id)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="credit_notes")
+    number = models.PositiveIntegerField()
+    """1, 2, … within the tenant."""
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="credit_notes")
+    cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="credit_notes")
+    """The cut at whose readings the loss was seen."""
+    total_micro = models.BigIntegerField()
+    """What is credited, from 0 on."""
+    issued_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "number"], name="billing_one_credit_note_a_number"),
+            models.UniqueConstraint(fields=["invoice", "cut"], name="billing_one_credit_note_a_loss"),
+            models.CheckConstraint(condition=models.Q(total_micro__gte=0), name="billing_credits_lower"),
+        )
+
+
+class CreditNoteLine(Immutable):
+    """What one of the invoice's lines is lowered by, at the invoice's prices."""
+
+    credit_note = models.ForeignKey(CreditNote, on_delete=models.PROTECT, related_name="lines")
+    line_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    position = models.PositiveIntegerField()
+    meter = models.CharField(max_length=METER_LENGTH_MAX)
+    unit = models.CharField(max_length=20)
+    unit_size = models.PositiveBigIntegerField()
+    quantity = models.PositiveBigIntegerField()
+    amount_micro = models.BigIntegerField()
+    price_book_sha256 = models.CharField(max_length=SHA256_DIGITS)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["credit_note", "meter"], name="billing_one_credit_a_meter"),
+        )
+
+
+class CreditedRange(Immutable, LogPart):
+    """Offsets of the invoice's that are lost, with what they had been counted as. `log_generation` is the lost one."""
+
+    credit_note = models.ForeignKey(CreditNote, on_delete=models.PROTECT, related_name="ranges")
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    meter = models.CharField(max_length=METER_LENGTH_MAX)
+    quantity = models.PositiveBigIntegerField()
+    first_offset = models.PositiveBigIntegerField()
+    end_offset = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["credit_note", "topic_id", "partition", "meter"],
+                name="billing_one_credited_range_a_meter",
+            ),
         )
 
 

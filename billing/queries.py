@@ -5,11 +5,14 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Prefetch, QuerySet, Sum
+from django.db.models import Count, F, Min, Prefetch, QuerySet, Sum
 
 from billing.models import (
     CostHour,
     CoverageIssue,
+    CreditedRange,
+    CreditNote,
+    CreditNoteLine,
     Cut,
     CutCoverage,
     CutUsage,
@@ -129,7 +132,7 @@ def invoices(tenant: Tenant) -> QuerySet[Invoice]:
     return (
         Invoice.objects.filter(tenant=tenant)
         .select_related("tenant", "cut", "price_book")
-        .prefetch_related(lines)
+        .prefetch_related(lines, Prefetch("credit_notes", queryset=CreditNote.objects.order_by("number")))
     )
 
 
@@ -141,19 +144,75 @@ def invoice(tenant: Tenant, public_id: str) -> Invoice:
     return row
 
 
+def credit_notes(tenant: Tenant) -> QuerySet[CreditNote]:
+    """The tenant's credit notes with all that is shown of them."""
+    lines = Prefetch("lines", queryset=CreditNoteLine.objects.order_by("position"))
+    ranges = Prefetch("ranges", queryset=CreditedRange.objects.order_by("topic", "partition", "meter"))
+    return (
+        CreditNote.objects.filter(tenant=tenant)
+        .select_related("tenant", "invoice__price_book", "cut")
+        .prefetch_related(lines, ranges)
+    )
+
+
+def credit_note(tenant: Tenant, public_id: str) -> CreditNote:
+    """One credit note. Raises `NotFound`, for another tenant's too."""
+    row = credit_notes(tenant).filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"credit note {public_id[:64]!r} does not exist")
+    return row
+
+
+def lost_ranges(note: CreditNote) -> list[dict[str, Any]]:
+    """What the credit note is for: each partition's offsets that are lost, with what they had been counted as."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in note.ranges.all():
+        entry = found.setdefault(
+            (row.topic_id, row.partition),
+            {
+                "topic": row.topic,
+                "topic_id": row.topic_id,
+                "partition": row.partition,
+                "log_generation": row.log_generation,
+                "first_offset": row.first_offset,
+                "end_offset": row.end_offset,
+                "quantities": {},
+            },
+        )
+        entry["quantities"][row.meter] = row.quantity
+    return list(found.values())
+
+
 def evidence(invoice: Invoice) -> dict[str, Any]:
-    """All that the invoice rests on: prices, the cut's vector, offset ranges with quantities, seals."""
+    """All that the invoice rests on: prices, the cut's vector, offset ranges with quantities, seals; and what declared
+    losses have taken back since.
+    """
     cut = invoice.cut
     coverage = list(cut.coverage.order_by("topic", "topic_id", "partition", "log_generation"))
     rows: dict[tuple[str, int], list[CutUsage]] = {}
     for usage_row in cut.usage.filter(meter__in=METERS).order_by("first_offset", "day", "meter"):
         rows.setdefault((usage_row.topic_id, usage_row.partition), []).append(usage_row)
     previous = Invoice.objects.filter(tenant=invoice.tenant, cut__period_end=cut.period_start).first()
+    begins = _generations(invoice.tenant, {part.topic_id for part in coverage})
     return {
         "price_book": invoice.price_book.document,
         "previous_invoice": None if previous is None else previous.public_id,
         "cut": shown_cut(cut),
-        "partitions": [_partition(part, rows.get((part.topic_id, part.partition), [])) for part in coverage],
+        "partitions": [
+            _partition(part, rows.get((part.topic_id, part.partition), []), begins) for part in coverage
+        ],
+        "credits": [
+            {
+                "id": note.public_id,
+                "number": note.number,
+                "lines": [
+                    {"meter": line.meter, "quantity": line.quantity, "amount_micro": line.amount_micro}
+                    for line in note.lines.all()
+                ],
+                "ranges": lost_ranges(note),
+            }
+            for note in credit_notes(invoice.tenant).filter(invoice=invoice).order_by("number")
+        ],
         "seals": [
             {
                 "topic_id": seal.topic_id,
@@ -208,9 +267,32 @@ def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _partition(part: CutCoverage, rows: Iterable[CutUsage]) -> dict[str, Any]:
+def _generations(tenant: Tenant, topics: Iterable[str]) -> dict[tuple[str, int], dict[int, int]]:
+    """Where log generations begin that a declared loss began: by partition and generation.
+
+    The usage of a generation begins where it does.
+    """
+    rows = (
+        CutUsage.objects.filter(cut__tenant=tenant, topic_id__in=sorted(topics), log_generation__gt=1)
+        .filter(quantity__gte=0)
+        .values_list("topic_id", "partition", "log_generation")
+        .annotate(begins=Min("first_offset"))
+    )
+    found: dict[tuple[str, int], dict[int, int]] = {}
+    for topic_id, partition, generation, begins in rows.order_by("topic_id", "partition", "log_generation"):
+        found.setdefault((topic_id, partition), {})[generation] = begins
+    return found
+
+
+def _partition(
+    part: CutCoverage, rows: Iterable[CutUsage], begins: dict[tuple[str, int], dict[int, int]]
+) -> dict[str, Any]:
     days: dict[tuple[int, int, date], dict[str, int]] = {}
+    counts_from = part.start_offset
     for row in rows:
+        if row.quantity < 0:
+            counts_from = min(counts_from, row.first_offset)
+            continue
         days.setdefault((row.first_offset, row.end_offset, row.day), {})[row.meter] = row.quantity
     return {
         "topic": part.topic,
@@ -218,7 +300,12 @@ def _partition(part: CutCoverage, rows: Iterable[CutUsage]) -> dict[str, Any]:
         "partition": part.partition,
         "log_generation": part.log_generation,
         "start_offset": part.start_offset,
+        "counts_from": counts_from,
         "end_offset": part.end_offset,
+        "generations": [
+            {"log_generation": generation, "begins_at": at}
+            for generation, at in begins.get((part.topic_id, part.partition), {}).items()
+        ],
         "days": [
             {"day": day.isoformat(), "first_offset": first, "end_offset": end, "quantities": quantities}
             for (first, end, day), quantities in sorted(days.items())

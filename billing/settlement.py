@@ -78,18 +78,21 @@ def gaps_of(
     known = {(c.topic_id, c.partition) for c in coverage}
     for topic_id, partition in sorted(place for place in rows if place not in known):
         gaps.append(f"{topic_id}-{partition}: usage without coverage")
-    for meter, quantity in quantities_of(usage).items():
-        if quantity < 0:
-            gaps.append(f"{meter}: {quantity} in this period: a declared loss took back more than was used")
     return gaps
 
 
 def quantities_of(usage: Sequence[Usage]) -> dict[str, int]:
-    """The period's quantity by meter."""
+    """The period's quantity by meter. What a declared loss takes back was billed before and is credited there."""
     quantities: dict[str, int] = defaultdict(int)
     for row in usage:
-        quantities[row.meter] += row.quantity
+        if row.quantity >= 0:
+            quantities[row.meter] += row.quantity
     return dict(sorted(quantities.items()))
+
+
+def taken_back(usage: Sequence[Usage]) -> list[Usage]:
+    """Rows of what invoices before have billed and a loss declared since has made void."""
+    return [row for row in usage if row.quantity < 0]
 
 
 def _uncovered(entry: Coverage, rows: Sequence[Usage]) -> list[str]:

@@ -5,7 +5,8 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
-from billing.models import Invoice, InvoiceLine
+from billing import queries
+from billing.models import CreditNote, Invoice, InvoiceLine
 from control_plane.api.shapes import StrictSerializer
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
@@ -48,6 +49,12 @@ class LineShape(serializers.Serializer[Any]):
     price_book_sha256 = serializers.CharField()
 
 
+class CreditOfInvoiceShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    number = serializers.IntegerField()
+    total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
+
+
 class InvoiceShape(serializers.Serializer[Any]):
     id = serializers.CharField()
     number = serializers.IntegerField()
@@ -62,6 +69,42 @@ class InvoiceShape(serializers.Serializer[Any]):
     issued_at = serializers.DateTimeField(allow_null=True)
     gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is a draft still.")
     lines = LineShape(many=True)
+    credit_notes = CreditOfInvoiceShape(many=True)
+    credited_micro = serializers.IntegerField(help_text="The sum of its credit notes.")
+
+
+class CreditLineShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    meter = serializers.CharField()
+    unit = serializers.CharField()
+    unit_size = serializers.IntegerField()
+    quantity = serializers.IntegerField(help_text="Billed, and lost.")
+    amount_micro = serializers.IntegerField(help_text="At the invoice's prices.")
+    price_book_sha256 = serializers.CharField()
+
+
+class LostRangeShape(serializers.Serializer[Any]):
+    topic = serializers.CharField()
+    topic_id = serializers.CharField()
+    partition = serializers.IntegerField()
+    log_generation = serializers.IntegerField(help_text="That ended with the loss.")
+    first_offset = serializers.IntegerField()
+    end_offset = serializers.IntegerField()
+    quantities = serializers.DictField(child=serializers.IntegerField())
+
+
+class CreditNoteShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    number = serializers.IntegerField()
+    tenant = serializers.CharField()
+    invoice = serializers.CharField()
+    currency = serializers.CharField()
+    minor_digits = serializers.IntegerField()
+    total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
+    issued_at = serializers.DateTimeField()
+    cut = serializers.CharField(help_text="At whose readings the loss was seen.")
+    lines = CreditLineShape(many=True)
+    ranges = LostRangeShape(many=True)
 
 
 class ReadingShape(serializers.Serializer[Any]):
@@ -93,13 +136,22 @@ class DayShape(serializers.Serializer[Any]):
     quantities = serializers.DictField(child=serializers.IntegerField())
 
 
+class GenerationShape(serializers.Serializer[Any]):
+    log_generation = serializers.IntegerField()
+    begins_at = serializers.IntegerField()
+
+
 class EvidencePartitionShape(serializers.Serializer[Any]):
     topic = serializers.CharField()
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
     log_generation = serializers.IntegerField()
-    start_offset = serializers.IntegerField()
+    start_offset = serializers.IntegerField(help_text="Where the cut before ended.")
+    counts_from = serializers.IntegerField(
+        help_text="Where this invoice begins to count: lower when a declared loss made it count anew."
+    )
     end_offset = serializers.IntegerField()
+    generations = GenerationShape(many=True, help_text="Log generations that declared losses began.")
     days = DayShape(many=True)
 
 
@@ -114,6 +166,19 @@ class SealShape(serializers.Serializer[Any]):
     usage_offset = serializers.IntegerField()
 
 
+class EvidenceCreditLineShape(serializers.Serializer[Any]):
+    meter = serializers.CharField()
+    quantity = serializers.IntegerField()
+    amount_micro = serializers.IntegerField()
+
+
+class EvidenceCreditShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    number = serializers.IntegerField()
+    lines = EvidenceCreditLineShape(many=True)
+    ranges = LostRangeShape(many=True)
+
+
 class EvidenceShape(serializers.Serializer[Any]):
     invoice = InvoiceShape()
     price_book = serializers.DictField()
@@ -121,6 +186,7 @@ class EvidenceShape(serializers.Serializer[Any]):
     cut = CutShape()
     partitions = EvidencePartitionShape(many=True)
     seals = SealShape(many=True)
+    credits = EvidenceCreditShape(many=True)
     line_evidence = serializers.DictField(help_text="Rows under each line, by meter.")
 
 
@@ -202,6 +268,39 @@ def shown_invoice(invoice: Invoice) -> dict[str, Any]:
         "issued_at": None if invoice.issued_at is None else invoice.issued_at.isoformat(),
         "gaps": invoice.gaps,
         "lines": [_line(line) for line in invoice.lines.all()],
+        "credit_notes": [
+            {"id": note.public_id, "number": note.number, "total_micro": note.total_micro}
+            for note in invoice.credit_notes.all()
+        ],
+        "credited_micro": sum(note.total_micro for note in invoice.credit_notes.all()),
+    }
+
+
+def shown_credit_note(note: CreditNote) -> dict[str, Any]:
+    """A credit note with its lines and what was lost."""
+    return {
+        "id": note.public_id,
+        "number": note.number,
+        "tenant": note.tenant.public_id,
+        "invoice": note.invoice.public_id,
+        "currency": note.invoice.price_book.currency,
+        "minor_digits": note.invoice.price_book.document["minor_digits"],
+        "total_micro": note.total_micro,
+        "issued_at": note.issued_at.isoformat(),
+        "cut": note.cut.public_id,
+        "lines": [
+            {
+                "id": line.line_id,
+                "meter": line.meter,
+                "unit": line.unit,
+                "unit_size": line.unit_size,
+                "quantity": line.quantity,
+                "amount_micro": line.amount_micro,
+                "price_book_sha256": line.price_book_sha256,
+            }
+            for line in note.lines.all()
+        ],
+        "ranges": queries.lost_ranges(note),
     }
 
 

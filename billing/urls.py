@@ -11,6 +11,8 @@ urlpatterns = [
     path("invoices", views.InvoicesView.as_view()),
     path("invoices/<str:invoice>", views.InvoiceView.as_view()),
     path("invoices/<str:invoice>/evidence", views.EvidenceView.as_view()),
+    path("credit-notes", views.CreditNotesView.as_view()),
+    path("credit-notes/<str:credit_note>", views.CreditNoteView.as_view()),
     path("price-books", views.PriceBooksView.as_view()),
     path("billing/cuts", views.CutsView.as_view()),
     path("billing/cuts/<str:cut>", views.CutView.as_view()),

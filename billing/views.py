@@ -114,6 +114,32 @@ class EvidenceView(TenantView):
         )
 
 
+class CreditNotesView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="credit_notes_list",
+        parameters=[TENANT, *PAGING],
+        responses={200: listed("CreditNote", shapes.CreditNoteShape(many=True)), **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """What invoices were lowered by after a declared loss, oldest first."""
+        return Response(page(request, queries.credit_notes(self.tenant), shapes.shown_credit_note))
+
+
+class CreditNoteView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="credit_notes_read",
+        parameters=[TENANT],
+        responses={200: shapes.CreditNoteShape, **problems(403, 404)},
+    )
+    def get(self, request: Request, credit_note: str) -> Response:
+        """One credit note: the invoice, its lines, the offsets that are lost."""
+        return Response(shapes.shown_credit_note(queries.credit_note(self.tenant, credit_note)))
+
+
 class PriceBooksView(CallerView):
     @extend_schema(
         operation_id="price_books_list",

@@ -38,11 +38,12 @@ def invoice_list(timeout: float) -> None:
             moment(entry["period_end"]),
             *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
             total(entry),
+            credited(entry),
         ]
         for entry in invoices
     ]
     print_table(
-        ["no.", "invoice", "status", "from", "to", "messages", "bytes", "total"],
+        ["no.", "invoice", "status", "from", "to", "messages", "bytes", "total", "credited"],
         rows,
         empty="No invoices yet: a month is invoiced when it ends. Until then: penstock usage",
     )
@@ -61,8 +62,13 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
     path = f"/v1/invoices/{segment(invoice_id)}"
     with rest_client() as rest:
         shown = rest.get(path, timeout_s=timeout)
+        notes = [
+            rest.get(f"/v1/credit-notes/{segment(note['id'])}", timeout_s=timeout)
+            for note in shown["credit_notes"]
+        ]
         rows = rest.get(f"{path}/evidence", timeout_s=timeout)["line_evidence"] if opened else {}
     if current().json:
+        shown["credit_notes"] = notes
         print_json({**shown, "evidence": rows} if opened else shown)
         return
     click.echo(f"Invoice {shown['number']}  {shown['id']}  {shown['status']}")
@@ -82,6 +88,8 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
             _print_evidence(rows.get(line["meter"], []))
     if shown["total_micro"] is not None:
         click.echo(f"Total  {total(shown)}")
+    for note in notes:
+        _print_credit_note(note)
 
 
 def moment(text: str) -> str:
@@ -97,6 +105,36 @@ def money(invoice: dict[str, Any], amount_micro: int) -> str:
 def total(invoice: dict[str, Any]) -> str:
     """The invoice's total; a draft has none."""
     return "-" if invoice["total_micro"] is None else money(invoice, invoice["total_micro"])
+
+
+def credited(invoice: dict[str, Any]) -> str:
+    """The sum of the invoice's credit notes."""
+    return money(invoice, invoice["credited_micro"]) if invoice["credit_notes"] else "-"
+
+
+def _print_credit_note(note: dict[str, Any]) -> None:
+    click.echo()
+    click.echo(
+        f"Credit note {note['number']}  {note['id']}  {money(note, note['total_micro'])}, "
+        f"issued {moment(note['issued_at'])}: messages were lost after they had been billed"
+    )
+    print_table(
+        ["meter", "quantity", "amount"],
+        [[line["meter"], int(line["quantity"]), money(note, line["amount_micro"])] for line in note["lines"]],
+    )
+    print_table(
+        ["topic", "partition", "first offset lost", "end offset", "messages", "bytes"],
+        [
+            [
+                lost["topic"],
+                int(lost["partition"]),
+                int(lost["first_offset"]),
+                int(lost["end_offset"]),
+                *(int(lost["quantities"].get(meter, 0)) for meter in ("messages_in", "bytes_in")),
+            ]
+            for lost in note["ranges"]
+        ],
+    )
 
 
 def _quantity(invoice: dict[str, Any], meter: str) -> int:

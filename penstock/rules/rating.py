@@ -214,6 +214,57 @@ def rate(book: PriceBook, quantities: Mapping[str, int]) -> Rated:
     return Rated(lines=lines, total_micro=sum(line.amount_micro for line in lines))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreditedLine:
+    """What a meter's line is lowered by."""
+
+    meter: str
+    unit: str
+    unit_size: int
+    quantity: int
+    amount_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credited:
+    """Lines in the order of the price book, those of meters that lost nothing left out, and their sum."""
+
+    lines: tuple[CreditedLine, ...]
+    total_micro: int
+
+
+def credit(book: PriceBook, billed: Mapping[str, int], lost: Mapping[str, int]) -> Credited:
+    """What an invoice over `billed` costs less when `lost` of it never became part of the log.
+
+    By meter the difference of two rated quantities, so that an invoice and all its credits add up to what the rest
+    costs by the same prices, whatever tiers it lay in. Raises `InvariantBroken` when more is lost than was billed.
+    """
+    lines = []
+    for price in book.meters:
+        quantity, whole = lost.get(price.meter, 0), billed.get(price.meter, 0)
+        invariant(0 <= quantity <= whole, "no more is credited than was billed")
+        if quantity:
+            amount = line_amount_micro(price, whole, book.minor_digits) - line_amount_micro(
+                price, whole - quantity, book.minor_digits
+            )
+            lines.append(
+                CreditedLine(
+                    meter=price.meter,
+                    unit=price.unit,
+                    unit_size=price.unit_size,
+                    quantity=quantity,
+                    amount_micro=amount,
+                )
+            )
+    return Credited(lines=tuple(lines), total_micro=sum(line.amount_micro for line in lines))
+
+
+def credit_line_id(credit_note: str, meter: str, price_book_sha256: str) -> str:
+    """The id of a credit note's line: `cl_` and 32 hex digits."""
+    key = f"penstock credit line 1\n{credit_note}\n{meter}\n{price_book_sha256}\n"
+    return "cl_" + hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
 def line_id(
     invoice: str, meter: str, price_book_sha256: str, period_start_ms: int, period_end_ms: int
 ) -> str:

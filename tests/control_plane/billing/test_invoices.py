@@ -113,23 +113,6 @@ def test_usage_rows_that_do_not_cover_every_offset_keep_the_draft(world: World, 
     assert bool(invoice.gaps) == (len(keep) < 4)
 
 
-def test_a_loss_that_took_back_more_than_was_used_is_named_and_no_negative_bill(world: World) -> None:
-    acme = world.tenant("acme")
-    first = world.cut(acme, PARTS[:1], end=datetime.now(UTC) - timedelta(hours=1))
-    world.covered(first, PARTS[:1])
-    second = world.cut(acme, PARTS[:1])
-    world.covered(second, PARTS[:1], start_offset=15_000)
-    for row in world.rows["cut_usage"]:
-        if row["cut_id"] == second.public_id:
-            row.update(quantity=-row["quantity"], first_offset=14_000, end_offset=15_000)
-    world.rows["usage_day"].clear()
-    world.spark()
-    world.bill()
-    assert world.invoice(first).status == "issued"
-    assert world.invoice(second).status == "draft"
-    assert any("messages_in: -15000" in gap for gap in world.invoice(second).gaps)
-
-
 def test_periods_are_contiguous_and_each_offset_is_billed_once(world: World) -> None:
     acme = world.tenant("acme")
     now = datetime.now(UTC)

@@ -87,6 +87,42 @@ def test_an_invoice_is_shown_with_its_lines_and_all_its_evidence(callers: Caller
     assert evidence["previous_invoice"] is None
 
 
+def test_credit_notes_are_read_by_their_tenant_alone(world: World, callers: Callers) -> None:
+    billed = Part(first=0, end=3_000, size=1_500_000, generation=1)
+    anew = Part(first=2_500, end=2_600, size=70_000, generation=2)
+    first = world.cut(callers.acme, [billed], end=datetime.now(UTC) - timedelta(hours=1))
+    second = world.cut(callers.acme, [anew])
+    world.covered(first, [billed])
+    world.covered(second, [anew], start_offset=3_000)
+    world.lost(second, Part(first=2_500, end=3_000, size=250_000, generation=1))
+    world.spark()
+    world.bill()
+    (read,) = callers.get("acme", "credit-notes").json()["items"]
+    assert (read["number"], read["invoice"], read["total_micro"]) == (
+        1,
+        world.invoice(first).public_id,
+        1_250_000,
+    )
+    assert read["ranges"][0]["quantities"] == {"messages_in": 500, "bytes_in": 250_000}
+    shown = callers.get("acme", f"invoices/{read['invoice']}").json()
+    assert shown["credited_micro"] == 1_250_000
+    assert shown["credit_notes"] == [{"id": read["id"], "number": 1, "total_micro": 1_250_000}]
+    assert callers.get("acme", f"credit-notes/{read['id']}").json() == read
+    assert callers.get("other", f"credit-notes/{read['id']}").status_code == 404
+    assert callers.get("other", "credit-notes").json()["items"] == []
+    evidence = callers.get("acme", f"invoices/{read['invoice']}/evidence").json()
+    assert [one["id"] for one in evidence["credits"]] == [read["id"]]
+    later = callers.get("acme", f"invoices/{world.invoice(second).public_id}/evidence").json()
+    (partition,) = later["partitions"]
+    assert (partition["start_offset"], partition["counts_from"], partition["end_offset"]) == (
+        3_000,
+        2_500,
+        2_600,
+    )
+    assert partition["generations"] == [{"log_generation": 2, "begins_at": 2_500}]
+    assert [day["quantities"]["messages_in"] for day in partition["days"]] == [100]
+
+
 def test_anothers_invoice_is_not_found_and_nothing_of_it_is_listed(callers: Callers, issued: Invoice) -> None:
     for path in (f"invoices/{issued.public_id}", f"invoices/{issued.public_id}/evidence"):
         answer = callers.get("other", path)

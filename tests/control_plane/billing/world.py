@@ -28,6 +28,8 @@ class Part:
     end: int
     size: int
     day: date = TODAY
+    generation: int = 0
+    """Of the log."""
 
     @property
     def topic_id(self) -> str:
@@ -56,14 +58,17 @@ class World:
     def cut(self, tenant: Tenant, parts: Sequence[Part], *, end: datetime | None = None) -> Cut:
         """End the period; the brokers answer with the ends of `parts`."""
         cut = actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
-        ends: dict[tuple[str, int], int] = {}
+        ends: dict[tuple[str, int, int], int] = {}
         for part in parts:
-            ends[part.topic_id, part.partition] = max(part.end, ends.get((part.topic_id, part.partition), 0))
+            place = (part.topic_id, part.partition, part.generation)
+            ends[place] = max(part.end, ends.get(place, 0))
         actions.store_vector(
             cut.public_id,
             [
-                actions.VectorEntry(topic_id=topic, partition=partition, log_generation=0, end_offset=at)
-                for (topic, partition), at in ends.items()
+                actions.VectorEntry(
+                    topic_id=topic, partition=partition, log_generation=generation, end_offset=at
+                )
+                for (topic, partition, generation), at in ends.items()
             ],
         )
         cut.refresh_from_db()
@@ -81,7 +86,7 @@ class World:
                     "topic_id": topic_id(topic),
                     "topic": topic,
                     "partition": partition,
-                    "log_generation": 0,
+                    "log_generation": here[0].generation,
                     "start_offset": min(p.first for p in here),
                     "end_offset": max(p.end for p in here),
                     "status": "covered",
@@ -98,7 +103,7 @@ class World:
                         **shared,
                         "cut_id": cut.public_id,
                         "partition": part.partition,
-                        "log_generation": 0,
+                        "log_generation": part.generation,
                         "day": part.day,
                         "meter": meter,
                         "quantity": quantity,
@@ -145,3 +150,23 @@ class World:
 
     def invoice(self, cut: Cut) -> Invoice:
         return Invoice.objects.get(cut=cut)
+
+    def lost(self, cut: Cut, part: Part) -> None:
+        """A loss was declared below the end of an earlier cut: this one takes `part` back (data set `cut_usage`)."""
+        for meter, quantity in (("messages_in", part.end - part.first), ("bytes_in", part.size)):
+            self.rows["cut_usage"].append(
+                {
+                    "tenant": cut.tenant.public_id,
+                    "topic_id": part.topic_id,
+                    "topic": part.topic,
+                    "cut_id": cut.public_id,
+                    "partition": part.partition,
+                    "log_generation": part.generation,
+                    "day": part.day,
+                    "meter": meter,
+                    "quantity": -quantity,
+                    "first_offset": part.first,
+                    "end_offset": part.end,
+                }
+            )
+            self.day(cut.tenant, part.topic, part.day, meter, -quantity)

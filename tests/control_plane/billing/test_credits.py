@@ -1,0 +1,195 @@
+"""A declared loss in a closed period becomes a credit note: the lost messages, at the invoice's prices."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from billing import queries
+from billing.credits import BilledPart, Place, allocate
+from billing.models import CreditNote, Cut, Invoice
+from billing.settlement import Usage
+from control_plane.audit import queries as audit
+from penstock.rules.rating import PriceBook, rate
+from tenants.models import Tenant
+from tests.control_plane.billing.world import Part, World, topic_id
+
+ORDERS: Place = (topic_id("orders"), 0)
+LOGS: Place = (topic_id("logs"), 0)
+BILLED = Part(first=0, end=3_000, size=1_500_000, generation=1)
+LOST = Part(first=2_500, end=3_000, size=250_000, generation=1)
+"""Of `BILLED`."""
+ANEW = Part(first=2_500, end=2_600, size=70_000, generation=2)
+
+
+def hours_ago(hours: int) -> datetime:
+    return datetime.now(UTC) - timedelta(hours=hours)
+
+
+@pytest.fixture
+def acme(world: World) -> Tenant:
+    return world.tenant("acme")
+
+
+@pytest.fixture
+def cuts(world: World, acme: Tenant) -> tuple[Cut, Cut]:
+    """The first period counted 3,000 messages, of which 500 were lost before the second ended."""
+    first = world.cut(acme, [BILLED], end=hours_ago(2))
+    world.covered(first, [BILLED])
+    world.spark()
+    world.bill()
+    second = world.cut(acme, [ANEW], end=hours_ago(1))
+    world.covered(second, [ANEW], start_offset=3_000)
+    world.lost(second, LOST)
+    world.spark()
+    world.bill()
+    return first, second
+
+
+def quantities(invoice: Invoice) -> dict[str, int]:
+    return {line.meter: line.quantity for line in invoice.lines.all()}
+
+
+def test_the_invoice_is_credited_with_exactly_the_lost_messages(world: World, cuts: tuple[Cut, Cut]) -> None:
+    invoice = world.invoice(cuts[0])
+    (note,) = CreditNote.objects.all()
+    assert (note.invoice, note.cut, note.number) == (invoice, cuts[1], 1)
+    lines = {line.meter: (line.quantity, line.amount_micro) for line in note.lines.all()}
+    assert lines == {"messages_in": (500, 1_000_000), "bytes_in": (250_000, 250_000)}
+    book = PriceBook.read(invoice.price_book.document)
+    left = {meter: quantity - lines[meter][0] for meter, quantity in quantities(invoice).items()}
+    assert invoice.total_micro - note.total_micro == rate(book, left).total_micro  # type: ignore[operator]
+    assert [
+        (row.topic, row.log_generation, row.first_offset, row.end_offset, row.meter, row.quantity)
+        for row in note.ranges.order_by("meter")
+    ] == [
+        ("orders", 1, 2_500, 3_000, "bytes_in", 250_000),
+        ("orders", 1, 2_500, 3_000, "messages_in", 500),
+    ]
+
+
+def test_the_invoice_itself_never_changes_and_the_next_one_bills_what_came_anew(
+    world: World, cuts: tuple[Cut, Cut]
+) -> None:
+    first, second = (world.invoice(cut) for cut in cuts)
+    assert quantities(first) == {"messages_in": 3_000, "bytes_in": 1_500_000}
+    assert (second.status, quantities(second)) == ("issued", {"messages_in": 100, "bytes_in": 70_000})
+
+
+def test_settling_again_credits_nothing_twice(world: World, cuts: tuple[Cut, Cut]) -> None:
+    world.spark()
+    world.bill()
+    assert CreditNote.objects.count() == 1
+    (note,) = CreditNote.objects.all()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        CreditNote.objects.create(
+            tenant=note.tenant,
+            number=2,
+            invoice=note.invoice,
+            cut=note.cut,
+            total_micro=1,
+            issued_at=note.issued_at,
+        )
+    with pytest.raises(TypeError, match="never changed"):
+        note.save()
+
+
+def test_the_credit_stands_in_the_audit_log(acme: Tenant, cuts: tuple[Cut, Cut]) -> None:
+    told = [entry.action for entry in audit.entries(acme.public_id).order_by("sequence")]
+    assert told[-2:] == ["invoice.issue", "credit_note.issue"]
+    assert audit.first_break(acme.public_id) is None
+
+
+def test_a_second_loss_takes_what_is_left_of_both_invoices_newest_first(
+    world: World, acme: Tenant, cuts: tuple[Cut, Cut]
+) -> None:
+    rest = Part(first=2_400, end=2_450, size=5_000, generation=3)
+    third = world.cut(acme, [rest])
+    world.covered(third, [rest], start_offset=2_600)
+    world.lost(third, Part(first=2_400, end=2_600, size=120_000, generation=2))
+    world.spark()
+    world.bill()
+    notes = [
+        (note.invoice.cut, {line.meter: line.quantity for line in note.lines.all()})
+        for note in CreditNote.objects.filter(cut=third).order_by("number")
+    ]
+    assert notes == [
+        (cuts[1], {"messages_in": 100, "bytes_in": 70_000}),
+        (cuts[0], {"messages_in": 100, "bytes_in": 50_000}),
+    ]
+    lost = [queries.lost_ranges(note)[0] for note in CreditNote.objects.filter(cut=third).order_by("number")]
+    assert [(one["first_offset"], one["end_offset"]) for one in lost] == [(2_500, 2_600), (2_400, 2_500)]
+    assert world.invoice(third).status == "issued"
+
+
+def test_a_loss_of_what_was_free_is_credited_with_nothing_and_still_told(world: World, acme: Tenant) -> None:
+    small = Part(first=0, end=500, size=500, generation=1)
+    first = world.cut(acme, [small], end=hours_ago(2))
+    world.covered(first, [small])
+    second = world.cut(acme, [Part(first=400, end=400, size=0, generation=2)], end=hours_ago(1))
+    world.covered(second, [Part(first=400, end=400, size=0, generation=2)], start_offset=500)
+    world.lost(second, Part(first=400, end=500, size=100, generation=1))
+    world.spark()
+    world.bill()
+    (note,) = CreditNote.objects.all()
+    assert (note.total_micro, [line.quantity for line in note.lines.order_by("meter")]) == (0, [100, 100])
+
+
+def test_what_no_invoice_had_billed_keeps_the_draft_and_is_named(world: World, acme: Tenant) -> None:
+    first = world.cut(acme, [BILLED], end=hours_ago(2))
+    world.covered(first, [BILLED])
+    second = world.cut(acme, [ANEW])
+    world.covered(second, [ANEW], start_offset=3_000)
+    world.lost(second, Part(first=2_500, end=3_000, size=2_000_000, generation=1))
+    world.spark()
+    world.bill()
+    assert world.invoice(second).status == "draft"
+    assert any("500000 bytes_in taken back" in gap for gap in world.invoice(second).gaps)
+    assert not CreditNote.objects.exists()
+
+
+# -- the division alone ---------------------------------------------------------------------------------
+
+
+def lost(place: Place, first: int, messages: int) -> Usage:
+    return Usage(
+        topic_id=place[0],
+        partition=place[1],
+        meter="messages_in",
+        quantity=-messages,
+        first_offset=first,
+        end_offset=first + messages,
+    )
+
+
+def billed(first: int, end: int, messages: int) -> BilledPart:
+    return BilledPart(
+        topic="t",
+        log_generation=1,
+        first_offset=first,
+        end_offset=end,
+        quantities={"messages_in": messages},
+    )
+
+
+def divided(rows: list[Usage], invoices: list[Mapping[Place, BilledPart]]) -> list[list[int]]:
+    allocation = allocate(rows, invoices)
+    assert allocation.unexplained == ()
+    return [[part.quantities["messages_in"] for part in parts] for parts in allocation.credits]
+
+
+def test_partitions_are_taken_back_each_by_itself() -> None:
+    newest = {ORDERS: billed(50, 60, 10), LOGS: billed(0, 5, 5)}
+    older = {ORDERS: billed(0, 50, 50)}
+    rows = [lost(ORDERS, 40, 20), lost(LOGS, 3, 2)]
+    assert divided(rows, [newest, older]) == [[2, 10], [10]] if LOGS < ORDERS else [[10, 2], [10]]
+
+
+def test_rows_of_several_days_are_one_loss() -> None:
+    assert divided([lost(ORDERS, 40, 5), lost(ORDERS, 45, 5)], [{ORDERS: billed(0, 50, 50)}]) == [[10]]
+
+
+def test_an_invoice_that_ended_below_the_loss_is_left_alone() -> None:
+    allocation = allocate([lost(ORDERS, 40, 10)], [{ORDERS: billed(40, 50, 10)}, {ORDERS: billed(0, 40, 40)}])
+    assert [len(parts) for parts in allocation.credits] == [1, 0]
