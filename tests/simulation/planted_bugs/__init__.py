@@ -1,12 +1,30 @@
 """The table of planted bugs."""
 
 from tests.simulation.bug import PlantedBug
-from tests.simulation.planted_bugs import elections, in_sync, storing, truncation, working
+from tests.simulation.planted_bugs import (
+    clients,
+    elections,
+    files,
+    groups,
+    identity,
+    in_sync,
+    producing,
+    retention,
+    storing,
+    truncation,
+    working,
+)
 
 BUGS: tuple[PlantedBug, ...] = (
+    *identity.BUGS,
     *in_sync.BUGS,
     *truncation.BUGS,
     *elections.BUGS,
+    *producing.BUGS,
+    *clients.BUGS,
+    *groups.BUGS,
+    *retention.BUGS,
     *storing.BUGS,
+    *files.BUGS,
     *working.BUGS,
 )

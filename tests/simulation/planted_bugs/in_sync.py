@@ -1,15 +1,19 @@
 """Wrong decisions about what is committed and who is in sync."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from data_plane.metadata.model import PartitionRecord
-from data_plane.replication.leader import LeaderState
+from data_plane.replication.leader import LeaderState, Proposal
 from penstock.contract.ids import BrokerId
 from tests.properties.replication import test_leader_model, test_partition_model
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
+from tests.simulation.checks import Check
 from tests.simulation.finders import Model, Seeds
+from tests.simulation.planted_bugs.replacements import answers_property
+from tests.unit.replication import test_in_sync_set, test_watermark
 
 _IN_SYNC = "data_plane.replication.in_sync"
 _LEADER = "data_plane.replication.leader:LeaderState"
@@ -71,6 +75,40 @@ def _eligible_for_ever(right: Any) -> Callable[..., object]:
         return tuple(left), ()
 
     return eligible_after
+
+
+def _the_leader_alone(right: Any) -> Callable[..., object]:
+    """The proposal compares no follower's registration."""
+
+    def propose(leader: LeaderState, now_ms: float, brokers: Any) -> Proposal | None:
+        proposal: Proposal | None = right(leader, now_ms, brokers)
+        if proposal is None:
+            return None
+        mine = tuple(member for member in proposal.members if member[0] == leader.me)
+        return replace(proposal, members=mine)
+
+    return propose
+
+
+def _by_count(right: Any) -> Callable[..., bool]:
+    def lags_too_long(*, end: int, leader_end: int, **_: object) -> bool:
+        return leader_end - end > 4
+
+    return lags_too_long
+
+
+def _as_long_as_it_leads(right: Any) -> Callable[..., None]:
+    """Its own later epoch does not end this one."""
+
+    def settle(leader: LeaderState, record: PartitionRecord) -> None:
+        mine = record.leader == leader.me
+        right(leader, replace(record, leader_epoch=leader.leader_epoch) if mine else record)
+
+    return settle
+
+
+def _as_they_were(right: Any) -> Callable[..., None]:
+    return lambda leader, record: None
 
 
 BUGS = (
@@ -162,5 +200,43 @@ BUGS = (
         target=f"{_IN_SYNC}:leader_ready",
         wrong=_always,
         finders=(Model(run=_MANY_EPOCHS, first=0, by=("I13",)),),
+    ),
+    PlantedBug(
+        name="acks=all taken with too few in sync",
+        rule="RL16",
+        target=f"{_LEADER}.enough_in_sync",
+        wrong=answers_property(True),
+        finders=(Check(test=test_watermark.test_watermark_stands_still_below_min_in_sync),),
+    ),
+    PlantedBug(
+        name="a proposal compares the leader alone",
+        rule="RL35",
+        target=f"{_LEADER}.propose",
+        wrong=_the_leader_alone,
+        finders=(
+            Check(test=test_in_sync_set.test_a_follower_that_caught_up_is_proposed),
+            Model(run=_ONE_EPOCH, first=0, by=("I10",), tries=3_000),
+        ),
+    ),
+    PlantedBug(
+        name="a follower leaves by count",
+        rule="RL37",
+        target=f"{_IN_SYNC}:lags_too_long",
+        wrong=_by_count,
+        finders=(Check(test=test_in_sync_set.test_a_follower_far_behind_but_recently_even_stays),),
+    ),
+    PlantedBug(
+        name="an epoch goes on in the next one",
+        rule="RL38",
+        target=f"{_LEADER}._settle",
+        wrong=_as_long_as_it_leads,
+        finders=(Check(test=test_watermark.test_my_own_reelection_deposes_the_earlier_epoch_too),),
+    ),
+    PlantedBug(
+        name="a replica made anew counts as before",
+        rule="RL39",
+        target=f"{_LEADER}._adopt_replicas",
+        wrong=_as_they_were,
+        finders=(Check(test=test_in_sync_set.test_a_replica_with_a_new_generation_is_a_new_replica),),
     ),
 )

@@ -1,13 +1,20 @@
 """Wrong decisions about where logs part and where they are cut."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from data_plane.replication.follower import FollowerState, Phase
+from data_plane.log.epochs import LeaderEpochs
+from data_plane.replication.follower import FollowerState, Phase, TakePush
 from tests.properties.replication import test_partition_model
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
-from tests.simulation.finders import Model, Seeds
+from tests.simulation.checks import Check
+from tests.simulation.finders import CrashStates, Model, Seeds
+from tests.simulation.planted_bugs.replacements import always, answers, nothing, told
+from tests.unit.log import test_appending, test_crash_states, test_epochs
+from tests.unit.log.miniature import SMALL
+from tests.unit.replication import test_follower, test_opening
 
 _MANY_EPOCHS = test_partition_model.run
 
@@ -26,6 +33,38 @@ def _never(right: Any) -> Callable[..., None]:
 
 def _leaders_end_alone(right: Any) -> Callable[..., int]:
     return lambda *, epoch_lookup, log_end, divergence_epoch, divergence_end: min(log_end, divergence_end)
+
+
+def _at_the_tail(right: Any) -> Callable[..., bool]:
+    """The new epoch is noted behind entries that it contradicts."""
+
+    def begin(epochs: LeaderEpochs, epoch: int, start: int) -> bool:
+        if epoch in epochs._epochs:
+            return False
+        epochs._epochs.append(epoch)
+        epochs._starts.append(start)
+        return True
+
+    return begin
+
+
+def _at_the_logs_start(right: Any) -> Callable[..., tuple[int, int]]:
+    """Below the first entry it answers as if nothing were known."""
+
+    def end_offset_for(epochs: LeaderEpochs, epoch: int, log_start: int, log_end: int) -> tuple[int, int]:
+        found: tuple[int, int] = right(epochs, epoch, log_start, log_end)
+        return (-1, log_start) if epochs.pairs() and epoch < epochs.pairs()[0][0] else found
+
+    return end_offset_for
+
+
+def _only_whole_and_later(right: Any) -> Callable[..., object]:
+    """Where a push begins is not looked at."""
+
+    def accepts_push(*, base_offset: int | None, log_end: int, **named: Any) -> object:
+        return right(base_offset=None if base_offset is None else log_end, log_end=log_end, **named)
+
+    return accepts_push
 
 
 BUGS = (
@@ -52,5 +91,102 @@ BUGS = (
         target="data_plane.replication.follower:truncation_point",
         wrong=_leaders_end_alone,
         finders=(Model(run=_MANY_EPOCHS, first=570, by=("I20",)),),
+    ),
+    PlantedBug(
+        name="a new leader does not note its epoch",
+        rule="RL27",
+        target="data_plane.log.partition_log:PartitionLog.start_epoch",
+        wrong=nothing,
+        finders=(Check(test=test_appending.test_a_leader_notes_its_epoch_before_it_writes_anything),),
+    ),
+    PlantedBug(
+        name="epochs in conflict stay",
+        rule="RL28",
+        target="data_plane.log.epochs:LeaderEpochs.begin",
+        wrong=_at_the_tail,
+        finders=(Check(test=test_epochs.test_a_conflicting_start_removes_the_tail),),
+    ),
+    PlantedBug(
+        name="epochs outlive what was cut",
+        rule="RL28",
+        target="data_plane.log.epochs:LeaderEpochs.truncate_end",
+        wrong=answers(False),
+        finders=(Check(test=test_epochs.test_truncation_forgets_what_began_at_or_above_the_cut),),
+    ),
+    PlantedBug(
+        name="below the first epoch nothing is known",
+        rule="RL28",
+        target="data_plane.log.epochs:LeaderEpochs.end_offset_for",
+        wrong=_at_the_logs_start,
+        finders=(Check(test=test_epochs.test_below_the_first_epoch_the_answer_is_where_it_begins),),
+    ),
+    PlantedBug(
+        name="an answer to an earlier open counts",
+        rule="RL29",
+        target="data_plane.replication.follower:FollowerState.answers",
+        wrong=always,
+        finders=(Check(test=test_follower.test_an_answer_counts_only_for_the_open_that_waits),),
+    ),
+    PlantedBug(
+        name="a push for an earlier handle is taken",
+        rule="RL29",
+        target="data_plane.replication.follower:accepts_push",
+        wrong=answers(TakePush()),
+        finders=(
+            Check(
+                test=partial(
+                    test_follower.test_a_push_of_another_handle_or_epoch_is_ignored, changes={"handle": 2}
+                )
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a journaled cut is not replayed",
+        rule="RL30",
+        target="data_plane.log.recovery:_cut_bounds",
+        wrong=nothing,
+        finders=(
+            CrashStates(
+                explore=partial(
+                    test_crash_states.test_a_truncation_happens_wholly_or_not_at_all,
+                    settings=SMALL,
+                    rolled=False,
+                )
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="cut below the own watermark",
+        rule="RL31",
+        target="data_plane.replication.follower:checked_cut",
+        wrong=lambda right: lambda *, cut, high_watermark: cut,
+        finders=(Check(test=test_follower.test_a_cut_below_the_own_watermark_stops_the_replica),),
+    ),
+    PlantedBug(
+        name="a follower before the log's start is let in",
+        rule="RL32",
+        target="data_plane.replication.leader:LeaderState.follower_opened",
+        wrong=told(log_start=0),
+        finders=(Check(test=test_opening.test_a_follower_before_the_log_start_starts_over_there),),
+    ),
+    PlantedBug(
+        name="a push that begins below the end is taken",
+        rule="RL33",
+        target="data_plane.replication.follower:accepts_push",
+        wrong=_only_whole_and_later,
+        finders=(
+            Check(test=partial(test_follower.test_a_push_that_does_not_fit_is_broken, base=89, changes={})),
+        ),
+    ),
+    PlantedBug(
+        name="a follower's watermark passes its log",
+        rule="RL20",
+        target="data_plane.replication.follower:follower_watermark",
+        wrong=lambda right: lambda *, own, leaders, log_end: max(own, leaders),
+        finders=(
+            Check(
+                test=test_follower.test_the_followers_watermark_is_the_leaders_within_its_own_log_and_never_goes_back
+            ),
+        ),
     ),
 )

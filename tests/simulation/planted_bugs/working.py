@@ -1,16 +1,22 @@
 """Wrong decisions of the node."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from data_plane.disk.port import SyncDirectory
 from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.node.directory import CLEAN_FILE
+from data_plane.node.ports import ConnectionLost
 from data_plane.node.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
-from tests.simulation.finders import Seeds
+from tests.simulation.checks import Check
+from tests.simulation.finders import CrashStates, Seeds
+from tests.unit.node import test_directory, test_tasks
 
 
 def _as_it_was(right: Any) -> Callable[..., LeaderState]:
@@ -56,6 +62,39 @@ def _surely_refused(right: Any) -> Callable[..., None]:
     return _drop_leadership
 
 
+def _kept(right: Any) -> Callable[..., Any]:
+    """The clean marker stays until the next clean stop."""
+
+    def open_directory(disk: Any, config: Any, rng: Any) -> Any:
+        clean = disk.exists(CLEAN_FILE)
+        opened = right(disk, config, rng)
+        if clean:
+            disk.open(CLEAN_FILE, create=True)
+            disk.sync_now([SyncDirectory("")])
+        return opened
+
+    return open_directory
+
+
+def _whoever_it_is(right: Any) -> Callable[..., Any]:
+    """A directory is everybody's."""
+
+    def open_directory(disk: Any, config: Any, rng: Any) -> Any:
+        return right(disk, replace(config, cluster_id="here", broker_id=1), rng)
+
+    return open_directory
+
+
+def _whatever_came_first(right: Any) -> Callable[..., Any]:
+    async def together(*parts: Any) -> None:
+        try:
+            await right(*parts)
+        except Exception as failure:
+            raise ConnectionLost("the conversation ended") from failure
+
+    return together
+
+
 BUGS = (
     PlantedBug(
         name="no epoch check after an await",
@@ -77,5 +116,31 @@ BUGS = (
         target="data_plane.node.consume:ConsumeStream._read",
         wrong=_to_the_end,
         finders=(Seeds(plan=plans.left_with_a_tail, first=0, by=("I1", "I3")),),
+    ),
+    PlantedBug(
+        name="the clean marker stays",
+        rule="RL46",
+        target="data_plane.node.directory:open_directory",
+        wrong=_kept,
+        finders=(
+            Check(test=test_directory.test_what_was_stopped_cleanly_is_known_to_be_so_only_once),
+            CrashStates(
+                explore=test_directory.test_the_clean_marker_is_gone_for_good_before_anything_is_written
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="any log directory will do",
+        rule="RL54",
+        target="data_plane.node.directory:open_directory",
+        wrong=_whoever_it_is,
+        finders=(Check(test=test_directory.test_a_directory_of_another_cluster_or_broker_is_refused),),
+    ),
+    PlantedBug(
+        name="our own fault looks like a lost connection",
+        rule="RL140",
+        target="data_plane.node.tasks:together",
+        wrong=_whatever_came_first,
+        finders=(Check(test=test_tasks.test_an_unexpected_error_is_told_before_an_expected_one),),
     ),
 )

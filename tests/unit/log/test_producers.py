@@ -170,6 +170,13 @@ def test_a_replicated_batch_counts_even_where_a_client_would_be_refused() -> Non
     assert table.check(Batch(8, 0, 4)) is None
 
 
+def test_a_producer_that_the_leader_knew_is_known_to_its_followers_from_any_sequence_on() -> None:
+    table = Table()
+    table.append(Batch(9, 4, 17))
+    table.append(Batch(8, 0, 3))
+    assert len(table.producers) == 2
+
+
 def test_a_marker_without_a_sequence_leaves_the_sequence_as_it_is() -> None:
     table = Table()
     table.send(Batch(9, 0, 0))

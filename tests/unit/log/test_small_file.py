@@ -51,7 +51,7 @@ def test_a_cut_leaves_the_old_content_or_the_new() -> None:
     disk = SimDisk(Medium())
     disk.make_directories("d")
     written(disk, "d/f", b"old")
-    disk.sync_now([SyncDirectory("")])
+    disk.sync_now([SyncDirectory("d"), SyncDirectory("")])
     allowed = [b"old", b"new"]
 
     def check(left: SimDisk, at: str) -> None:
