@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,11 +33,13 @@ from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.transport import GrpcTransport
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
+from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.directory import WrongDirectory
 from penstock.contract.errors import ConfigurationError
+from penstock.contract.ids import TopicPartition
 
 _log = logging.getLogger("penstock.broker")
 
@@ -86,6 +89,7 @@ class BrokerProcess:
         node = self._node = BrokerNode(
             node_config, clock=SystemClock(), rng=SystemRng(), transport=transport, disk=disk, store=store
         )
+        node.announce_loss = _tell_loss
         http = self._start_http(node, disk)
         Watchdog(node_config.timings.session_ttl_ms / 3000, self._loop_age_s, node.stalled)
         addresses["http"] = _with_port(config.http_listen, http.port)
@@ -233,6 +237,12 @@ def _write_addresses(file: Path, addresses: dict[str, str]) -> None:
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps({"pid": os.getpid(), **addresses}) + "\n")
     fresh.replace(file)
+
+
+def _tell_loss(where: TopicPartition, loss: LossRecord) -> None:
+    """Once, by the broker that declared it."""
+    told = {"where": str(where), **asdict(loss)}
+    _log.warning("a loss was declared, a new log generation begins", extra={"loss": told})
 
 
 def _with_port(address: str, port: int) -> str:

@@ -13,6 +13,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, Delete, MetaStore, OutcomeUnknown, Put, StoreUnavailable
 from data_plane.node.client_calls import parsed
 from data_plane.node.config import NodeConfig
+from data_plane.node.losses import describe_loss
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Rng
 from penstock.contract.errors import (
@@ -252,6 +253,8 @@ class AdminCalls:
                         replicas=record.replicas,
                         in_sync=record.in_sync,
                         eligible=record.eligible,
+                        last_known=record.last_known,
+                        log_generation=record.log_generation,
                     )
         for broker in sorted(image.brokers):
             known = image.brokers[broker]
@@ -265,6 +268,10 @@ class AdminCalls:
                 leaders=leaders[broker],
                 replicas=replicas[broker],
             )
+        if wanted.partitions:
+            for where in sorted(image.losses):
+                for generation in sorted(image.losses[where]):
+                    describe_loss(response.losses.add(), where, image.losses[where][generation])
         if wanted.objects:
             response.next = _add_objects(response, image, wanted.after)
         return response.SerializeToString()

@@ -27,6 +27,7 @@ from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
 from data_plane.node.host import ReplicaHost
 from data_plane.node.in_sync import InSyncWriter
+from data_plane.node.losses import DeclaredLosses
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.metering import Metering
 from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Service, Transport
@@ -42,6 +43,7 @@ from data_plane.node.usage_topic import UsageTopic
 from data_plane.throttling.pacing import Pacing
 from penstock.contract import methods
 from penstock.contract.errors import ConfigurationError
+from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
 
 
@@ -92,6 +94,8 @@ class BrokerNode:
         )
         self._pacing = Pacing(self.view.image, config.broker_id)
         self._consumers: dict[ConsumeStream, None] = {}
+        self.announce_loss: Callable[[TopicPartition, model.LossRecord], None] = lambda where, loss: None
+        """Told of each loss that this broker declares, for the log. Set before `run`."""
         self._drained = asyncio.Event()
         self.booted = asyncio.Event()
         """Set once the log directory is recovered: calls may come."""
@@ -125,6 +129,7 @@ class BrokerNode:
                         self.host.run(),
                         self.in_sync.run(),
                         self.control.run(),
+                        self.losses.run(),
                         self.retention.run(),
                         self.slow_disk.run(),
                         self._gate.run(),
@@ -177,6 +182,18 @@ class BrokerNode:
             config, view, self.registration, store, clock, self.stats, lambda: self.committer.sync_began_ms
         )
         self.committer.lacks_room = self.host.room.free_ballast
+        self.losses = DeclaredLosses(
+            config,
+            view,
+            self.registration,
+            store,
+            self._transport,
+            clock,
+            self.stats,
+            self.host.find,
+            lambda: self.control.seated,
+        )
+        self.losses.announce = self.announce_loss
         self.retention = Retention(
             config,
             self.host,
@@ -368,6 +385,8 @@ class BrokerNode:
             },
             calls={
                 internal.APPEND_USAGE: self.usage_topic.append,
+                internal.REPLICA_ENDS: lambda caller, request: self.losses.replica_ends(caller, request),
+                internal.DECLARE_LOSS: lambda caller, request: self.losses.declare_loss(caller, request),
                 internal.CUT_PARTITIONS: lambda caller, request: self._cuts.cut_partitions(caller, request),
                 internal.CUT: lambda caller, request: self._cuts.cut(caller, request),
                 internal.PUT_TENANT: lambda caller, request: self._admin.put_tenant(caller, request),

@@ -110,6 +110,7 @@ class ClientCalls:
                 leader_epoch=record.leader_epoch,
                 replicas=record.replicas,
                 in_sync=record.in_sync,
+                log_generation=record.log_generation,
             )
 
     async def watch_metadata(

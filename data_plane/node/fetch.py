@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import REPLICATE
+from data_plane.controller.losses import begins_below
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import ReplicaRejected
 from data_plane.log.start_state import StartState
@@ -83,6 +84,8 @@ class LeaderLink:
             leader_epoch=following.leader_epoch,
             replica_generation=replica.log.replica_generation,
             high_watermark=replica.log.high_watermark,
+            loss_declared=replica.record is not None
+            and begins_below(replica.record, last_epoch=replica.log.last_epoch),
         )
         self._followed[replica] = _Followed(replica, following, state)
         self._to_open[replica] = None
@@ -314,7 +317,7 @@ class LeaderLink:
         )
         self._stats.truncations += 1
         self._stats.truncated_messages += log.log_end_offset - cut
-        await self._committer.truncate(replica, cut)
+        await self._committer.truncate(replica, cut, declared=state.loss_declared)
         self._reopen(replica)
 
     def _reopen(self, replica: Replica) -> None:

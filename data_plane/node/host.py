@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from data_plane.controller.elections import strip_replica
+from data_plane.controller.losses import declared_here
 from data_plane.disk.port import Disk, DiskFault, DiskFull
 from data_plane.log import layout
 from data_plane.log.journal import Journal
@@ -66,6 +67,8 @@ class ReplicaHost:
         """Asked of each replica of a deleted topic: whether it has to wait, and is released later."""
         self._to_give_up: dict[TopicPartition, None] = {}
         self._to_repair: dict[TopicPartition, None] = {}
+        self._to_accept: dict[TopicPartition, None] = {}
+        """Those of which a loss was declared here: to be cut where the new log generation begins."""
         self._wake = asyncio.Event()
 
     def connect(
@@ -207,6 +210,10 @@ class ReplicaHost:
         before = replica.following
         if record is None or not self._registration.in_force():
             replica.rest()
+        elif (replica.broken or replica.writes_stopped) and self._given_to_it(replica, record):
+            replica.rest()
+            self._to_accept[replica.where] = None
+            self._wake.set()
         elif replica.broken:
             replica.rest()
             if self._given_up(record) and (replica.log.damage or replica.where in self._unknown_loss):
@@ -254,6 +261,26 @@ class ReplicaHost:
         """Nobody counts on this replica, and another one leads: what is damaged here may be fetched anew (RL122)."""
         me = self._config.broker_id
         return record.leader not in (NO_BROKER, me) and me not in record.in_sync and me not in record.eligible
+
+    def _given_to_it(self, replica: Replica, record: PartitionRecord) -> bool:
+        """An operator chose this replica as it is: a loss was declared that covers all that is wrong with it."""
+        if record.leader != self._config.broker_id:
+            return False
+        loss = declared_here(self._image, replica.where, record, last_epoch=replica.log.last_epoch)
+        return loss is not None and replica.sound_end_offset >= loss.offset
+
+    async def _accept(self, replica: Replica) -> None:
+        """Cut the log where the new generation begins, and lead it."""
+        record = self._image.partition(replica.where)
+        if replica.busy or record is None or not self._given_to_it(replica, record):
+            return
+        if replica.log.damage:
+            replica.repairs += 1
+            await self._committer.truncate(replica, replica.sound_end_offset, declared=True)
+        self._unknown_loss.pop(replica.where, None)
+        self.damaged.pop(replica.where, None)
+        replica.broken = replica.writes_stopped = replica.note = ""
+        self.give_role(replica)
 
     def _stopped(self, replica: Replica) -> None:
         """A replica found damage in itself: give up what it is trusted with (RL122)."""
@@ -307,6 +334,10 @@ class ReplicaHost:
                 del self._to_repair[where]
                 if where in self.replicas:
                     await self._repair(self.replicas[where])
+            for where in list(self._to_accept):
+                del self._to_accept[where]
+                if where in self.replicas:
+                    await self._accept(self.replicas[where])
             while self._to_remove:
                 await self._remove(self._to_remove.pop())
             for where, offset in list(self._to_trim.items()):

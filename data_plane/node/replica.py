@@ -187,6 +187,16 @@ class Replica:
             self.following = None
             self._tell(self.on_role)
 
+    @property
+    def at_a_standstill(self) -> bool:
+        """Whether nothing is written here until the metadata says something else."""
+        return not self.busy and (bool(self.writes_stopped) or (self.leading is None and self.following is None))
+
+    @property
+    def sound_end_offset(self) -> int:
+        """Up to where the log is whole."""
+        return min([self.log.log_end_offset, *(damage.first_offset for damage in self.log.damage)])
+
     async def at_rest(self) -> None:
         """Wait until the replica is not busy."""
         while self.busy:
@@ -402,13 +412,20 @@ class Replica:
             if epoch < last_epoch or end < offset:
                 error = errors.LogTruncated(
                     f"{self.name}: offset {offset} of epoch {last_epoch} was cut; the logs part at {end}"
+                    f"{self._generation_told}"
                 )
                 error.divergence_offset = end
                 raise error
         if offset > log.log_end_offset and self.leading is not None and self.leading.ready:
             raise errors.OffsetOutOfRange(
-                f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}"
+                f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}{self._generation_told}"
             )
+
+    @property
+    def _generation_told(self) -> str:
+        """For whoever stands where something was lost."""
+        generation = self.log.usage.log_generation
+        return f"; a loss was declared, this is log generation {generation}" if generation > 1 else ""
 
     def _tell(self, listeners: dict[object, Listener]) -> None:
         for listener in list(listeners.values()):

@@ -46,6 +46,8 @@ class NodeStats:
     in_sync_expansions: int = 0
     truncations: int = 0
     truncated_messages: int = 0
+    declared_losses: int = 0
+    """Log generations that this broker began: elections that may have lost something, forced elections, repairs."""
     registrations: int = 0
     fences: int = 0
     """Suspected brokers this broker fenced as controller."""
