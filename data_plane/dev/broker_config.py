@@ -17,12 +17,13 @@ def read_pepper(directory: DataDirectory) -> bytes:
 
 def write_broker_config(directory: DataDirectory, spec: ClusterSpec, broker: BrokerSpec) -> None:
     """Write what the broker is started with. Each broker is a failure domain of its own."""
+    etcd = None if spec.etcd is None else {"kind": "etcd", "endpoints": [spec.etcd.client_address]}
     values = {
         "broker_id": broker.id,
         "cluster_id": spec.cluster_id,
         "zone": f"zone-{broker.id}",
         "data": str(directory.log_directory(broker.id)),
-        "metadata": str(directory.metadata_file),
+        "metadata": etcd or str(directory.metadata_file),
         "client_listen": broker.client_address,
         "internal_listen": broker.internal_address,
         "http_listen": broker.http_address,

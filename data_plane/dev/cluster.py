@@ -4,8 +4,9 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from data_plane.dev import processes
+from data_plane.dev import etcd_process, processes
 from data_plane.dev.broker_config import write_broker_config
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
 from data_plane.dev.provisioning import admin_of, provision
@@ -48,12 +49,20 @@ class DevCluster:
         self._written_before: dict[int, int] = {}
         """Size of a broker's output file when it was started here."""
 
-    def up(self, brokers: int | None, report: Report, *, provisioned: bool = True) -> UpResult:
+    def up(
+        self,
+        brokers: int | None,
+        report: Report,
+        *,
+        provisioned: bool = True,
+        metadata: str | None = None,
+    ) -> UpResult:
         """Make the cluster exist, run and be ready for the tenant in the profile. `provisioned` False leaves
-        tenants, keys and internal topics to a control plane. Raises `BrokerFailed`, `TimedOut`.
+        tenants, keys and internal topics to a control plane; `metadata` as in `DataDirectory.load_or_create`.
+        Raises `BrokerFailed`, `TimedOut`, `EtcdMissing`.
         """
         with self.directory.changing():
-            spec = self.directory.load_or_create(brokers)
+            spec = self.directory.load_or_create(brokers, metadata)
             started = self._start(spec.brokers, spec, report)
             if provisioned:
                 with admin_of(self.directory) as admin:
@@ -75,8 +84,22 @@ class DevCluster:
             remaining = processes.wait_gone(list(running.values()), timeout_s)
             for process in remaining:
                 processes.kill(process)
+            self._stop_etcd(timeout_s)
             self._await_children()
         return tuple(number for number, process in running.items() if process in remaining)
+
+    def kill_etcd(self) -> int | None:
+        """SIGKILL the etcd that keeps the metadata; returns the process id it had, None when none ran."""
+        process = etcd_process.find(self.directory)
+        if process is not None:
+            processes.kill(process)
+        return None if process is None else process.pid
+
+    def start_etcd(self, report: Report) -> None:
+        """Start the etcd that keeps the metadata, if there is one and it does not run. Raises as `up`."""
+        spec = self.directory.load()
+        with self.directory.changing():
+            self._start_etcd(spec, report)
 
     def kill_broker(self, number: int) -> int | None:
         """SIGKILL one broker; returns the process id it had, None when it did not run."""
@@ -122,6 +145,7 @@ class DevCluster:
 
     def _start(self, brokers: Sequence[BrokerSpec], spec: ClusterSpec, report: Report) -> tuple[int, ...]:
         """Start those that do not run and wait until all are ready; returns the ids started."""
+        self._start_etcd(spec, report)
         launched: dict[int, subprocess.Popen[bytes]] = {}
         for broker in brokers:
             config = self.directory.config_file(broker.id)
@@ -134,6 +158,32 @@ class DevCluster:
                 self._children.append(child)
         self._wait_ready(brokers, launched, report)
         return tuple(launched)
+
+    def _start_etcd(self, spec: ClusterSpec, report: Report) -> None:
+        if spec.etcd is None:
+            return
+        child: subprocess.Popen[bytes] | None = None
+        if etcd_process.find(self.directory) is None:
+            child = etcd_process.start(self.directory, spec.etcd)
+            self._children.append(child)
+        deadline = time.monotonic() + START_S
+        while (seen := etcd_process.look(self.directory, spec)) is not None and seen.state != "ready":
+            report(0, len(spec.brokers), "waiting for etcd")
+            if child is not None and child.poll() is not None:
+                raise BrokerFailed(
+                    f"etcd: ended with status {child.returncode} while starting\n{_end_of(seen.output)}"
+                )
+            if time.monotonic() > deadline:
+                raise TimedOut(f"etcd: {seen.state}, not ready after {START_S:g} s\n{_end_of(seen.output)}")
+            time.sleep(_POLL_S)
+
+    def _stop_etcd(self, timeout_s: float) -> None:
+        """After the brokers, which write to it until their end."""
+        process = etcd_process.find(self.directory)
+        if process is not None:
+            processes.ask_to_stop(process)
+            if processes.wait_gone([process], timeout_s):
+                processes.kill(process)
 
     def _wait_ready(
         self, brokers: Sequence[BrokerSpec], launched: dict[int, subprocess.Popen[bytes]], report: Report
@@ -170,8 +220,16 @@ class DevCluster:
             content = self.directory.output_file(number).read_bytes()[self._written_before.get(number, 0) :]
         except FileNotFoundError:
             return ""
-        text = content.decode(errors="backslashreplace")
-        return "\n".join(f"  | {line}" for line in text.splitlines()[-_OUTPUT_LINES:])
+        return _last_lines(content)
+
+
+def _end_of(output: Path) -> str:
+    return _last_lines(output.read_bytes()[-10_000:])
+
+
+def _last_lines(content: bytes) -> str:
+    text = content.decode(errors="backslashreplace")
+    return "\n".join(f"  | {line}" for line in text.splitlines()[-_OUTPUT_LINES:])
 
 
 class _StillDraining(TimedOut):

@@ -8,11 +8,17 @@ from typing import Any
 
 import click
 
-from data_plane.dev import processes
+from data_plane.dev import etcd_process, processes
 from data_plane.dev.access import data_option, directory_of
 from data_plane.dev.account import read_account
 from data_plane.dev.cluster import DRAIN_S, DevCluster, Report
-from data_plane.dev.layout import BROKERS_DEFAULT, MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT, ClusterSpec
+from data_plane.dev.layout import (
+    BROKERS_DEFAULT,
+    METADATA_STORES,
+    MIN_INSYNC_DEFAULT,
+    REPLICATION_DEFAULT,
+    ClusterSpec,
+)
 from data_plane.dev.profile import PROFILE
 from data_plane.dev.service import DevService
 from data_plane.dev.service_processes import ServiceStatus
@@ -32,9 +38,14 @@ def dev() -> None:
 @dev.command("up", examples=["penstock dev up", "penstock dev up --bare --brokers 1 --detach"])
 @data_option
 @click.option("--brokers", type=int, help=f"How many brokers (default {BROKERS_DEFAULT}).")
+@click.option(
+    "--metadata",
+    type=click.Choice(METADATA_STORES),
+    help="What keeps the brokers' metadata in a new cluster (default sqlite); etcd is started beside them.",
+)
 @click.option("--bare", is_flag=True, help="Brokers alone, without control plane and bills.")
 @click.option("--detach", is_flag=True, help="Leave everything running and return.")
-def up(data: Path | None, brokers: int | None, bare: bool, detach: bool) -> None:
+def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool, detach: bool) -> None:
     """Start the service, or whatever of it does not run, and wait until it is ready.
 
     Brokers, control plane, its worker and the usage pipeline. Writes the profile `dev` with addresses, tenant and
@@ -45,11 +56,13 @@ def up(data: Path | None, brokers: int | None, bare: bool, detach: bool) -> None
     try:
         with progress("Starting", total=1.0) as bar:
             if bare:
-                result = service.cluster.up(brokers, _on(bar), provisioned=not service.service.exists)
+                result = service.cluster.up(
+                    brokers, _on(bar), provisioned=not service.service.exists, metadata=metadata
+                )
                 started: Sequence[int | str] = result.started
             else:
                 known = service.service.account_file.exists()
-                whole = service.up(brokers, _on(bar))
+                whole = service.up(brokers, _on(bar), metadata=metadata)
                 result, started = whole.cluster, (*whole.cluster.started, *whole.started)
                 password = None if known else whole.account.password
     except KeyboardInterrupt:
@@ -177,8 +190,13 @@ def _print_status(seen: ClusterStatus, processes_seen: Sequence[ServiceStatus]) 
         [_row(broker) for broker in seen.brokers],
         title=f"{seen.spec.cluster_id} in {seen.directory.path}",
     )
-    if processes_seen:
-        rows = [
+    etcd = seen.etcd
+    if processes_seen or etcd is not None:
+        rows: list[list[object]] = []
+        if etcd is not None:
+            pid = "-" if etcd.pid is None else etcd.pid
+            rows.append(["etcd", etcd.state, pid, etcd.spec.client_address, "metadata store"])
+        rows += [
             [
                 status.process.name,
                 status.state.value,
@@ -234,4 +252,6 @@ def _running(service: DevService) -> set[str]:
         for broker in directory.load().brokers
         if processes.find(directory.config_file(broker.id)) is not None
     }
+    if etcd_process.find(directory) is not None:
+        found.add("etcd")
     return found | {status.process.name for status in service.look() if status.pid is not None}

@@ -3,7 +3,8 @@
 cluster.json        cluster id, tenant, brokers with their ports; grown by `dev up --brokers`
 cluster.secret      what internal listeners demand
 pepper              what turns a key's secret into its stored form
-metadata.sqlite     the metadata store of all brokers
+metadata.sqlite     the metadata store of all brokers, unless it is etcd
+etcd/               config.json, output.log and data/ of the etcd that is the metadata store, where it is
 profile.toml        ready tenant, key and addresses, in the form of the user's profile file
 lock                held by the command that is changing the cluster
 brokers/<id>/       config.json, output.log and data/, the broker's log directory
@@ -30,6 +31,7 @@ BROKERS_MAX = 20
 """Each takes some 100 MB of memory; more would not be a dev cluster."""
 REPLICATION_DEFAULT = 3
 MIN_INSYNC_DEFAULT = 2
+SQLITE, ETCD = METADATA_STORES = ("sqlite", "etcd")
 _PORTS_FROM = 20_000
 _EPHEMERAL_DEFAULT = 32_768
 _EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -59,12 +61,34 @@ class BrokerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdSpec:
+    """The ports of the etcd that keeps a cluster's metadata, on the loopback address."""
+
+    client_port: int
+    peer_port: int
+
+    @property
+    def client_address(self) -> str:
+        return f"{HOST}:{self.client_port}"
+
+    @property
+    def peer_address(self) -> str:
+        return f"{HOST}:{self.peer_port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What is fixed of a dev cluster. Brokers by id, from 1 without gaps."""
+    """What is fixed of a dev cluster. Brokers by id, from 1 without gaps; `etcd` None = metadata in a SQLite file."""
 
     cluster_id: str
     tenant: str
     brokers: tuple[BrokerSpec, ...]
+    etcd: EtcdSpec | None = None
+
+    @property
+    def metadata(self) -> str:
+        """Which kind of store keeps the metadata: one of METADATA_STORES."""
+        return SQLITE if self.etcd is None else ETCD
 
     @property
     def replication(self) -> int:
@@ -91,6 +115,8 @@ class ClusterSpec:
     def decode(cls, text: str) -> Self:
         values: dict[str, Any] = json.loads(text)
         values["brokers"] = tuple(BrokerSpec(**broker) for broker in values["brokers"])
+        if values.get("etcd") is not None:
+            values["etcd"] = EtcdSpec(**values["etcd"])
         return cls(**values)
 
 
@@ -116,6 +142,9 @@ class DataDirectory:
         self.pepper_file = self.path / "pepper"
         self.metadata_file = self.path / "metadata.sqlite"
         self.profile_file = self.path / "profile.toml"
+        self.etcd_config_file = self.path / "etcd" / "config.json"
+        self.etcd_output_file = self.path / "etcd" / "output.log"
+        self.etcd_data = self.path / "etcd" / "data"
 
     def config_file(self, broker: int) -> Path:
         return self._broker(broker) / "config.json"
@@ -140,15 +169,23 @@ class DataDirectory:
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidRequest(f"{self.cluster_file}: cannot be read: {error}") from error
 
-    def load_or_create(self, brokers: int | None) -> ClusterSpec:
-        """The cluster that rests here, made or grown to `brokers`; None = as it is, or three.
+    def load_or_create(self, brokers: int | None, metadata: str | None = None) -> ClusterSpec:
+        """The cluster that rests here, made or grown to `brokers`; None = as it is, or three. `metadata` is one of
+        METADATA_STORES; None = as it is, or SQLite.
 
-        Refuses to shrink: the brokers that would go hold replicas.
+        Refuses to shrink (the brokers that would go hold replicas) and to change the metadata store.
         """
         try:
             spec = self.load()
         except NoCluster:
             spec = ClusterSpec(cluster_id=f"dev-{secrets.token_hex(8)}", tenant="tn_dev", brokers=())
+            if metadata == ETCD:
+                taken: set[int] = set()
+                spec = replace(spec, etcd=EtcdSpec(client_port=free_port(taken), peer_port=free_port(taken)))
+        if metadata is not None and metadata != spec.metadata:
+            raise InvalidRequest(
+                f"--metadata: {self.path} keeps its metadata in {spec.metadata}; name another directory with --data"
+            )
         have = len(spec.brokers)
         want = brokers if brokers is not None else have or BROKERS_DEFAULT
         if not 1 <= want <= BROKERS_MAX:
@@ -158,11 +195,13 @@ class DataDirectory:
                 f"--brokers: {self.path} has {have} brokers with replicas on them and cannot shrink to {want}"
             )
         if want > have:
-            spec = replace(spec, brokers=spec.brokers + tuple(_new_brokers(spec.brokers, want)))
+            spec = replace(spec, brokers=spec.brokers + tuple(_new_brokers(spec, want)))
         self._write_secrets()
         write_private(self.cluster_file, spec.encode())
         for broker in spec.brokers:
             self.log_directory(broker.id).mkdir(parents=True, exist_ok=True)
+        if spec.etcd is not None:
+            self.etcd_data.mkdir(parents=True, exist_ok=True, mode=0o700)
         return spec
 
     def _write_secrets(self) -> None:
@@ -193,9 +232,11 @@ def write_private(file: Path, text: str) -> None:
     fresh.replace(file)
 
 
-def _new_brokers(present: tuple[BrokerSpec, ...], want: int) -> Iterator[BrokerSpec]:
-    taken = {port for b in present for port in (b.client_port, b.internal_port, b.http_port)}
-    for number in range(len(present) + 1, want + 1):
+def _new_brokers(spec: ClusterSpec, want: int) -> Iterator[BrokerSpec]:
+    taken = {port for b in spec.brokers for port in (b.client_port, b.internal_port, b.http_port)}
+    if spec.etcd is not None:
+        taken |= {spec.etcd.client_port, spec.etcd.peer_port}
+    for number in range(len(spec.brokers) + 1, want + 1):
         client, internal, http = (free_port(taken) for _ in range(3))
         yield BrokerSpec(id=number, client_port=client, internal_port=internal, http_port=http)
 

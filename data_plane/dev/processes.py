@@ -42,15 +42,20 @@ def command_line(config: Path) -> list[str]:
 
 def find(config: Path) -> BrokerProcess | None:
     """The process that runs with this configuration file, whoever started it."""
+    return find_by(command_line(config)[1:])
+
+
+def find_by(arguments: Sequence[str]) -> BrokerProcess | None:
+    """The process with exactly these arguments behind its program, whoever started it."""
+    tail = [part.encode() for part in arguments]
     for name in os.listdir(_PROC):
-        if name.isdigit() and (process := _look_at(int(name), config)) is not None:
+        if name.isdigit() and (process := _look_at(int(name), tail)) is not None:
             return process
     return None
 
 
-def _look_at(pid: int, config: Path) -> BrokerProcess | None:
-    """The process of this id, if it is the broker with this configuration file."""
-    tail = [part.encode() for part in command_line(config)[1:]]
+def _look_at(pid: int, tail: list[bytes]) -> BrokerProcess | None:
+    """The process of this id, if it has these arguments."""
     try:
         arguments = (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     except OSError:
@@ -88,12 +93,17 @@ def state_of_process(pid: int) -> ProcessState | None:
 
 
 def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Start a broker in a session of its own, its output appended to `log`; it survives the caller's
+    """Start a broker, see `start_command`."""
+    return start_command(command_line(config), log)
+
+
+def start_command(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, its output appended to `log`; it survives the caller's
     terminal.
     """
     with log.open("ab") as output:
         return subprocess.Popen(
-            command_line(config),
+            list(command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

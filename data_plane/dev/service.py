@@ -61,14 +61,16 @@ class DevService:
         *,
         backends: Backends | None = None,
         price_book: Path | None = None,
+        metadata: str | None = None,
     ) -> ServiceUp:
-        """Make the service exist, run and be ready, with an account and a key in the profile.
+        """Make the service exist, run and be ready, with an account and a key in the profile. `metadata` as in
+        `DataDirectory.load_or_create`.
 
         Raises `ProcessFailed`, `TimedOut`, `HasNoService`, and what starting brokers raises.
         """
         spec = self.service.load_or_create(backends or Backends(), price_book)
         steps = len(PROCESSES) + 4
-        cluster = self.cluster.up(brokers, _part(report, 1, steps), provisioned=False)
+        cluster = self.cluster.up(brokers, _part(report, 1, steps), provisioned=False, metadata=metadata)
         with self.directory.changing():
             self.service.write_config(spec, cluster.spec)
             started = [process for process in PROCESSES if self._find(process) is None]

@@ -9,8 +9,9 @@ from enum import Enum
 from typing import Any
 
 from data_plane.contract import admin_pb2 as pb
-from data_plane.dev import processes
+from data_plane.dev import etcd_process, processes
 from data_plane.dev.admin_client import AdminClient
+from data_plane.dev.etcd_process import EtcdStatus
 from data_plane.dev.layout import HOST, BrokerSpec, ClusterSpec, DataDirectory
 from data_plane.dev.profile import PROFILE
 from penstock.contract.errors import PenstockError
@@ -65,11 +66,15 @@ class ClusterStatus:
     directory: DataDirectory
     spec: ClusterSpec
     brokers: tuple[BrokerStatus, ...]
+    etcd: EtcdStatus | None
+    """None: the metadata is a SQLite file."""
 
     @property
     def running(self) -> bool:
-        """At least one broker has a process."""
-        return any(broker.pid is not None for broker in self.brokers)
+        """At least one broker, or the etcd, has a process."""
+        return any(broker.pid is not None for broker in self.brokers) or (
+            self.etcd is not None and self.etcd.pid is not None
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The document of `penstock dev status --json`."""
@@ -85,6 +90,7 @@ class ClusterStatus:
             "replication": self.spec.replication,
             "min_insync": self.spec.min_insync,
             "running": self.running,
+            "metadata": {"kind": "sqlite"} if self.etcd is None else self.etcd.to_json(),
             "controller": controllers[0] if controllers else None,
             "brokers": [broker.to_json() for broker in self.brokers],
         }
@@ -133,7 +139,9 @@ def look(directory: DataDirectory) -> ClusterStatus:
                 is_controller=bool(members) and described.controller == broker.id,
             )
         )
-    return ClusterStatus(directory=directory, spec=spec, brokers=tuple(brokers))
+    return ClusterStatus(
+        directory=directory, spec=spec, brokers=tuple(brokers), etcd=etcd_process.look(directory, spec)
+    )
 
 
 def _describe(directory: DataDirectory, brokers: Sequence[BrokerSpec]) -> pb.DescribeClusterResponse:

@@ -109,11 +109,11 @@ def _silent(done: int, steps: int, note: str) -> None:
 
 
 @contextmanager
-def running_cluster(path: Path, brokers: int = 3) -> Iterator[RunningCluster]:
+def running_cluster(path: Path, brokers: int = 3, metadata: str | None = None) -> Iterator[RunningCluster]:
     """A cluster in `path` that is ready at the start of the block; no process is left at its end."""
     cluster = DevCluster(DataDirectory(path))
     try:
-        result = cluster.up(brokers, _silent)
+        result = cluster.up(brokers, _silent, metadata=metadata)
         with admin_of(cluster.directory) as admin:
             yield RunningCluster(cluster, result.spec, admin)
     finally:
