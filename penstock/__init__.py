@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.pending_batch import Receipt
+    from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,
         Belief,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         OutOfOrderSequence,
         PenstockError,
         ProducerFenced,
+        SerializationFailed,
         ShuttingDown,
         Throttled,
         TimedOut,
@@ -77,6 +79,7 @@ _HOME = {
     "Producer": "penstock.blocking.producer",
     "BrokerDescription": "penstock.client.descriptions",
     "PartitionDescription": "penstock.client.descriptions",
+    "PartitionDurability": "penstock.client.record_safety",
     "TopicDescription": "penstock.client.descriptions",
     "GroupDescription": "penstock.client.group_descriptions",
     "GroupMemberDescription": "penstock.client.group_descriptions",
@@ -98,6 +101,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "MessageBatch",
     "TopicDescription",
     "PartitionDescription",
+    "PartitionDurability",
     "BrokerDescription",
     "GroupSummary",
     "GroupDescription",
@@ -137,6 +141,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "OutOfOrderSequence",
     "OutcomeUnknown",
     "ProducerFenced",
+    "SerializationFailed",
     "ShuttingDown",
     "Throttled",
     "TimedOut",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.pending_batch import Receipt
+    from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,
         Belief,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         OutOfOrderSequence,
         PenstockError,
         ProducerFenced,
+        SerializationFailed,
         ShuttingDown,
         Throttled,
         TimedOut,
@@ -89,6 +91,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "MessageBatch",
     "TopicDescription",
     "PartitionDescription",
+    "PartitionDurability",
     "BrokerDescription",
     "GroupSummary",
     "GroupDescription",
@@ -128,6 +131,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "OutOfOrderSequence",
     "OutcomeUnknown",
     "ProducerFenced",
+    "SerializationFailed",
     "ShuttingDown",
     "Throttled",
     "TimedOut",

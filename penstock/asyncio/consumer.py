@@ -18,6 +18,7 @@ from penstock.client.messages import Message, MessageBatch
 from penstock.client.rest import Rest
 from penstock.client.seeking import SeekTo, no_group, seek_target
 from penstock.client.settings import ConsumerSettings
+from penstock.client.shaping import Inbound
 from penstock.client.topic_wait import TopicWait
 from penstock.contract.errors import Closed, TimedOut
 
@@ -41,6 +42,7 @@ class Consumer:
         client: object,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
+        inbound: Inbound | None = None,
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
@@ -48,7 +50,7 @@ class Consumer:
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._topic_wait = TopicWait()
         self._rest = Rest()
-        self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable)
+        self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable, inbound)
 
     # ---- reading ------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
@@ -14,14 +14,22 @@ from penstock.client.filling import Headers, Route
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
 from penstock.client.settling import hurried
+from penstock.client.shaping import Outbound
 from penstock.contract.errors import Closed, TimedOut
 
 
 class Producer:
     """Sends messages. Made by `Client.producer`; an async context manager that closes it at its end."""
 
-    def __init__(self, runtime: Runtime, settings: ProducerSettings, client: object) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ProducerSettings,
+        client: object,
+        outbound: Outbound | None = None,
+    ) -> None:
         self._runtime = runtime
+        self._outbound = outbound
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
         self._core: ProducerCore = runtime.core.add_producer(settings)
@@ -30,8 +38,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Any,
+        key: Any = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -41,9 +49,13 @@ class Producer:
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
 
-        Raises `NotFound` (topic or partition), `MessageTooLarge`, `BufferFull`, `BrokerUnavailable`,
-        `Unauthenticated`, `Closed`.
+        Value and key are bytes, or what the producer's serializers take; a value of None is a tombstone.
+
+        Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
+        `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
+        if self._outbound is not None:
+            value, key, headers = self._outbound.shape(topic, value, key, headers)
         runtime, filling = self._runtime, self._filling
         if runtime.unusable is not None:
             runtime.check()
@@ -64,8 +76,8 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None = None,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -81,6 +93,11 @@ class Producer:
         runtime, filling = self._runtime, self._filling
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
+        if self._outbound is not None:
+            pairs = zip(values, keys or [None] * len(values), strict=True)
+            return [
+                await self.send(topic, value, key, headers, timestamp_ms, partition) for value, key in pairs
+            ]
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from penstock.blocking.consumer import Consumer, Hook
 from penstock.blocking.producer import Producer
 from penstock.blocking.runtime import Runtime, now_ms
-from penstock.client import descriptions, group_descriptions
+from penstock.client import descriptions, group_descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.group_descriptions import (
@@ -21,10 +21,13 @@ from penstock.client.group_descriptions import (
     GroupDescription,
     GroupSummary,
 )
+from penstock.client.record_safety import PartitionDurability
 from penstock.client.settings import FullPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
+from penstock.client.shaping import inbound, outbound
 from penstock.contract.errors import PenstockError, TimedOut
 from penstock.profiles import connection_settings
+from penstock.serializers import Serializer, new_message_id
 
 if TYPE_CHECKING:
     from penstock.admin.blocking import Admin
@@ -79,6 +82,9 @@ class Client:
         retry_backoff_ms: float = 20,
         retry_backoff_max_ms: float = 1_000,
         partitioner: Partitioner | None = None,
+        value_serializer: Serializer | None = None,
+        key_serializer: Serializer | None = None,
+        message_ids: bool = False,
     ) -> Producer:
         """A producer of its own identity and buffer.
 
@@ -106,6 +112,7 @@ class Client:
                 partitioner=partitioner,
             ),
             self,
+            outbound(value_serializer, key_serializer, new_message_id if message_ids else None),
         )
         self._producers = [*(other for other in self._producers if not other.closed), producer]
         return producer
@@ -126,6 +133,8 @@ class Client:
         max_poll_interval_ms: float = 300_000,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
+        value_deserializer: Serializer | Sequence[Serializer] | None = None,
+        key_deserializer: Serializer | None = None,
     ) -> Consumer:
         """A consumer of all partitions of `topics`, or of those it is later told to `assign`; with `group` one of
         those that share them. The guide docs/guides/producers-and-consumers.md explains each argument.
@@ -150,7 +159,8 @@ class Client:
             rebalance_timeout_ms=rebalance_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
         )
-        consumer = Consumer(self._runtime, names, settings, self, on_assigned, on_revoked)
+        shape = inbound(value_deserializer, key_deserializer)
+        consumer = Consumer(self._runtime, names, settings, self, on_assigned, on_revoked, shape)
         if group is not None:
             self._members = [*(other for other in self._members if not other.closed), consumer]
         return consumer
@@ -196,6 +206,22 @@ class Client:
             self._admin.close()
         self._finalizer.detach()
 
+    def delete_records(
+        self, before: Mapping[tuple[str, int], int], timeout: float = 30.0
+    ) -> dict[tuple[str, int], int]:
+        """Delete what lies before an offset, (topic, partition) -> offset; -1 = everything that is committed.
+
+        Returns where each log begins then, on every in-sync replica. What is deleted was metered before. Raises
+        `NotFound`, `Forbidden`, `OffsetOutOfRange`, and as `topics` does.
+        """
+        return self._converse(record_safety.delete_records(before), timeout)
+
+    def durability(self, topic: str, timeout: float = 10.0) -> list[PartitionDurability]:
+        """What was read back from the disks and compared between the replicas, by partition. Raises `NotFound`, and as
+        `topics` does.
+        """
+        return self._converse(record_safety.durability(topic), timeout)
+
     def groups(self, timeout: float = 10.0) -> list[GroupSummary]:
         """All consumer groups of the tenant that the key may see, by name. Raises as `topics` does."""
         return self._converse(group_descriptions.list_groups(), timeout)
@@ -224,7 +250,7 @@ class Client:
             while True:
                 left = (deadline - now_ms()) / 1000
                 if left <= 0:
-                    raise TimedOut(f"groups: no coordinator answered within {timeout:g} s")
+                    raise TimedOut(f"no broker answered as asked within {timeout:g} s")
                 if question is None:
                     time.sleep(PAUSE_MS / 1000)
                     question = next(conversation)

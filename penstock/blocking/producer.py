@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.blocking.delivery import Delivery
 from penstock.blocking.runtime import Runtime, now_ms
@@ -16,6 +16,7 @@ from penstock.client.filling import Headers
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
 from penstock.client.settling import hurried, settle, when_done
+from penstock.client.shaping import Outbound
 from penstock.contract.errors import Closed, TimedOut
 
 if TYPE_CHECKING:
@@ -27,8 +28,15 @@ class Producer:
     its end.
     """
 
-    def __init__(self, runtime: Runtime, settings: ProducerSettings, client: object) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ProducerSettings,
+        client: object,
+        outbound: Outbound | None = None,
+    ) -> None:
         self._runtime = runtime
+        self._outbound = outbound
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
@@ -39,8 +47,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Any,
+        key: Any = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -50,9 +58,13 @@ class Producer:
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
 
-        Raises `NotFound` (topic or partition), `MessageTooLarge`, `BufferFull`, `BrokerUnavailable`,
-        `Unauthenticated`, `Closed`.
+        Value and key are bytes, or what the producer's serializers take; a value of None is a tombstone.
+
+        Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
+        `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
+        if self._outbound is not None:
+            value, key, headers = self._outbound.shape(topic, value, key, headers)
         if self._runtime.unusable is not None:
             self._runtime.check()
         if timestamp_ms is None:
@@ -73,8 +85,8 @@ class Producer:
     def send_many(
         self,
         topic: str,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None = None,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -89,6 +101,9 @@ class Producer:
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
+        if self._outbound is not None:
+            pairs = zip(values, keys or [None] * len(values), strict=True)
+            return [self.send(topic, value, key, headers, timestamp_ms, partition) for value, key in pairs]
         filling, client_core = self._filling, self._client_core
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from penstock.client.cursor import Chunk
 from penstock.client.messages import Message, MessageBatch
-from penstock.contract.errors import PenstockError
+from penstock.client.shaping import Inbound
+from penstock.contract.errors import PenstockError, SerializationFailed
 from penstock.records.parse import Columns, columns_of
 
 Finished = Callable[[Chunk], None]
@@ -21,15 +22,17 @@ class HandingOut:
     These three run under the client's lock; the caller of this class passes them so bound.
     """
 
-    __slots__ = ("_finished", "_take", "_unreadable")
+    __slots__ = ("_finished", "_inbound", "_take", "_unreadable")
 
     def __init__(
         self,
         take: Callable[[], Chunk | None],
         finished: Finished,
         unreadable: Callable[[Chunk, PenstockError], None],
+        inbound: Inbound | None = None,
     ) -> None:
         self._take, self._finished, self._unreadable = take, finished, unreadable
+        self._inbound = inbound
 
     def messages(self, count_max: int) -> list[Message]:
         """Up to `count_max` messages of what waits, some of each partition in turn."""
@@ -52,6 +55,13 @@ class HandingOut:
                     continue
                 cursor.part, cursor.part_of = batch.messages(), chunk
             taken = list(islice(cursor.part, count_max - len(gathered)))
+            if self._inbound is not None:
+                taken, error = _shaped(self._inbound, taken)
+                if error is not None:
+                    gathered += taken[:-1]
+                    cursor.offset, cursor.epoch = taken[-1].offset, chunk.epoch
+                    self._unreadable(chunk, error)
+                    continue
             if taken:
                 gathered += taken
                 cursor.offset = taken[-1].offset + 1
@@ -87,6 +97,17 @@ class HandingOut:
         except PenstockError as error:
             self._unreadable(chunk, error)
             return None
+
+
+def _shaped(inbound: Inbound, messages: list[Message]) -> tuple[list[Message], SerializationFailed | None]:
+    """The messages decoded, up to the first that cannot be: that one comes last, as it is, with what is wrong."""
+    shaped: list[Message] = []
+    for message in messages:
+        try:
+            shaped.append(inbound.shape(message))
+        except SerializationFailed as error:
+            return [*shaped, message], error
+    return shaped, None
 
 
 def _without_collections(gather: Callable[[int], list[_T]], count_max: int) -> list[_T]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.records.parse import Columns, RecordHeaders
+from penstock.serializers import CONTENT_TYPE, MESSAGE_ID, header
 
 if TYPE_CHECKING:
     import pyarrow
@@ -21,11 +22,22 @@ class Message(NamedTuple):
     offset: int
     timestamp_ms: int
     """Milliseconds since 1970 UTC; -1 = none."""
-    key: bytes | None
-    value: bytes | None
-    """None is a tombstone."""
+    key: Any
+    """Bytes or None, or what the consumer's `key_deserializer` made of it."""
+    value: Any
+    """Bytes, or what the consumer's `value_deserializer` made of them; None is a tombstone."""
     headers: RecordHeaders
     """(name, content) pairs in their order; names may repeat."""
+
+    @property
+    def content_type(self) -> str | None:
+        """What the message says of the form of its value, if it does."""
+        return header(self.headers, CONTENT_TYPE)
+
+    @property
+    def id(self) -> str | None:
+        """The UUID that a producer with `message_ids` gave it."""
+        return header(self.headers, MESSAGE_ID)
 
 
 _new_message: partial[Message] = partial(tuple.__new__, Message)

@@ -59,6 +59,7 @@ class ErrorCode(IntEnum):
     CONFIGURATION = 64
     TIMEOUT = 65
     USED_AFTER_FORK = 66
+    SERIALIZATION = 67
     NOT_COORDINATOR = 70
     COORDINATOR_NOT_READY = 71
     UNKNOWN_MEMBER = 72
@@ -374,6 +375,14 @@ class UsedAfterFork(PenstockError):
     code = ErrorCode.USED_AFTER_FORK
     kind = ErrorKind.FATAL
     remedy = "Make the client after the fork."
+
+
+class SerializationFailed(PenstockError):
+    """A serializer could not make bytes of a value, or a value of stored bytes."""
+
+    code = ErrorCode.SERIALIZATION
+    kind = ErrorKind.FATAL
+    remedy = "Send what the serializer takes; read with the one that wrote it, or seek past the message."
 
 
 class NotCoordinator(PenstockError):

@@ -1,0 +1,133 @@
+"""Deleting records, and asking how safe they are: conversations with each partition's leader, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.client.descriptions import TopicDescription, metadata_request, topic_in
+from penstock.client.group_descriptions import Conversation, Place, Question
+from penstock.client.refusals import final, metadata_may_be_newer, refusal
+from penstock.contract import methods
+from penstock.contract.errors import NoLeader, NotFound, PenstockError
+from penstock.contract.v1 import log_pb2 as pb
+
+END = -1
+"""As an offset to delete up to: everything that is committed."""
+
+_M = TypeVar("_M", pb.DeletedRecords, pb.PartitionDurability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDurability:
+    """What was read back from the disks of one partition: everything from `log_start_offset` to
+    `verified_end_offset` (exclusive), whole and the same on `replicas` replicas, none of it checked before
+    `verified_ms` (ms UTC; None = nothing yet). Only segments that are full are read back, within two weeks.
+    """
+
+    partition: int
+    log_start_offset: int
+    verified_end_offset: int
+    high_watermark: int
+    replicas: int
+    verified_ms: int | None
+
+
+def delete_records(before: Mapping[Place, int]) -> Conversation[dict[Place, int]]:
+    """(topic, partition) -> offset below which everything goes; where each log begins then. Done on every in-sync
+    replica when it returns. Raises `NotFound`, `Forbidden`, `OffsetOutOfRange` for what is not committed yet.
+    """
+    for (topic, partition), offset in before.items():
+        if offset < END or partition < 0:
+            raise ValueError(
+                f"{topic}-{partition}: before offset {offset}; at least 0, or {END} for all, required"
+            )
+
+    def ask(asked: list[tuple[Place, bytes, int]]) -> tuple[str, bytes]:
+        request = pb.DeleteRecordsRequest()
+        for place, topic_id, epoch in asked:
+            request.partitions.add(
+                topic_id=topic_id, partition=place[1], leader_epoch=epoch, before_offset=before[place]
+            )
+        return methods.DELETE_RECORDS, request.SerializeToString()
+
+    found = yield from _of_leaders(
+        sorted(before), ask, lambda answer: list(pb.DeleteRecordsResponse.FromString(answer).partitions)
+    )
+    return {place: deleted.log_start_offset for place, deleted in found.items()}
+
+
+def durability(topic: str) -> Conversation[list[PartitionDurability]]:
+    """All partitions of a topic by number. Raises `NotFound`."""
+    method, request = metadata_request((topic,))
+    described = topic_in((yield Question(method=method, request=request)), topic)
+
+    def ask(asked: list[tuple[Place, bytes, int]]) -> tuple[str, bytes]:
+        wanted = pb.DescribeDurabilityRequest()
+        for place, topic_id, epoch in asked:
+            wanted.partitions.add(topic_id=topic_id, partition=place[1], leader_epoch=epoch)
+        return methods.DESCRIBE_DURABILITY, wanted.SerializeToString()
+
+    found = yield from _of_leaders(
+        [(topic, partition.partition) for partition in described.partitions],
+        ask,
+        lambda answer: list(pb.DescribeDurabilityResponse.FromString(answer).partitions),
+    )
+    return [
+        PartitionDurability(
+            partition=place[1],
+            log_start_offset=told.log_start_offset,
+            verified_end_offset=told.verified_end_offset,
+            high_watermark=told.high_watermark,
+            replicas=told.replicas,
+            verified_ms=told.verified_ms if told.verified_ms >= 0 else None,
+        )
+        for place, told in sorted(found.items())
+    ]
+
+
+def _of_leaders(
+    places: list[Place],
+    ask: Callable[[list[tuple[Place, bytes, int]]], tuple[str, bytes]],
+    answers: Callable[[bytes], list[_M]],
+) -> Conversation[dict[Place, _M]]:
+    """Put one question a leader, again where leadership moved or it was not done yet."""
+    open_places, found = list(places), dict[Place, _M]()
+    while open_places:
+        topics: dict[str, TopicDescription] = {}
+        for name in sorted({topic for topic, _ in open_places}):
+            method, request = metadata_request((name,))
+            topics[name] = topic_in((yield Question(method=method, request=request)), name)
+        by_leader: dict[int, list[tuple[Place, bytes, int]]] = {}
+        for place in open_places:
+            described = topics[place[0]]
+            if place[1] >= len(described.partitions):
+                raise NotFound(f"{place[0]}: no partition {place[1]}, it has {len(described.partitions)}")
+            partition = described.partitions[place[1]]
+            entry = (place, bytes.fromhex(described.topic_id), partition.leader_epoch)
+            by_leader.setdefault(partition.leader, []).append(entry)
+        for leader, asked in sorted(by_leader.items()):
+            if leader < 0:
+                yield from _unless_final(NoLeader(f"{asked[0][0][0]}-{asked[0][0][1]}: no leader now"))
+                continue
+            method, request = ask(asked)
+            try:
+                told = answers((yield Question(method=method, request=request, broker=leader)))
+            except PenstockError as error:
+                yield from _unless_final(error)
+                continue
+            for (place, _, _), answer in zip(asked, told, strict=True):
+                if answer.error:
+                    yield from _unless_final(refusal(answer.error, answer.message))
+                else:
+                    found[place] = answer
+        open_places = [place for place in open_places if place not in found]
+    return found
+
+
+def _unless_final(error: PenstockError) -> Conversation[None]:
+    """Wait a little, or raise what waiting does not cure."""
+    if not metadata_may_be_newer(error) and (final(error) or not error.retriable):
+        raise error
+    yield None

@@ -1,0 +1,182 @@
+"""Values become bytes and back: each serializer, the headers that go with it, and what cannot be decoded."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.handing_out import HandingOut
+from penstock.client.messages import Message
+from penstock.client.shaping import Inbound, inbound, outbound
+from penstock.contract.errors import ConfigurationError, SerializationFailed
+from penstock.contract.v1.log_pb2 import InitProducerRequest, InitProducerResponse
+from penstock.serializers import JSON, MESSAGE_ID, TEXT, Avro, Protobuf, Serializer, new_message_id
+from tests.unit.client.runner import Runner
+
+BOOK = {"type": "record", "name": "Book", "fields": [{"name": "title", "type": "string"}]}
+BOOK_NOW = {
+    "type": "record",
+    "name": "Book",
+    "fields": [{"name": "title", "type": "string"}, {"name": "pages", "type": "int", "default": 0}],
+}
+
+
+def stored(value: bytes | None, *headers: tuple[str, bytes]) -> Message:
+    return Message("orders", 0, 7, 0, None, value, list(headers))
+
+
+def through(serializer: Serializer, value: Any) -> Any:
+    out = outbound(serializer, None, None)
+    assert out is not None
+    data, _, headers = out.shape("orders", value, None, None)
+    back = inbound(serializer, None)
+    assert back is not None
+    return back.shape(stored(data, *(headers or ()))).value
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(alphabet=st.characters(exclude_categories=["Cs"])), json_values, max_size=3))
+def test_json_comes_back_as_it_was(value: dict[str, Any]) -> None:
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        with pytest.raises(SerializationFailed):
+            through(JSON, value)
+        return
+    assert through(JSON, value) == value
+
+
+def test_text_avro_and_protobuf_come_back_as_they_were() -> None:
+    assert through(TEXT, "zażółć") == "zażółć"
+    assert through(Avro(BOOK), {"title": "Emma"}) == {"title": "Emma"}
+    request = InitProducerRequest(producer_id=7, producer_epoch=2)
+    assert through(Protobuf(InitProducerRequest), request) == request
+
+
+def test_avro_reads_what_an_older_schema_wrote_where_it_is_named() -> None:
+    written = Avro(BOOK).serialize({"title": "Emma"})
+    assert Avro(BOOK_NOW, written_by=[BOOK]).deserialize(written) == {"title": "Emma", "pages": 0}
+    with pytest.raises(ValueError, match="a schema that is not known here"):
+        Avro(BOOK_NOW).deserialize(written)
+    with pytest.raises(ValueError, match="no Avro value"):
+        Avro(BOOK).deserialize(b"\xc3")
+    with pytest.raises(ConfigurationError, match="Avro: not a schema"):
+        Avro({"type": "recrd"})
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value", "complaint"),
+    [
+        (JSON, {"x": float("nan")}, "orders: a value of type dict does not pass its serializer: ValueError"),
+        (JSON, object(), "orders: a value of type object"),
+        (TEXT, b"bytes", "orders: a value of type bytes"),
+        (Avro(BOOK), {"titel": "Emma"}, "orders: a value of type dict"),
+        (Protobuf(InitProducerRequest), InitProducerResponse(), "is not a penstock"),
+    ],
+    ids=["nan", "object", "bytes as text", "another record", "another message"],
+)
+def test_a_value_that_its_serializer_does_not_take_is_refused_before_it_is_sent(
+    serializer: Serializer, value: Any, complaint: str
+) -> None:
+    runner = Runner()
+    runner.cluster.create("orders", 1)
+    out = outbound(serializer, None, None)
+    assert out is not None
+    with pytest.raises(SerializationFailed, match=complaint):
+        out.shape("orders", value, None, None)
+
+
+def test_the_content_type_names_the_form_and_an_own_header_stays() -> None:
+    out = outbound(JSON, TEXT, new_message_id)
+    assert out is not None
+    value, key, headers = out.shape("orders", {"a": 1}, "anna", [("trace", b"1")])
+    assert (value, key) == (b'{"a":1}', b"anna")
+    assert headers is not None
+    assert headers[:2] == [("trace", b"1"), ("content-type", b"application/json")]
+    name, number = headers[2]
+    assert name == MESSAGE_ID
+    assert uuid.UUID(number.decode()).version == 4
+    own = [("content-type", b"application/cloudevents+json"), (MESSAGE_ID, b"mine")]
+    assert out.shape("orders", {}, None, own)[2] == own
+    message = stored(b"{}", *own)
+    assert (message.id, message.content_type) == ("mine", "application/cloudevents+json")
+    assert (stored(b"").id, stored(b"").content_type) == (None, None)
+
+
+def test_a_tombstone_passes_every_serializer_and_has_no_content_type() -> None:
+    out, back = outbound(JSON, JSON, None), inbound(JSON, JSON)
+    assert out is not None
+    assert back is not None
+    assert out.shape("orders", None, None, None) == (None, None, None)
+    assert back.shape(stored(None)).value is None
+
+
+def test_of_several_deserializers_the_content_type_chooses() -> None:
+    back = inbound([JSON, TEXT], None)
+    assert back is not None
+    assert back.shape(stored(b'{"a":1}', ("content-type", b"Application/JSON; charset=utf-8"))).value == {
+        "a": 1
+    }
+    assert back.shape(stored(b"plain", ("content-type", b"text/plain"))).value == "plain"
+    with pytest.raises(
+        SerializationFailed, match="is of no named content type, expected application/json or text/plain"
+    ):
+        back.shape(stored(b"plain"))
+    with pytest.raises(SerializationFailed, match="the value is application/avro, expected"):
+        back.shape(stored(b"", ("content-type", b"application/avro")))
+
+
+def test_what_is_no_serializer_is_refused_with_the_argument() -> None:
+    with pytest.raises(ConfigurationError, match="value_serializer: 'json' is no serializer"):
+        outbound("json", None, None)
+    with pytest.raises(ConfigurationError, match=r"key_deserializer: .* is no serializer"):
+        inbound(JSON, Protobuf)
+    assert outbound(None, None, None) is None
+    assert inbound(None, None) is None
+
+
+def handing_out(runner: Runner, consumer: Any, back: Inbound | None) -> HandingOut:
+    return HandingOut(
+        consumer.take_chunk, lambda chunk: consumer.finished(chunk, runner.now), consumer.unreadable, back
+    )
+
+
+def test_a_consumer_stops_before_a_message_that_cannot_be_decoded_and_goes_on_behind_it_after_a_seek() -> (
+    None
+):
+    runner = Runner()
+    runner.cluster.create("orders", 1)
+    producer = runner.producer(batch_messages=10, linger_ms=50)
+    for value in (b"1", b"2", b"{", b"4"):
+        runner.send(producer, "orders", value, partition=0)
+    runner.run(100)
+    consumer = runner.consumer("orders")
+    hands = handing_out(runner, consumer, inbound(JSON, None))
+    for _ in range(20):
+        consumer.prepare()
+        runner.run(20)
+        if consumer.has_readable():
+            break
+    assert [message.value for message in hands.messages(10)] == [1, 2]
+    with pytest.raises(
+        SerializationFailed, match=r"orders-0: at offset 2: the value does not pass its serializer"
+    ):
+        consumer.raise_halted()
+    assert hands.messages(10) == []
+    consumer.seek(consumer.cursor("orders", 0), offset=3)
+    for _ in range(20):
+        consumer.prepare()
+        runner.run(20)
+        if consumer.has_readable():
+            break
+    assert [message.value for message in hands.messages(10)] == [4]
