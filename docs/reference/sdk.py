@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 import penstock
+import penstock.serializers
 from docs.reference.markdown import code, table
 from docs.reference.markdown import page as whole_page
 from penstock.admin.blocking import Admin
@@ -21,6 +22,8 @@ def page() -> str:
             classes.append((name, found))
     classes.sort(key=lambda entry: entry[0] != "Client" and entry[0] != "Client.admin")
     classes.sort(key=lambda entry: entry[0] != "Client")
+    for name in ("Serializer", "Avro", "Protobuf"):
+        classes.append((f"serializers.{name}", getattr(penstock.serializers, name)))
     parts = [
         "The same names, to be awaited, are in `penstock.asyncio`. The [guides](../README.md) tell how they "
         "are used; what is "
@@ -28,6 +31,8 @@ def page() -> str:
     ]
     for name, found in classes:
         parts += _described(name, found)
+    for name in ("TEXT", "JSON"):
+        parts += [f"## serializers.{name}", inspect.getdoc(getattr(penstock.serializers, name)) or ""]
     return whole_page("Python SDK", "signatures and docstrings of `penstock`", *parts)
 
 
