@@ -29,6 +29,8 @@ class Operation(Enum):
     PRODUCE = "produce"
     CONSUME = "consume"
     DESCRIBE = "describe"
+    DELETE = "delete"
+    """Records of it: only keys that may do everything, or name it, can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -384,12 +384,20 @@ class PartitionLog:
             self._derived.write_epochs()
 
     def delete_below(self, offset: int) -> int:
-        """Remove segments that end at or below min(offset, log start); the bytes freed. After `move_log_start`
-        (RL107)."""
+        """Remove segments that end at or below min(offset, log start) and have their seals, if they get any; the
+        bytes freed. After `move_log_start` (RL107)."""
+        if self._derived.odometer is not None:
+            offset = min(offset, self._seals.end_offset)
         damage = self._reader.damage
         freed = self._segments.remove_below(min(offset, self.log_start_offset), damage)
         damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
         return freed
+
+    @property
+    def has_deletable(self) -> bool:
+        """Whole segments lie below the log's start."""
+        segments = self._segments.all
+        return len(segments) > 1 and segments[1].base_offset <= self.log_start_offset
 
     def keep_start(self, state: StartState) -> Iterator[list[SyncStep]]:
         """Before `request_start_over`: makes `state_at_start` of the leader durable, so that totals and producers

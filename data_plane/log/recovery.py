@@ -271,7 +271,8 @@ def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRan
 def load_segments(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> None:
     """Find and check the segments; cut the torn tail; name the damage. Sets `bounds.log_end`."""
     bases = segment_bases(disk, directory)
-    while len(bases) > 1 and bases[1] <= bounds.log_start:
+    # Of a segment that ends where nothing more is committed the seal is not made yet: it goes when it has one.
+    while len(bases) > 1 and bases[1] <= bounds.log_start and bases[1] != bounds.high_watermark:
         _remove(segments, segments.made(bases.pop(0)), bounds)
     joined = True
     for at, base in enumerate(bases):

@@ -34,6 +34,7 @@ from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng
 from data_plane.node.produce import ProduceStream
 from data_plane.node.proofs import Proofs
 from data_plane.node.push import FollowerStream
+from data_plane.node.record_deletion import RecordDeletion
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
 from data_plane.node.retention import MayDelete, Retention
@@ -198,6 +199,7 @@ class BrokerNode:
             config,
             self.host,
             clock,
+            self.stats,
             lambda: self.control.clock_off_ms,
             lambda where, end: self.metering.may_delete(where, end) and self._may_delete(where, end),
         )
@@ -226,6 +228,9 @@ class BrokerNode:
             self.metering,
         )
         self._proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
+        self._deletion = RecordDeletion(
+            self._gate, self.host.find, self.host.trim, self.metering, clock, self.registration.confident
+        )
         view.listen(self._observe)
 
     def _all_logs(self) -> list[Replica]:
@@ -360,6 +365,7 @@ class BrokerNode:
                 methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
                 methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
                 methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
+                methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(caller, asked),
                 methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
                 methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(caller, asked),
                 methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),

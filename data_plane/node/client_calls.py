@@ -40,7 +40,7 @@ def parsed(kind: type[M], request: bytes) -> M:
         raise CallFailed(ErrorCode.INVALID_REQUEST, f"the request is no {kind.__name__}") from None
 
 
-def _demand_few(count: int, what: str) -> None:
+def demand_few(count: int, what: str) -> None:
     """Refuse what would hold up the event loop (RL137) with `CallFailed(LIMIT_EXCEEDED)`."""
     if count > limits.FRAME_ENTRIES_MAX:
         raise CallFailed(
@@ -77,7 +77,7 @@ class ClientCalls:
         principal = self._gate.admit(caller)
         wanted = parsed(pb.MetadataRequest, request)
         names = list(wanted.topics)
-        _demand_few(len(names), "topics")
+        demand_few(len(names), "topics")
         if wanted.all_topics:
             names = [topic.name for topic in self._gate.authenticator.topics(principal)]
         self._count(principal.tenant, ErrorCode.OK)
@@ -119,7 +119,7 @@ class ClientCalls:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
         names = list(parsed(pb.WatchMetadataRequest, request).topics)
-        _demand_few(len(names), "topics")
+        demand_few(len(names), "topics")
         await self._gate.during(principal, self._push_metadata(principal, names, push))
 
     async def _push_metadata(
@@ -153,7 +153,7 @@ class ClientCalls:
     async def list_offsets(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)
         partitions = parsed(pb.ListOffsetsRequest, request).partitions
-        _demand_few(len(partitions), "partitions")
+        demand_few(len(partitions), "partitions")
         response = pb.ListOffsetsResponse()
         for wanted in partitions:
             listed = response.partitions.add(offset=-1, leader_epoch=-1)

@@ -85,6 +85,7 @@ class Metering:
         """Replicas of deleted topics that wait for their last reading, and whom to tell then."""
         self._deleted: dict[TopicPartition, tuple[TenantId, int, int]] = {}
         """Last readings made here: tenant, log generation, end offset."""
+        self._hurried: dict[TopicPartition, None] = {}
         self._told_ms = 0.0
         """When increments went out last."""
         self._reading = asyncio.Lock()
@@ -105,6 +106,17 @@ class Metering:
         if not replica.log.usage.known:
             return True  # nobody can tell what was counted
         return end_offset <= replica.metered_offset and end_offset <= replica.sealed_offset
+
+    def is_read(self, where: TopicPartition, end_offset: int) -> bool:
+        """Whether everything below `end_offset` is metered, so that the log may begin there."""
+        replica = self._find(where)
+        if not self._config.metering or replica is None or not _is_metered(replica):
+            return True
+        return not replica.log.usage.known or end_offset <= replica.metered_offset
+
+    def hurry(self, where: TopicPartition) -> None:
+        """Read the partition in the next round: somebody waits for it."""
+        self._hurried[where] = None
 
     def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
         """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then."""
@@ -259,6 +271,7 @@ class Metering:
             if draft.rows >= _ROWS_MAX:
                 await self._write(draft)
                 draft = _Draft()
+        self._hurried.clear()
         for where in [where for where in self._meters if where not in led]:
             del self._meters[where]
         for replica, release in list(self._held.values()):
@@ -295,7 +308,7 @@ class Metering:
                 periods=self._periods,
                 mark_end=log.usage.mark,
                 minute_marks=log.usage.minute_marks,
-                at_once=at_once,
+                at_once=at_once or replica.where in self._hurried,
             ):
                 draft.read_one(replica, due)
         draft.add_seals(replica)

@@ -394,6 +394,12 @@ class Replica:
         self._stats.held_batches += len(stamps) // STAMP_BYTES
         self._wrote(self, len(batches))
 
+    def delete_below_start(self) -> int:
+        """Remove segments that lie below the log's start and had to wait for their seals; how many."""
+        before = self.log.segment_count
+        self.log.delete_below(self.log.log_start_offset)
+        return before - self.log.segment_count
+
     # -- reading -----------------------------------------------------------------------------------------
 
     def check_position(self, offset: int, last_epoch: int) -> None:

@@ -7,6 +7,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.host import ReplicaHost
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
+from data_plane.node.stats import NodeStats
 from penstock.contract.ids import TopicPartition
 
 MayDelete = Callable[[TopicPartition, int], bool]
@@ -22,12 +23,14 @@ class Retention:
         config: NodeConfig,
         host: ReplicaHost,
         clock: Clock,
+        stats: NodeStats,
         clock_off_ms: Callable[[], int | None],
         may_delete: MayDelete,
     ) -> None:
         """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's; None = not known."""
         self._config, self._host = config, host
         self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
+        self._stats = stats
         self._seen: dict[TopicPartition, int] = {}
 
     @property
@@ -63,9 +66,11 @@ class Retention:
 
     def _trim(self, replica: Replica, by_time: bool) -> bool:
         """Set the target, which rides on pushes; move the own start once every in-sync follower has moved (RL108)."""
+        log = replica.log
+        if log.has_deletable and not replica.busy:
+            self._stats.deleted_segments += replica.delete_below_start()
         if replica.leading is None or replica.busy:
             return False
-        log = replica.log
         end = log.retention_end(self._clock.now_ms(), self._clock.monotonic_ms(), by_time=by_time)
         if end > replica.log_start_target and self._may_delete(replica.where, end):
             replica.log_start_target = end

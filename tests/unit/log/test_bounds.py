@@ -234,7 +234,7 @@ def test_totals_and_producers_below_the_start_are_known_after_a_crash() -> None:
     assert follower.log.state_at_start() == known
     assert follower.log.odometer is not None
     assert follower.log.odometer.encode(follower.log._segments.seed) == known.odometer
-    assert follower.log.last_accepted_ms == follower.log.odometer.last_accepted_ms > 0
+    assert follower.log._derived.last_accepted_ms == follower.log.odometer.last_accepted_ms > 0
 
 
 def test_the_totals_at_the_start_of_a_whole_log_are_none_counted() -> None:
