@@ -17,6 +17,7 @@ from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
+from benchmarks.planned_moves import planned_moves
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 
 BENCHMARKS = (
@@ -46,6 +47,7 @@ BENCHMARKS = (
         seconds=70,
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=400),
+    Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
     DURABILITY,
 )
 

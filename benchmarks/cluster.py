@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.metrics import Durations
+from benchmarks.metrics import Durations, counted
 from control_plane.placement.planner import BrokerView, plan
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.cluster import DevCluster
@@ -50,6 +50,10 @@ class BenchCluster:
     def durations(self, name: str) -> Durations:
         """A histogram of all brokers together, as counted since they started."""
         return Durations.of([broker.http_address for broker in self.spec.brokers], name)
+
+    def counted(self, name: str) -> int:
+        """A counter of all brokers together, since they started."""
+        return counted([broker.http_address for broker in self.spec.brokers], name)
 
     def topic(
         self,

@@ -25,7 +25,7 @@ _POLL_S = 0.05
 _RESULT_S = 60.0
 
 
-class _Writer(threading.Thread):
+class Writer(threading.Thread):
     """Sends one message after the other to `topic` and notes when each is acknowledged."""
 
     def __init__(self, cluster: BenchCluster, topic: str) -> None:
@@ -75,7 +75,7 @@ def leader_kill(folder: Path) -> list[Measured]:
     gaps: dict[str, list[float]] = {"SIGKILL": [], "SIGSTOP": []}
     of_controllers: list[float] = []
     with BenchCluster(folder) as cluster:
-        writer = _Writer(cluster, "")
+        writer = Writer(cluster, "")
         for number in range(FAULTS):
             leaders, controller = _whole(cluster)
             brokers = [broker.id for broker in cluster.spec.brokers]
@@ -136,7 +136,7 @@ def _whole(cluster: BenchCluster) -> tuple[dict[str, int], int]:
     return found
 
 
-def _fault(cluster: BenchCluster, writer: _Writer, broker: int, kind: str) -> float:
+def _fault(cluster: BenchCluster, writer: Writer, broker: int, kind: str) -> float:
     """Longest time without an acknowledgement, in seconds."""
     writer.wait_steady(writer.topic, 0.0)
     process = processes.find(cluster.directory.config_file(broker))

@@ -8,6 +8,7 @@ from typing import Self
 
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
+from prometheus_client.samples import Sample
 
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _TIMEOUT_S = 10.0
@@ -60,12 +61,24 @@ class Durations:
         return lower * 1e3
 
 
-def _histogram(address: str, name: str) -> Iterable[tuple[float, int, float]]:
-    """(upper bound, cumulative count, 0), then (infinity, all, sum of seconds), of one broker."""
+def counted(addresses: Iterable[str], name: str) -> int:
+    """The counter `name` (without `_total`) of all brokers at these HTTP addresses together."""
+    samples = [sample for address in addresses for sample in _samples(address, name)]
+    if not samples:
+        raise LookupError(f"no broker tells {name}_total")
+    return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
+
+
+def _samples(address: str, name: str) -> list[Sample]:
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": _OPENMETRICS})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
         parsed: Iterable[Metric] = families(response.read().decode())  # type: ignore[no-untyped-call]
-    samples = [sample for family in parsed if family.name == name for sample in family.samples]
+    return [sample for family in parsed if family.name == name for sample in family.samples]
+
+
+def _histogram(address: str, name: str) -> Iterable[tuple[float, int, float]]:
+    """(upper bound, cumulative count, 0), then (infinity, all, sum of seconds), of one broker."""
+    samples = _samples(address, name)
     total = sum(sample.value for sample in samples if sample.name.endswith("_sum"))
     buckets = [sample for sample in samples if sample.name.endswith("_bucket")]
     for sample in buckets:

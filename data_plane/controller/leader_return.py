@@ -1,36 +1,70 @@
-"""Preferred leaders are moved back (RL51): gently, few at a time, and only where everything is well.
+"""Planned moves of leaders (RL51): back to their preferred replicas, and away from brokers taken out of use.
 
-A partition's preferred leader is its first replica. After a broker was away others lead what it preferred, and
-the load stays on them. A partition is
+A partition's preferred leader is its first replica that is not cordoned. After a broker was away others lead what it
+preferred, and the load stays on them. A partition is
 
-    elsewhere --all replicas in sync, the preferred one alive--> steady --STEADY_MS later--> moved back
+    elsewhere --all replicas in sync, the preferred one alive--> steady --STEADY_MS later--> to be moved
 
-and back in `elsewhere` whenever its leader or its in-sync set changes. The set is never reduced for it. Times are
-monotonic milliseconds of one clock.
+and back in `elsewhere` whenever its leader or its in-sync set changes. What a cordoned broker leads is moved without
+waiting, as soon as another in-sync replica is alive. The in-sync set is never reduced for it, and the leader itself
+hands over when the other one holds everything: so nobody's answer is lost. Times are monotonic milliseconds of one
+clock.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from data_plane.controller.elections import Alive, CellWrite, alive_in, rewritten_cell
+from data_plane.controller.elections import Alive, alive_in
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
-from penstock.contract.ids import NO_BROKER, TopicId, TopicPartition
+from penstock.contract.ids import NO_BROKER, BrokerId, TopicPartition
 
 STEADY_MS = 5_000
 """So long the preferred leader has been in sync before it leads again: a broker that comes and goes moves nothing."""
 LOOK_MS = 1_000
 MOVES_MAX = 16
-"""Partitions moved at one look: each costs its clients one refused batch and one look at the metadata."""
+"""Partitions moved back at one look: each costs its clients one refused batch and one look at the metadata."""
+MOVES_OFF_MAX = 64
+"""Partitions moved off cordoned brokers at one look."""
 
 
-def moved_back(record: PartitionRecord, *, alive: Alive) -> PartitionRecord | None:
-    """The record led by its preferred replica, if another one leads, every replica is in sync and it is alive."""
-    preferred = record.replicas[0]
-    if record.leader in (NO_BROKER, preferred) or not alive(preferred):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderMove:
+    """`leader`, which leads in `leader_epoch`, shall hand over to `to`."""
+
+    where: TopicPartition
+    leader: BrokerId
+    leader_epoch: int
+    to: BrokerId
+
+
+# -- decisions on one record ----------------------------------------------------------------------------
+
+
+def handed_over(record: PartitionRecord, to: BrokerId, *, alive: Alive) -> PartitionRecord | None:
+    """The record led by `to`, if that is an in-sync member which is alive and does not lead yet (RL41, RL51)."""
+    if to == record.leader or record.leader == NO_BROKER or to not in record.in_sync or not alive(to):
         return None
-    if len(record.in_sync) != len(record.replicas):
-        return None
-    return record.changed(leader=preferred, leader_epoch=record.leader_epoch + 1)
+    return record.changed(leader=to, leader_epoch=record.leader_epoch + 1)
+
+
+def move_back_to(
+    record: PartitionRecord, *, alive: Alive, cordoned: Callable[[BrokerId], bool] = lambda broker: False
+) -> BrokerId:
+    """The preferred replica, if another one leads, every replica is in sync and it is alive; else NO_BROKER."""
+    preferred = next((broker for broker in record.replicas if not cordoned(broker)), NO_BROKER)
+    if record.leader in (NO_BROKER, preferred) or not alive(preferred) or record.target:
+        return NO_BROKER
+    return preferred if len(record.in_sync) == len(record.replicas) else NO_BROKER
+
+
+def move_off_to(record: PartitionRecord, *, alive: Alive, cordoned: Callable[[BrokerId], bool]) -> BrokerId:
+    """Who takes over from a cordoned leader: the first in-sync replica that is alive and stays in use."""
+    if record.leader == NO_BROKER or not cordoned(record.leader):
+        return NO_BROKER
+    staying = record.target or record.replicas
+    able = (b for b in staying if b in record.in_sync and alive(b) and not cordoned(b))
+    return next(able, NO_BROKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +86,52 @@ class LeaderReturn:
         """This broker is not the controller, or does not know what was while it was not."""
         self._steady.clear()
 
-    def due(self, image: ClusterImage, now_ms: float) -> list[CellWrite]:
-        """Cell writes of at most MOVES_MAX partitions, the ones that have waited longest first; none before
-        LOOK_MS have passed since the last look. The caller adds its controller key's revision to the compares.
+    def due(self, image: ClusterImage, now_ms: float) -> list[LeaderMove]:
+        """Moves off cordoned brokers and of at most MOVES_MAX partitions back, the ones that have waited longest
+        first; none before LOOK_MS have passed since the last look.
         """
         if now_ms - self._looked_ms < LOOK_MS:
             return []
         self._looked_ms = now_ms
-        self._look(image, now_ms)
+        moves = self._look(image, now_ms)
         ready = [where for where, steady in self._steady.items() if now_ms - steady.since_ms >= STEADY_MS]
         ready.sort(key=lambda where: (self._steady[where].since_ms, where))
-        chosen = dict.fromkeys(ready[:MOVES_MAX])
         alive = alive_in(image)
+        for where in ready[:MOVES_MAX]:
+            record = image.partition(where)
+            if record is not None:
+                to = move_back_to(record, alive=alive, cordoned=image.cordoned)
+                moves.append(_move(where, record, to))
+        return moves
 
-        def change(topic_id: TopicId, record: PartitionRecord, _: int) -> PartitionRecord | None:
-            if TopicPartition(topic_id, record.partition) not in chosen:
-                return None
-            return moved_back(record, alive=alive)
-
-        cells = {
-            cell.key: (where.topic_id, cell) for where in chosen if (cell := image.cell_of(where)) is not None
-        }
-        writes = (rewritten_cell(image, *cells[key], change) for key in sorted(cells))
-        return [write for write in writes if write is not None]
-
-    def _look(self, image: ClusterImage, now_ms: float) -> None:
+    def _look(self, image: ClusterImage, now_ms: float) -> list[LeaderMove]:
+        """Note what could be moved back; the moves off cordoned brokers."""
         alive, before = alive_in(image), self._steady
+        moves: list[LeaderMove] = []
         self._steady = {}
-        for topic_id in sorted(image.cells):
-            if topic_id not in image.topics:
+        for where, record in _records(image):
+            off = move_off_to(record, alive=alive, cordoned=image.cordoned) if image.cordons else NO_BROKER
+            if off != NO_BROKER:
+                if len(moves) < MOVES_OFF_MAX:
+                    moves.append(_move(where, record, off))
                 continue
-            for number in sorted(image.cells[topic_id]):
-                for record in image.cells[topic_id][number].partitions.values():
-                    if moved_back(record, alive=alive) is None:
-                        continue
-                    where = TopicPartition(topic_id, record.partition)
-                    known = before.get(where)
-                    if known is None or known.partition_epoch != record.partition_epoch:
-                        known = _Steady(record.partition_epoch, now_ms)
-                    self._steady[where] = known
+            if move_back_to(record, alive=alive, cordoned=image.cordoned) == NO_BROKER:
+                continue
+            known = before.get(where)
+            if known is None or known.partition_epoch != record.partition_epoch:
+                known = _Steady(record.partition_epoch, now_ms)
+            self._steady[where] = known
+        return moves
+
+
+def _move(where: TopicPartition, record: PartitionRecord, to: BrokerId) -> LeaderMove:
+    return LeaderMove(where=where, leader=record.leader, leader_epoch=record.leader_epoch, to=to)
+
+
+def _records(image: ClusterImage) -> Iterable[tuple[TopicPartition, PartitionRecord]]:
+    for topic_id in sorted(image.cells):
+        if topic_id not in image.topics:
+            continue
+        for number in sorted(image.cells[topic_id]):
+            for record in image.cells[topic_id][number].partitions.values():
+                yield TopicPartition(topic_id, record.partition), record

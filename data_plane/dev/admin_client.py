@@ -275,6 +275,44 @@ class AdminClient:
         answer = self._change(methods.CUT, request, pb.CutResponse, timeout_s, repeatable=True)
         return list(answer.readings)
 
+    # -- where partitions are ----------------------------------------------------------------------------------
+
+    def alter_replicas(
+        self, topic_id: bytes, partition: int, replicas: Sequence[int] | None, timeout_s: float = 15.0
+    ) -> int:
+        """Change which brokers hold a partition, in order of preference; None cancels what is under way. Returns the
+        metadata revision. Repeating it is harmless.
+        """
+        request = pb.AlterReplicasRequest(
+            topic_id=topic_id, partition=partition, replicas=replicas or [], cancel=replicas is None
+        )
+        return self._change(methods.ALTER_REPLICAS, request, pb.Outcome, timeout_s, repeatable=True).revision
+
+    def move_leader(self, topic_id: bytes, partition: int, broker: int, timeout_s: float = 15.0) -> int:
+        """Have the leader hand over to an in-sync replica; returns the metadata revision. Repeating it is harmless."""
+        request = pb.MoveLeaderRequest(topic_id=topic_id, partition=partition, broker=broker)
+        return self._change(methods.MOVE_LEADER, request, pb.Outcome, timeout_s, repeatable=True).revision
+
+    def cordon_broker(
+        self, broker: int, cordoned: bool, timeout_s: float = 15.0, *, generation: int = 0
+    ) -> int:
+        """Take a broker out of use, or back; returns the metadata revision. Repeating it is harmless."""
+        request = pb.CordonBrokerRequest(broker=broker, cordoned=cordoned, generation=generation)
+        return self._change(methods.CORDON_BROKER, request, pb.Outcome, timeout_s, repeatable=True).revision
+
+    def forget_broker(self, broker: int, timeout_s: float = 15.0) -> int:
+        """Remove what the metadata knows of a broker that was drained and stopped. Repeating it is harmless."""
+        request = pb.ForgetBrokerRequest(broker=broker)
+        return self._change(methods.FORGET_BROKER, request, pb.Outcome, timeout_s, repeatable=True).revision
+
+    def describe_moves(self, timeout_s: float = _CALL_S) -> list[pb.DescribedMove]:
+        """Reassignments under way, with what is left of each."""
+        address, _ = self._ask(pb.DescribeClusterRequest(), _PROBE_S, self._addresses)
+        answer = self._call(
+            address, methods.DESCRIBE_MOVES, pb.DescribeMovesRequest(), pb.DescribeMovesResponse, timeout_s
+        )
+        return list(answer.moves)
+
     # -- calling ---------------------------------------------------------------------------------------------
 
     def _ask(

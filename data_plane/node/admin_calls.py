@@ -77,7 +77,7 @@ class AdminCalls:
                 suspended=wanted.suspended,
             )
 
-        return (await self._settle(decide)).SerializeToString()
+        return (await self.settle(decide)).SerializeToString()
 
     async def create_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.CreateTopicRequest, request)
@@ -95,7 +95,7 @@ class AdminCalls:
             )
 
         async with self._one_by_one:
-            outcome = await self._settle(decide, applied=lambda: topic_id in self._view.image.topics)
+            outcome = await self.settle(decide, applied=lambda: topic_id in self._view.image.topics)
         return pb.CreateTopicResponse(outcome=outcome, topic_id=topic_id).SerializeToString()
 
     async def update_topic(self, caller: Caller, request: bytes) -> bytes:
@@ -121,7 +121,7 @@ class AdminCalls:
             return bool(wanted.added) and known is not None and known.partitions in grown_to
 
         async with self._one_by_one:
-            return (await self._settle(decide, applied=applied)).SerializeToString()
+            return (await self.settle(decide, applied=applied)).SerializeToString()
 
     async def delete_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.DeleteTopicRequest, request)
@@ -135,7 +135,7 @@ class AdminCalls:
                 topic_id=TopicId(wanted.topic_id) if wanted.topic_id else None,
             )
 
-        return (await self._settle(decide)).SerializeToString()
+        return (await self.settle(decide)).SerializeToString()
 
     async def put_key(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.PutKeyRequest, request)
@@ -168,7 +168,7 @@ class AdminCalls:
             items = (await self._store.range(model.NEXT_PRINCIPAL_KEY)).items
             counter = items[0] if items else None
 
-        outcome = await self._settle(decide, before=read_counter)
+        outcome = await self.settle(decide, before=read_counter)
         principal = given[0].principal if given and not outcome.error else 0
         return pb.PutKeyResponse(outcome=outcome, principal=principal).SerializeToString()
 
@@ -178,9 +178,9 @@ class AdminCalls:
         def decide() -> Change:
             return tenants.revoke_key(self._view.image, wanted.key_id, generation=wanted.generation)
 
-        return (await self._settle(decide)).SerializeToString()
+        return (await self.settle(decide)).SerializeToString()
 
-    async def _settle(
+    async def settle(
         self,
         decide: Decide,
         *,
@@ -255,6 +255,8 @@ class AdminCalls:
                         eligible=record.eligible,
                         last_known=record.last_known,
                         log_generation=record.log_generation,
+                        target=record.target,
+                        adding=record.adding,
                     )
         for broker in sorted(image.brokers):
             known = image.brokers[broker]
@@ -267,6 +269,7 @@ class AdminCalls:
                 zone=known.record.zone,
                 leaders=leaders[broker],
                 replicas=replicas[broker],
+                cordoned=image.cordoned(broker),
             )
         if wanted.partitions:
             for where in sorted(image.losses):

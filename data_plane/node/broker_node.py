@@ -15,6 +15,7 @@ from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, St
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
+from data_plane.node.catch_up import CatchUp
 from data_plane.node.client_calls import ClientCalls
 from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.conditions import Conditions
@@ -25,11 +26,13 @@ from data_plane.node.cuts import Cuts
 from data_plane.node.directory import mark_clean, open_directory
 from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
+from data_plane.node.handover import Handover
 from data_plane.node.host import ReplicaHost
 from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.losses import DeclaredLosses
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.metering import Metering
+from data_plane.node.placement_calls import PlacementCalls
 from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Service, Transport
 from data_plane.node.produce import ProduceStream
 from data_plane.node.proofs import Proofs
@@ -93,6 +96,7 @@ class BrokerNode:
             self.stats,
             lambda: self.registration.silence_ms(),
         )
+        self.catch_up = CatchUp(config.catch_up_bytes_per_s, clock, self.stats)
         self._pacing = Pacing(self.view.image, config.broker_id)
         self._consumers: dict[ConsumeStream, None] = {}
         self.announce_loss: Callable[[TopicPartition, model.LossRecord], None] = lambda where, loss: None
@@ -130,6 +134,7 @@ class BrokerNode:
                         self.host.run(),
                         self.in_sync.run(),
                         self.control.run(),
+                        self.handover.run(),
                         self.losses.run(),
                         self.retention.run(),
                         self.slow_disk.run(),
@@ -176,8 +181,28 @@ class BrokerNode:
             lost=self._unregistered,
         )
         self.in_sync = InSyncWriter(config, view, self.registration, store, clock, self.stats)
+        self.handover = Handover(
+            config,
+            view,
+            self.registration,
+            store,
+            self._transport,
+            clock,
+            self.stats,
+            self.host.find,
+            self.host.all,
+            self.host.reassigning,
+        )
         self.control = Control(
-            config, view, self.registration, store, self._transport, clock, self._rng, self.stats
+            config,
+            view,
+            self.registration,
+            store,
+            self._transport,
+            clock,
+            self._rng,
+            self.stats,
+            self.handover.ask_all,
         )
         self.slow_disk = SlowDisk(
             config, view, self.registration, store, clock, self.stats, lambda: self.committer.sync_began_ms
@@ -217,6 +242,9 @@ class BrokerNode:
         )
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)
+        self._placement = PlacementCalls(
+            config, view, self._admin, self.host, self.handover, self._transport, clock
+        )
         self._cuts = Cuts(
             config,
             view,
@@ -260,10 +288,13 @@ class BrokerNode:
             )
 
     async def drain(self) -> None:
-        """A clean stop (RL50): announce it, wait until others lead, checkpoint, leave. `run` then returns."""
+        """A clean stop (RL50): hand over what is led, announce it, wait until others lead the rest, checkpoint, leave.
+        `run` then returns.
+        """
         if not self.booted.is_set():
             raise ConnectionLost("the broker has not booted")
         self._draining = True
+        await self.handover.leave()
         await self.registration.announce_draining()
         deadline_ms = self._clock.monotonic_ms() + self.config.timings.drain_ms
         image, me = self.view.image, self.config.broker_id
@@ -401,6 +432,12 @@ class BrokerNode:
                 internal.DELETE_TOPIC: lambda caller, request: self._admin.delete_topic(caller, request),
                 internal.PUT_KEY: lambda caller, request: self._admin.put_key(caller, request),
                 internal.REVOKE_KEY: lambda caller, request: self._admin.revoke_key(caller, request),
+                internal.ALTER_REPLICAS: lambda caller, asked: self._placement.alter_replicas(caller, asked),
+                internal.MOVE_LEADER: lambda caller, asked: self._placement.move_leader(caller, asked),
+                internal.HAND_OVER: lambda caller, request: self.handover.hand_over(caller, request),
+                internal.CORDON_BROKER: lambda caller, asked: self._placement.cordon_broker(caller, asked),
+                internal.FORGET_BROKER: lambda caller, asked: self._placement.forget_broker(caller, asked),
+                internal.DESCRIBE_MOVES: lambda caller, asked: self._placement.describe_moves(caller, asked),
                 internal.DESCRIBE_CLUSTER: lambda caller, request: self._admin.describe_cluster(
                     caller, request
                 ),
@@ -461,4 +498,5 @@ class BrokerNode:
             self._clock,
             self.stats,
             self.in_sync.progressed,
+            self.catch_up,
         ).serve()

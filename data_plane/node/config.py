@@ -31,6 +31,8 @@ class Timings:
     """How long a broker that stops waits for others to lead what it leads."""
     group_retention_ms: int = GROUP_RETENTION_MS
     """A consumer group that nobody used for so long is forgotten, with what it committed."""
+    hand_over_ms: int = 500
+    """A partition that is handed over stands still no longer than this."""
     metering_tick_ms: int = 1_000
     """Between looks at what is to be read."""
     reading_ms: int = 10_000
@@ -64,6 +66,10 @@ class NodeConfig:
     """Recent batches kept in memory for followers and consumers, all partitions together."""
     replica_window_bytes: int = 8 * limits.MIB
     """Pushed to a follower and not yet held by it, per follower."""
+    catch_up_bytes_per_s: int = 64 * limits.MIB
+    """To followers that are far behind and not in sync, all together; 0 = as fast as can be."""
+    replica_open_max: int = 10_000
+    """Partitions opened by one frame: some 600 KB of its head."""
     push_bytes_max: int = 2 * limits.MIB
     """One frame to a follower or consumer stops growing here."""
     unsynced_bytes_max: int = 64 * limits.MIB

@@ -1,12 +1,13 @@
 """The controller's seat: taking it, acting from it, beating to every broker, and suspecting whoever holds it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import CONTROL
 from data_plane.controller.clocks import ClockComparison
 from data_plane.controller.elections import fence_changes, plan
-from data_plane.controller.leader_return import LeaderReturn
+from data_plane.controller.leader_return import LeaderMove, LeaderReturn
 from data_plane.controller.registration import takeover_changes
 from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
 from data_plane.metadata import model
@@ -41,7 +42,11 @@ class Control:
         clock: Clock,
         rng: Rng,
         stats: NodeStats,
+        ask_leaders: Callable[[Sequence[LeaderMove]], Awaitable[None]],
     ) -> None:
+        """`ask_leaders` has leaders hand over as planned; what does not move is planned again."""
+        self._ask_leaders = ask_leaders
+        self._asking: asyncio.Task[None] | None = None
         self._config, self._view, self._registration = config, view, registration
         self._store, self._transport, self._clock, self._rng, self._stats = (
             store,
@@ -63,6 +68,8 @@ class Control:
         self._clocks = ClockComparison()
         """As controller."""
         self._told_off_ms: int | None = None
+        self._settled_at = -1
+        """The image's revision at which nothing had to change: `plan` reads the image alone, and all of it."""
 
     @property
     def seated(self) -> bool:
@@ -92,6 +99,8 @@ class Control:
         finally:
             for _, task in self._beating.values():
                 task.cancel()
+            if self._asking is not None:
+                self._asking.cancel()
 
     async def _pause(self) -> None:
         """Until something changed, or the next suspicion may be due, or the time to look again has come."""
@@ -180,10 +189,11 @@ class Control:
             self._stats.fences += result.succeeded
             await self._view.reached(result.revision, self._config.timings.call_ms)
         while self.seated:
-            writes = plan(image, _WRITES_AT_ONCE)
+            writes = plan(image, _WRITES_AT_ONCE) if image.revision != self._settled_at else []
             if not writes:
-                writes = self._returns.due(image, self._clock.monotonic_ms())
+                self._settled_at = image.revision
             if not writes:
+                self._plan_moves()
                 return
             revision = 0
             for write in writes:
@@ -192,6 +202,17 @@ class Control:
                 if not result.succeeded:
                     break
             await self._view.reached(revision, self._config.timings.call_ms)
+
+    def _plan_moves(self) -> None:
+        """Nothing is wrong: see which leaders would better be others. Asked beside everything else."""
+        if self._asking is not None:
+            if not self._asking.done():
+                return
+            self._asking.result()
+            self._asking = None
+        moves = self._returns.due(self._view.image, self._clock.monotonic_ms())
+        if moves:
+            self._asking = asyncio.ensure_future(self._ask_leaders(moves))
 
     # -- beats -------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Follower's side: one link to each broker that leads partitions this broker follows."""
 
 import asyncio
+import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -160,7 +161,11 @@ class LeaderLink:
 
     def _open_frames(self) -> list[bytes]:
         wanted = [replica for replica in self._to_open if not replica.busy]
-        if len(wanted) < len(self._to_open):
+        if len(wanted) > self._config.replica_open_max:
+            # The head of one frame is bounded; the rest goes out with the next ones.
+            del wanted[self._config.replica_open_max :]
+            self._wake.set()
+        elif len(wanted) < len(self._to_open):
             asyncio.get_running_loop().call_later(self._config.timings.reconnect_ms / 1000, self._wake.set)
         if not wanted:
             return []
@@ -193,7 +198,8 @@ class LeaderLink:
 
     def _held_frames(self) -> list[bytes]:
         head = pb.ReplicaHeldHead()
-        for replica in self._to_tell:
+        for replica in list(itertools.islice(self._to_tell, self._config.replica_open_max)):
+            del self._to_tell[replica]
             followed = self._followed[replica]
             if followed.state.phase is Phase.FOLLOWING:
                 head.held.add(
@@ -203,7 +209,8 @@ class LeaderLink:
                     written_end_offset=replica.log.log_end_offset,
                     log_start_offset=replica.log.log_start_offset,
                 )
-        self._to_tell.clear()
+        if self._to_tell:
+            self._wake.set()
         return [pack_frame(FrameKind.REPLICA_HELD, head.SerializeToString())] if head.held else []
 
     # -- what the leader says ----------------------------------------------------------------------------

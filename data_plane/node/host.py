@@ -63,6 +63,10 @@ class ReplicaHost:
         self._to_make: dict[TopicPartition, None] = {}
         self._to_trim: dict[TopicPartition, int] = {}
         self._to_remove: list[Replica] = []
+        self._removing: dict[TopicPartition, None] = {}
+        """Partitions whose replica here goes: a new one of theirs waits until it has gone."""
+        self.reassigning: dict[TopicPartition, None] = {}
+        """Partitions led here whose replicas are being changed (RL52)."""
         self.hold: Callable[[Replica, Listener], bool] = lambda replica, release: False
         """Asked of each replica of a deleted topic: whether it has to wait, and is released later."""
         self._to_give_up: dict[TopicPartition, None] = {}
@@ -176,7 +180,7 @@ class ReplicaHost:
                 self._look_at_cell(topic_id, cell)
         elif topic_id in self._image.tombstones:
             for where in [where for where in self.replicas if where.topic_id == topic_id]:
-                self._retire(where)
+                self._retire(where, "the topic was deleted")
 
     def _look_at_cell(self, topic_id: TopicId, number: int) -> None:
         topic = self._image.topics.get(topic_id)
@@ -185,10 +189,15 @@ class ReplicaHost:
             return
         for partition in range(number * PARTITIONS_PER_CELL, (number + 1) * PARTITIONS_PER_CELL):
             record = cell.partitions.get(partition)
-            if record is None or self._config.broker_id not in record.replicas:
+            if record is None:
                 continue
             where = TopicPartition(topic_id, partition)
             replica = self.replicas.get(where)
+            if replica is not None and not self._still_mine(record, replica):
+                self._retire(where, "the partition was moved to other brokers", gone=True)
+                replica = None
+            if self._config.broker_id not in record.replicas:
+                continue
             if replica is None:
                 self._to_make[where] = None
                 self._wake.set()
@@ -199,6 +208,14 @@ class ReplicaHost:
                     replica.leading.demand_in_sync(topic.settings.min_insync_replicas)
                 self.give_role(replica)
 
+    def _still_mine(self, record: PartitionRecord, replica: Replica) -> bool:
+        """Does the record count this very replica, or say nothing newer than what it knows (RL39, RL53)?"""
+        known = replica.record
+        if known is not None and record.partition_epoch <= known.partition_epoch:
+            return True
+        me = self._config.broker_id
+        return me in record.replicas and record.generation_of(me) == replica.log.replica_generation
+
     def give_role(self, replica: Replica) -> None:
         """Lead, follow or rest, as the image says now; later if the replica is busy."""
         if replica.busy:
@@ -208,6 +225,10 @@ class ReplicaHost:
         if record is not None:
             replica.in_generation(record.log_generation)
         before = replica.following
+        if record is not None and record.target and record.leader == self._config.broker_id:
+            self.reassigning[replica.where] = None
+        else:
+            self.reassigning.pop(replica.where, None)
         if record is None or not self._registration.in_force():
             replica.rest()
         elif (replica.broken or replica.writes_stopped) and self._given_to_it(replica, record):
@@ -352,7 +373,9 @@ class ReplicaHost:
                 await asyncio.sleep(0)
             self._to_make.pop(where, None)
             topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
-            if topic is None or record is None or where in self.replicas:
+            if topic is None or record is None or where in self.replicas or where in self._removing:
+                continue
+            if self._config.broker_id not in record.replicas:
                 continue
             if self.room.read_only:
                 self._make_later(where)
@@ -433,14 +456,19 @@ class ReplicaHost:
         self._stats.deleted_segments += before - replica.log.segment_count
         self.became_durable(replica)
 
-    def _retire(self, where: TopicPartition) -> None:
-        """The metadata says the topic is deleted: take no part from now on, remove soon (RL53)."""
+    def _retire(self, where: TopicPartition, reason: str, *, gone: bool = False) -> None:
+        """The metadata says that this replica is not wanted: take no part from now on, remove soon (RL53).
+
+        `gone`: others hold the partition now, and nothing here is waited for.
+        """
         replica = self.replicas.pop(where)
+        self._removing[where] = None
+        self.reassigning.pop(where, None)
         following = replica.following
-        replica.stop("the topic was deleted")
+        replica.stop(reason)
         if following is not None:
             self._links[following.leader].leave(replica)
-        if not self.hold(replica, self._remove_soon):
+        if gone or not self.hold(replica, self._remove_soon):
             self._remove_soon(replica)
 
     def _remove_soon(self, replica: Replica) -> None:
@@ -452,6 +480,11 @@ class ReplicaHost:
             await self._committer.flushed(replica)
             replica.log.close(clean=False)
             self._disk.remove_directory(layout.partition_directory(replica.where))
+        self._removing.pop(replica.where, None)
+        record = self._image.partition(replica.where)
+        if record is not None and self._config.broker_id in record.replicas:
+            self._to_make[replica.where] = None
+            self._wake.set()
 
     def release_idle_files(self, seen: dict[TopicPartition, int]) -> None:
         """Close the files of partitions that were not written since the last call with the same `seen`."""

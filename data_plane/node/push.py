@@ -9,6 +9,7 @@ from data_plane.contract import replication_pb2 as pb
 from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.metadata.image import ClusterImage
+from data_plane.node.catch_up import WINDOW_SHARE, CatchUp
 from data_plane.node.cold import read_cold
 from data_plane.node.config import NodeConfig
 from data_plane.node.heads import read_head
@@ -30,6 +31,11 @@ _SMALL_BYTES = 256 * limits.KIB
 """With more than this on its way nothing waits: the frames are large already."""
 _HOLD_OFF_MS = 5
 """Nor does anything wait longer than this for an answer."""
+_ANSWERS_BYTES = 512 * limits.KIB
+"""A frame of answers takes no more of them beyond this."""
+_ANSWERS_STEP = 200
+_SLOWED_MS = 5
+"""Between two looks at what catches up while there is no room for it."""
 _STAMPS_PER_PUSH_MAX = 1_024
 """Batches of one partition in one frame: what a follower takes over in one turn of its event loop."""
 
@@ -63,7 +69,11 @@ class FollowerStream:
         clock: Clock,
         stats: NodeStats,
         progressed: Callable[[Replica], None],
+        catch_up: CatchUp,
     ) -> None:
+        self._catch_up = catch_up
+        self._slowed: dict[int, None] = {}
+        """Handles of followers far behind, whose turn comes at the rate of catching up."""
         self._connection, self._config, self._image = connection, config, image
         self._find, self._disk, self._clock, self._stats = find, disk, clock, stats
         self._progressed = progressed
@@ -260,8 +270,12 @@ class FollowerStream:
         """Answers go before any push of the partitions they open."""
         if not self._answers:
             return None
-        head = pb.ReplicaAnswerHead(answers=self._answers)
-        self._answers = []
+        many = self._config.replica_open_max
+        head = pb.ReplicaAnswerHead()
+        while self._answers and len(head.answers) < many and head.ByteSize() < _ANSWERS_BYTES:
+            # Looking at the size costs as much as the answers that are there: by the hundred.
+            head.answers.extend(self._answers[:_ANSWERS_STEP])
+            del self._answers[:_ANSWERS_STEP]
         return pack_frame(FrameKind.REPLICA_ANSWER, head.SerializeToString())
 
     def _holds_off(self) -> bool:
@@ -297,6 +311,11 @@ class FollowerStream:
             handle = next(iter(self._ready))
             del self._ready[handle]
             pushed = self._pushed[handle]
+            behind = self._catch_up.concerns(
+                pushed.replica, pushed.leading, self._broker, self._config.push_bytes_max
+            )
+            if behind and self._slow_down(pushed):
+                continue
             try:
                 part = await self._read(pushed, self._config.push_bytes_max - size)
             except PenstockError as damage:
@@ -305,6 +324,8 @@ class FollowerStream:
                 continue
             if part is None or self._pushed.get(handle) is not pushed:
                 continue
+            if behind:
+                self._catch_up.sent(part.size)
             size += part.size
             payload.append(part.stamps)
             payload.extend(part.batches)
@@ -313,6 +334,10 @@ class FollowerStream:
             self._beat = False
             for pushed in self._pushed.values():
                 if pushed.told != _marks(pushed.replica):
+                    if len(head.pushes) >= self._config.replica_open_max:
+                        self._beat = True
+                        self._wake.set()
+                        break
                     self._account(head, pushed, None)
         if not head.pushes:
             return None
@@ -322,6 +347,23 @@ class FollowerStream:
             self._sent_ms = self._clock.monotonic_ms()
         self._stats.replicated_bytes += size
         return pack_frame(FrameKind.REPLICA_PUSH, head.SerializeToString(), payload)
+
+    def _slow_down(self, pushed: _Pushed) -> bool:
+        """Whether this follower, far behind, has to wait; it is ready again by itself."""
+        wait_ms = self._catch_up.wait_ms()
+        if wait_ms == 0 and pushed.window * WINDOW_SHARE <= self._config.replica_window_bytes:
+            return False
+        if not self._slowed:
+            asyncio.get_running_loop().call_later(max(wait_ms, _SLOWED_MS) / 1000, self._no_longer_slowed)
+        self._slowed[pushed.handle] = None
+        return True
+
+    def _no_longer_slowed(self) -> None:
+        for handle in self._slowed:
+            if handle in self._pushed:
+                self._ready[handle] = None
+        self._slowed.clear()
+        self._wake.set()
 
     async def _read(self, pushed: _Pushed, max_bytes: int) -> Slice | None:
         log = pushed.replica.log

@@ -285,6 +285,8 @@ class Replica:
             raise errors.DiskFull(f"{self.name}: {self._read_only()}")
         if self.writes_stopped:
             raise errors.CorruptLog(f"{self.name}: writes are stopped, {self.writes_stopped}")
+        if not leading.taking:
+            raise errors.NotLeader(f"{self.name}: leadership is being handed over")
         if self.busy:
             raise errors.LeaderNotReady(f"{self.name}: its log's start is being moved")
         known = self.log.check_sequence(header)

@@ -42,6 +42,10 @@ class NodeStats:
     """Taken over from leaders."""
     elections: int = 0
     leaderships_lost: int = 0
+    leaders_handed_over: int = 0
+    """In good order, and reassignments closed."""
+    catch_up_bytes: int = 0
+    """To followers outside the in-sync set that are far behind."""
     in_sync_shrinks: int = 0
     in_sync_expansions: int = 0
     truncations: int = 0
@@ -71,5 +75,7 @@ class NodeStats:
     streams: int = 0
     sync_ms: Histogram = field(default_factory=Histogram)
     """From handing a group to the disk until the loop goes on (fsync_return_ms)."""
+    hand_over_ms: Histogram = field(default_factory=Histogram)
+    """From the last batch taken until the metadata names the next leader, for those moved together."""
     ack_ms: Histogram = field(default_factory=Histogram)
     """From a produced frame's arrival to its results, without the time that a tenant's rate held it."""

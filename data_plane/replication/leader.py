@@ -205,6 +205,8 @@ class LeaderState:
         self.min_insync = min_insync
         self.strict = strict
         self.lag_ms_max = lag_ms_max
+        self.taking = True
+        """False while leadership is handed over (RL50): nothing more is appended in this leader epoch."""
         self.deposed = False
         """A record with another leader or leader epoch was seen: nothing more is committed or proposed."""
         self._high_watermark = high_watermark
@@ -360,6 +362,12 @@ class LeaderState:
     def counted_end_of(self, broker: BrokerId) -> int:
         """The end of a replica that counts towards the watermark; UNKNOWN_END before it opened."""
         return self._leader_end if broker == self.me else self._end_of(self._followers[broker])
+
+    def handed_to(self, broker: BrokerId) -> bool:
+        """Does nothing more arrive, is all there is committed, and does `broker` hold it (RL50, RL51)?"""
+        if self.taking or self._high_watermark != self.log_end:
+            return False
+        return broker in self.maximal and self.counted_end_of(broker) >= self.log_end
 
     def describe(self, now_ms: float) -> tuple[FollowerLag, ...]:
         """Followers in order of preference, for metrics."""

@@ -2,21 +2,36 @@
 
 import pytest
 
-from data_plane.controller.leader_return import LOOK_MS, MOVES_MAX, STEADY_MS, LeaderReturn, moved_back
+from data_plane.controller.elections import alive_in
+from data_plane.controller.leader_return import (
+    LOOK_MS,
+    MOVES_MAX,
+    MOVES_OFF_MAX,
+    STEADY_MS,
+    LeaderReturn,
+    handed_over,
+    move_back_to,
+    move_off_to,
+)
 from data_plane.metadata import model
-from data_plane.metadata.port import Delete, Put
-from penstock.contract.ids import NO_BROKER
+from data_plane.metadata.port import Delete
+from penstock.contract.ids import NO_BROKER, BrokerId
 
 from .setup import ORDERS, Store, record
 
 
 def settle(returns: LeaderReturn, store: Store, now_ms: float) -> int:
-    """Apply what is due; how many partitions moved."""
-    moved = 0
-    for write in returns.due(store.image, now_ms):
-        assert store.txn(write.compares, (Put(write.key, write.value),))
-        moved += len(write.transitions)
-    return moved
+    """Have leaders hand over what is due; how many partitions moved."""
+    moves = returns.due(store.image, now_ms)
+    for move in moves:
+        before = store.image.partition(move.where)
+        assert before is not None
+        assert (before.leader, before.leader_epoch) == (move.leader, move.leader_epoch)
+        after = handed_over(before, move.to, alive=alive_in(store.image))
+        cell = store.image.cell_of(move.where)
+        assert after is not None and cell is not None
+        store.put(cell.key, model.encode_cell({**cell.partitions, after.partition: after}))
+    return len(moves)
 
 
 def leaders(store: Store) -> list[int]:
@@ -41,14 +56,15 @@ def test_a_leader_is_moved_back_once_the_preferred_one_was_in_sync_for_a_while()
         record(leader=NO_BROKER),
         record((2, 3), leader=2),
         record((1, 2), leader=2),
+        record(leader=2, target=(1, 2, 4), replicas=(1, 2, 3, 4), replica_generations=(1, 1, 1, 8), adding=(4,)),
     ],
 )
 def test_what_is_led_as_wanted_or_is_not_whole_stays(stays: model.PartitionRecord) -> None:
-    assert moved_back(stays, alive=lambda broker: True) is None
+    assert move_back_to(stays, alive=lambda broker: True) == NO_BROKER
 
 
 def test_a_preferred_leader_that_drains_or_is_fenced_gets_nothing() -> None:
-    assert moved_back(record(leader=2), alive=lambda broker: broker != 1) is None
+    assert move_back_to(record(leader=2), alive=lambda broker: broker != 1) == NO_BROKER
 
 
 def test_a_change_in_between_begins_the_wait_anew() -> None:
@@ -82,9 +98,10 @@ def test_a_broker_that_is_fenced_meanwhile_is_not_given_leadership() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record(leader=2))
     settle(returns, store, 0)
-    (write,) = returns.due(store.image, STEADY_MS)
+    (move,) = returns.due(store.image, STEADY_MS)
     assert store.txn((), (Delete(model.live_key(1)),))
-    assert not store.txn(write.compares, (Put(write.key, write.value),))
+    (now,) = store.image.partitions_of(ORDERS)
+    assert handed_over(now, move.to, alive=alive_in(store.image)) is None
 
 
 def test_a_controller_that_lost_its_seat_forgets() -> None:
@@ -94,3 +111,38 @@ def test_a_controller_that_lost_its_seat_forgets() -> None:
     returns.forget()
     assert settle(returns, store, STEADY_MS) == 0
     assert settle(returns, store, 2 * STEADY_MS) == 1
+
+
+def cordon(store: Store, *brokers: int) -> None:
+    for broker in brokers:
+        cordoned = model.CordonRecord(broker_id=BrokerId(broker), cordoned=True)
+        store.put(model.cordon_key(broker), cordoned.encode())
+
+
+def test_what_a_cordoned_broker_leads_is_moved_off_at_once_and_not_back() -> None:
+    store, returns = Store(), LeaderReturn()
+    store.topic(*(record((1, 2), partition=number) for number in range(MOVES_OFF_MAX + 2)))
+    cordon(store, 1)
+    assert settle(returns, store, 0) == MOVES_OFF_MAX
+    assert settle(returns, store, LOOK_MS) == 2
+    assert leaders(store) == [2] * (MOVES_OFF_MAX + 2)
+    assert settle(returns, store, 3 * STEADY_MS) == 0
+
+
+def test_a_cordoned_broker_leads_on_while_nobody_else_is_in_sync_and_in_use() -> None:
+    def cordoned(broker: int) -> bool:
+        return broker in (1, 3)
+
+    assert move_off_to(record((1, 3)), alive=lambda broker: True, cordoned=cordoned) == NO_BROKER
+    assert move_off_to(record(), alive=lambda broker: broker != 2, cordoned=cordoned) == NO_BROKER
+    assert move_off_to(record(), alive=lambda broker: True, cordoned=cordoned) == 2
+
+
+@pytest.mark.parametrize("to", [1, 3, 4])
+def test_only_another_in_sync_replica_that_is_alive_is_handed_leadership(to: int) -> None:
+    before = record((1, 2, 4), replicas=(1, 2, 3, 4), replica_generations=(1, 1, 1, 1))
+    assert handed_over(before, BrokerId(to), alive=lambda broker: broker != 4) is None
+    after = handed_over(before, BrokerId(2), alive=lambda broker: broker != 4)
+    assert after is not None
+    assert (after.leader, after.leader_epoch, after.partition_epoch) == (2, 6, 8)
+    assert after.in_sync == before.in_sync

@@ -1,0 +1,170 @@
+"""Partitions change their brokers under load: nothing is lost, refused for good or left behind."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock import Client, Delivery
+from penstock.contract.ids import TopicId, TopicPartition
+from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.chaos.replica_files import differences, stored_batches
+
+pytestmark = pytest.mark.processes
+
+PARTITIONS = 4
+SEND_EVERY_S = 0.002
+VALUE = b"." * 2_000
+SLOW_BYTES_PER_S = 300_000
+MOVED_WITHIN_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Four brokers that catch up slowly enough to be met in the middle of it."""
+    settings = {"limits": {"catch_up_bytes_per_s": SLOW_BYTES_PER_S, "push_bytes_max": 16_384, "replica_open_max": 2}}
+    with brokers(tmp_path_factory.mktemp("cluster"), 4, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tenant(cluster: Brokers) -> Tenant:
+    return cluster.tenant("tn_moved")
+
+
+class Sender:
+    """Sends numbered messages from a thread of its own within the block; then everything has been acknowledged."""
+
+    def __init__(self, client: Client, topic: str, partitions: int = PARTITIONS) -> None:
+        self._client, self._topic, self._partitions = client, topic, partitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.deliveries: list[Delivery] = []
+
+    def _run(self) -> None:
+        producer = self._client.producer(linger_ms=1, delivery_timeout_ms=60_000)
+        while not self._stop.wait(SEND_EVERY_S):
+            number = len(self.deliveries)
+            self.deliveries.append(
+                producer.send(self._topic, b"%d:" % number + VALUE, partition=number % self._partitions)
+            )
+
+    def __enter__(self) -> "Sender":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._thread.join(20)
+
+    def places(self) -> list[tuple[int, int]]:
+        """(partition, offset) of each message, all acknowledged."""
+        receipts = [delivery.result(60) for delivery in self.deliveries]
+        return [(receipt.partition, receipt.offset) for receipt in receipts]
+
+
+def filled(cluster: Brokers, tenant: Tenant, name: str, places: list[list[int]], messages: int) -> TopicId:
+    """A topic with something to catch up in every partition."""
+    topic_id = cluster.create_topic(tenant, name, len(places), assignments=places)
+    with cluster.client(tenant) as client:
+        producer = client.producer(linger_ms=5)
+        sent = [producer.send(name, b"-" * 2_000, partition=n % len(places)) for n in range(messages)]
+        for delivery in sent:
+            delivery.result(30)
+    return topic_id
+
+
+def check_everything_is_there(
+    cluster: Brokers, tenant: Tenant, topic_id: TopicId, name: str, before: int, sender: Sender, partitions: int
+) -> None:
+    """Each message once, at its offset; replicas equal to the byte; nothing on other brokers."""
+    places = sender.places()
+    assert len(set(places)) == len(places)
+    for partition in range(partitions):
+        offsets = [offset for at, offset in places if at == partition]
+        assert offsets == list(range(before, before + len(offsets)))
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
+    with cluster.client(tenant) as client, client.consumer([name]) as consumer:
+        ends = consumer.end_offsets()
+    for described in cluster.partitions(topic_id):
+        where = TopicPartition(topic_id, described.partition)
+        end = next(end for place, end in ends.items() if place[1] == described.partition)
+        cluster.wait_until("all of it is stored", lambda d=described, w=where, e=end: _stored(cluster, d, w, e))
+        stored = {
+            broker: stored_batches(cluster.directory.log_directory(broker), where, end)
+            for broker in described.replicas
+        }
+        assert not differences(stored)
+        for broker in cluster.ids:
+            if broker not in described.replicas and cluster.runs(broker):
+                gone = cluster.partition_directory(broker, where)
+                cluster.wait_until("the old replica is removed", lambda gone=gone: not gone.exists())
+
+
+def _stored(cluster: Brokers, described: Any, where: TopicPartition, end: int) -> bool:
+    logs = [stored_batches(cluster.directory.log_directory(b), where, end) for b in described.replicas]
+    return all(log and log[-1].end_offset == end for log in logs)
+
+
+def placed(cluster: Brokers, topic_id: TopicId) -> list[list[int]]:
+    return [list(partition.replicas) for partition in cluster.partitions(topic_id)]
+
+
+def test_replicas_move_under_load_while_their_source_and_their_target_are_killed(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    places = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]]
+    topic_id = filled(cluster, tenant, "moved", places, 800)
+    wanted = [[4, 2, 3], [2, 4, 3], [3, 4, 2], [4, 3, 2]]
+    epochs = [partition.leader_epoch for partition in cluster.partitions(topic_id)]
+    with cluster.client(tenant) as client:
+        with Sender(client, "moved") as sender:
+            for partition, target in enumerate(wanted):
+                cluster.admin.alter_replicas(topic_id, partition, target)
+            moves = cluster.admin.describe_moves()
+            assert {(move.partition, tuple(move.adding), tuple(move.removing)) for move in moves} == {
+                (partition, (4,), (1,)) for partition in range(PARTITIONS)
+            }
+
+            def under_way() -> bool:
+                known = [step for move in cluster.admin.describe_moves() for step in move.progress]
+                return any(0 < step.bytes_left for step in known)
+
+            cluster.wait_until("it is seen how much is left", under_way)
+            cluster.kill(4)
+            cluster.start(4)
+            cluster.kill(1)
+            cluster.start(1)
+            cluster.wait_until(
+                "all are where they shall be", lambda: placed(cluster, topic_id) == wanted, MOVED_WITHIN_S
+            )
+        assert cluster.admin.describe_moves() == []
+        check_everything_is_there(cluster, tenant, topic_id, "moved", 200, sender, PARTITIONS)
+    assert all(p.leader_epoch > epoch for p, epoch in zip(cluster.partitions(topic_id), epochs, strict=True))
+    assert sum(cluster.metric(number, "penstock_catch_up_bytes_total") for number in (1, 2, 3)) > 0
+
+
+def test_a_reassignment_is_cancelled_and_leaves_nothing_behind(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = filled(cluster, tenant, "cancelled", [[1, 2, 3]], 1_000)
+    cluster.admin.alter_replicas(topic_id, 0, [4, 2, 3])
+    where = TopicPartition(topic_id, 0)
+    cluster.wait_until("broker 4 has begun", lambda: cluster.partition_directory(4, where).exists())
+    cluster.admin.alter_replicas(topic_id, 0, None)
+    cluster.wait_until("it is as before", lambda: placed(cluster, topic_id) == [[1, 2, 3]])
+    cluster.wait_until("broker 4 has removed it", lambda: not cluster.partition_directory(4, where).exists())
+    assert cluster.admin.describe_moves() == []
+
+
+def test_a_replica_that_comes_back_is_a_new_one_and_is_filled_anew(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = filled(cluster, tenant, "to-and-fro", [[1, 2, 3]], 20)
+    where = TopicPartition(topic_id, 0)
+    for target in ([4, 2, 3], [1, 2, 3]):
+        cluster.admin.alter_replicas(topic_id, 0, target)
+        cluster.wait_until("it has moved", lambda target=target: placed(cluster, topic_id) == [target])
+    identity = json.loads((cluster.partition_directory(1, where) / "partition.json").read_text())
+    assert identity["replica_generation"] > 1
+    with cluster.client(tenant) as client, Sender(client, "to-and-fro", 1) as sender:
+        cluster.wait_until("messages flow", lambda: len(sender.deliveries) > 20)
+    check_everything_is_there(cluster, tenant, topic_id, "to-and-fro", 20, sender, 1)
