@@ -43,10 +43,11 @@ from data_plane.node.replica import Replica
 from data_plane.node.retention import MayDelete, Retention
 from data_plane.node.slow_disk import SlowDisk
 from data_plane.node.stats import NodeStats
+from data_plane.node.trust import Trust, TrustedStore
 from data_plane.node.usage_topic import UsageTopic
 from data_plane.throttling.pacing import Pacing
 from penstock.contract import methods
-from penstock.contract.errors import ConfigurationError
+from penstock.contract.errors import BrokerUnavailable, ConfigurationError
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
 
@@ -72,6 +73,11 @@ class BrokerNode:
         may_delete: MayDelete = lambda where, end: True,
     ) -> None:
         self.config, self.stats = config, NodeStats()
+        self.announce_distrust: Callable[[str], None] = lambda reason: None
+        """Told why the metadata store may not be acted on, for the log. Set before `run`."""
+        self.trust = Trust(disk, lambda reason: self.announce_distrust(reason))
+        self._untrusted_store = store
+        store = TrustedStore(store, self.trust)
         self._clock, self._rng, self._disk, self._store = clock, rng, disk, store
         self.view = MetadataView(store, config.timings)
         self.host = ReplicaHost(config, self.view.image, disk, store, transport, clock, rng, self.stats)
@@ -112,6 +118,7 @@ class BrokerNode:
     # -- life --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
+        await self.trust.wait_until_trusted(self._untrusted_store, self.config.broker_id)
         await self.view.load()
         await self._know_cluster()
         directory = open_directory(self._disk, self.config, self._rng)
@@ -128,6 +135,7 @@ class BrokerNode:
                     tasks.create_task(part)
                     for part in (
                         self.view.run(),
+                        self.trust.run(),
                         self.committer.run(),
                         self.committer.run_flushes(),
                         self.committer.run_checkpoints(),
@@ -226,7 +234,11 @@ class BrokerNode:
             clock,
             self.stats,
             lambda: self.control.clock_off_ms,
-            lambda where, end: self.metering.may_delete(where, end) and self._may_delete(where, end),
+            lambda where, end: (
+                not self.trust.refused
+                and self.metering.may_delete(where, end)
+                and self._may_delete(where, end)
+            ),
         )
         self.conditions = Conditions(config, self.host, self.control, self.retention, self.slow_disk)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
@@ -305,6 +317,7 @@ class BrokerNode:
         await self.metering.finish()
         self._last_epoch = self.registration.epoch
         await self.registration.end()
+        await self.trust.write()
         await asyncio.gather(*(self.committer.flushed(replica) for replica in self._all_logs()))
         try:
             await self.committer.checkpoint()
@@ -316,6 +329,7 @@ class BrokerNode:
     # -- what the parts tell one another -----------------------------------------------------------------
 
     def _observe(self, batch: WatchBatch | None) -> None:
+        self.trust.saw(self.view.image.revision)
         self.registration.observe(self.view.image)
         if self.registration.in_force() and not self._acting:
             self._acting = True
@@ -330,6 +344,7 @@ class BrokerNode:
 
     def _registered(self) -> None:
         self.stats.registrations += 1
+        self.trust.saw(self.view.image.revision, registered=self.registration.epoch)
         self.host.gave_up()
         self._acting = False
         if self.registration.in_force():
@@ -348,11 +363,13 @@ class BrokerNode:
     @property
     def ready(self) -> bool:
         """Registered and serving."""
-        return self.booted.is_set() and not self._draining and self.registration.in_force()
+        return not self.trust.refused and self.booted.is_set() and not self._draining and self.registration.in_force()
 
     @property
     def ready_reason(self) -> str:
         """Why not ready; empty when ready."""
+        if self.trust.refused:
+            return self.trust.refused
         if not self.booted.is_set():
             return "booting"
         if self._draining:
@@ -367,6 +384,16 @@ class BrokerNode:
         """The event loop stands still (RL137). Called from another thread."""
         if self.booted.is_set():
             self.registration.doubt()
+
+    def _may_write(self) -> bool:
+        """Raises `BrokerUnavailable` while the metadata store may not be acted on (RL55)."""
+        if self.trust.refused:
+            raise BrokerUnavailable(self.trust.refused)
+        return self.registration.confident()
+
+    def _may_read(self) -> bool:
+        """Committed records stay readable, in the roles that this broker had, when the store has gone back (RL55)."""
+        return bool(self.trust.refused) or self.registration.confident()
 
     def levels(self) -> dict[str, int]:
         """What can be counted now rather than since the start, for metrics."""
@@ -457,7 +484,7 @@ class BrokerNode:
             self._clock,
             self.stats,
             lambda: self.host.room.refuses_writes,
-            self.registration.confident,
+            self._may_write,
             lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
             tally,
         )
@@ -477,7 +504,7 @@ class BrokerNode:
             self._disk,
             self.config,
             self.stats,
-            self.registration.confident,
+            self._may_read,
             self.metering,
             tally,
         )

@@ -1,0 +1,216 @@
+"""Whether the metadata store may be acted on: what this broker has seen of it, kept in its log directory (RL55).
+
+    booting --the store is behind what was seen--> waiting --an operator confirms--> booting
+    serving --the store went back--> read-only, until the broker is started again
+
+Read-only: the image, the roles and the epochs stay as they were. What was committed is read, nothing is written to the
+store, no batch is taken from producers and nothing is deleted.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from data_plane.disk.port import Disk, DiskFull
+from data_plane.log.small_file import SmallFileKind, pack_small_file, read_cache, write_small_file
+from data_plane.metadata import model
+from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord, Witness, refusal
+from data_plane.metadata.port import (
+    Change,
+    Compare,
+    KeyValue,
+    MetaStore,
+    RangeResult,
+    Session,
+    SessionLost,
+    StoreUnavailable,
+    StoreWentBack,
+    TxnResult,
+    WatchBatch,
+)
+from penstock.contract.ids import BrokerId
+
+WITNESS_FILE = "metadata.seen"
+FORMAT = 1
+ASK_MS = 1_000
+"""Between two looks at a store that may not be acted on, or not be reached."""
+WRITE_MS = 1_000
+"""The greatest revision seen is written at most this often; a broker's registration is remembered by the store too."""
+_REMEDY = (
+    "; restore a newer backup and start this broker again, or say that it may be acted on:"
+    " python -m data_plane.broker.metadata confirm"
+)
+
+
+class Trust:
+    """One broker's memory of the store. `refused` says why the store may not be acted on; empty while it may."""
+
+    def __init__(self, disk: Disk, told: Callable[[str], None]) -> None:
+        """`told` is called with the reason when the store is found to be one that may not be acted on."""
+        self.refused = ""
+        self._disk, self._told = disk, told
+        self._witness = self._written = Witness()
+
+    # -- at boot -----------------------------------------------------------------------------------------
+
+    def remember(self) -> None:
+        """Read what was seen before. A file that is missing or damaged remembers nothing: it takes a second fault, a
+        store that went back, to do harm.
+        """
+        body = read_cache(self._disk, WITNESS_FILE, SmallFileKind.WITNESS, FORMAT)
+        if body is not None:
+            self._witness = self._written = Witness.decode(body)
+
+    async def wait_until_trusted(self, store: MetaStore, broker: BrokerId) -> None:
+        """Return once the store may be acted on; `told` is called with the reason while it may not."""
+        self.remember()
+        said = ""
+        while True:
+            try:
+                await self.look(store, broker)
+            except StoreUnavailable:
+                await asyncio.sleep(ASK_MS / 1000)
+                continue
+            if not self.refused:
+                return
+            if self.refused != said:
+                said = self.refused
+                self._told(said)
+            await asyncio.sleep(ASK_MS / 1000)
+
+    async def look(self, store: MetaStore, broker: BrokerId) -> None:
+        """Compare the store with what was seen; sets `refused`. Raises `StoreUnavailable`."""
+        lineage, own = await store.range(LINEAGE_KEY), await store.range(model.broker_key(broker))
+        record = _value(lineage, LINEAGE_KEY)
+        line = LineageRecord() if record is None else LineageRecord.decode(record.value)
+        known = _value(own, model.broker_key(broker))
+        reason = refusal(
+            self._witness,
+            line,
+            revision=lineage.revision,
+            registration_known=0 if known is None else known.mod_revision,
+        )
+        self.refused = f"the metadata store may not be acted on: {reason}{_REMEDY}" if reason else ""
+        if not reason and line.lineage_id != self._witness.lineage_id:
+            self._witness = Witness(lineage_id=line.lineage_id, revision=lineage.revision)
+
+    # -- while serving -----------------------------------------------------------------------------------
+
+    def saw(self, revision: int, registered: int = 0) -> None:
+        """The image is at `revision`; `registered`: this broker's registration, when it has one."""
+        seen = self._witness
+        if revision > seen.revision or registered > seen.registered:
+            self._witness = Witness(
+                lineage_id=seen.lineage_id,
+                revision=max(revision, seen.revision),
+                registered=max(registered, seen.registered),
+            )
+
+    def went_back(self, reason: str) -> None:
+        """Turn read-only, for good: only a new start can come to trust the store."""
+        if not self.refused:
+            self.refused = f"the metadata store went back: {reason}{_REMEDY}"
+            self._told(self.refused)
+
+    async def run(self) -> None:
+        """Write down what was seen, for ever."""
+        while True:
+            await self.write()
+            await asyncio.sleep(WRITE_MS / 1000)
+
+    async def write(self) -> None:
+        """Make durable what was seen, if there is news."""
+        witness = self._witness
+        if witness == self._written or self.refused:
+            return
+        content = pack_small_file(SmallFileKind.WITNESS, FORMAT, witness.encode())
+        try:
+            for steps in write_small_file(self._disk, WITNESS_FILE, content):
+                await self._disk.sync(steps)
+        except DiskFull:
+            return  # tried again; until then less is remembered
+        self._written = witness
+
+
+class TrustedStore:
+    """The store as the node uses it: linearizable answers that go back are noticed, and nothing is asked after that."""
+
+    def __init__(self, store: MetaStore, trust: Trust) -> None:
+        self._store, self._trust = store, trust
+        self._highest = 0
+        """The greatest revision that a linearizable answer or a watch has told."""
+
+    async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
+        floor = self._floor()
+        try:
+            result = await self._store.txn(compares, changes)
+        except StoreWentBack as error:
+            raise self._gone_back(str(error)) from None
+        self._check(floor, result.revision)
+        return result
+
+    async def range(self, prefix: str) -> RangeResult:
+        floor = self._floor()
+        try:
+            result = await self._store.range(prefix)
+        except StoreWentBack as error:
+            raise self._gone_back(str(error)) from None
+        self._check(floor, result.revision)
+        return result
+
+    async def watch(self, prefix: str, after_revision: int) -> AsyncIterator[WatchBatch]:
+        self._floor()
+        try:
+            async for batch in self._store.watch(prefix, after_revision):
+                self._highest = max(self._highest, batch.revision)
+                yield batch
+        except StoreWentBack as error:
+            raise self._gone_back(str(error)) from None
+
+    async def session(self, ttl_ms: int) -> Session:
+        self._floor()
+        return _TrustedSession(self, await self._store.session(ttl_ms))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def _floor(self) -> int:
+        if self._trust.refused:
+            raise StoreUnavailable(self._trust.refused)
+        return self._highest
+
+    def _check(self, floor: int, revision: int) -> None:
+        """`floor` was known before the operation began, so that a linearizable store answers at least that."""
+        if revision < floor:
+            raise self._gone_back(f"it answers at revision {revision} after {floor}")
+        self._highest = max(self._highest, revision)
+
+    def _gone_back(self, reason: str) -> StoreUnavailable:
+        self._trust.went_back(reason)
+        return StoreUnavailable(self._trust.refused)
+
+
+class _TrustedSession:
+    """A session whose loss is believed only of a store that has not gone back."""
+
+    def __init__(self, store: TrustedStore, session: Session) -> None:
+        self._store, self._session = store, session
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    async def keep_alive(self) -> None:
+        self._store._floor()
+        try:
+            await self._session.keep_alive()
+        except SessionLost:
+            await self._store.range(LINEAGE_KEY)
+            raise
+
+    async def end(self) -> None:
+        self._store._floor()
+        await self._session.end()
+
+
+def _value(found: RangeResult, key: str) -> KeyValue | None:
+    return next((item for item in found.items if item.key == key), None)
