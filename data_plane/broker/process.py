@@ -90,6 +90,9 @@ class BrokerProcess:
             node_config, clock=SystemClock(), rng=SystemRng(), transport=transport, disk=disk, store=store
         )
         node.announce_loss = _tell_loss
+        node.announce_distrust = lambda reason: _log.critical(
+            "the metadata store is not acted on", extra={"reason": reason}
+        )
         http = self._start_http(node, disk)
         Watchdog(node_config.timings.session_ttl_ms / 3000, self._loop_age_s, node.stalled)
         addresses["http"] = _with_port(config.http_listen, http.port)
