@@ -129,11 +129,19 @@ def _print(report: Report) -> None:
                 f"{finding.topic}-{finding.partition}: offsets {first} to {end} are deleted by retention; "
                 "their seals carry the totals."
             )
+        if finding.lost is not None:
+            first, end = finding.lost
+            click.echo(
+                f"{finding.topic}-{finding.partition}: a loss was declared at offset {first} after the invoice had "
+                f"counted up to {end}: {finding.lost_messages} messages and {finding.lost_bytes} bytes are credited."
+            )
     click.echo(f"Prices {report.price_book_sha256}, cut {report.cut}")
     click.echo(
         f"Total billed {_money(report, report.billed_total_micro)}, "
         f"by log and prices {_money(report, report.counted_total_micro)}"
     )
+    if any(finding.lost for finding in report.partitions):
+        click.echo(f"Credited for what was lost {_money(report, report.credited_total_micro)}")
     for problem in report.problems[:_PROBLEMS_SHOWN_MAX]:
         click.secho(str(problem), fg="red")
     left = len(report.problems) - _PROBLEMS_SHOWN_MAX

@@ -36,8 +36,13 @@ class PartitionClaim:
     where: TopicPartition
     log_generation: int
     start_offset: int
+    """Where the cut before ended."""
     end_offset: int
     ranges: tuple[ClaimedRange, ...]
+    counts_from: int
+    """Where the invoice begins to count: below `start_offset` when a declared loss made it count anew."""
+    generations: tuple[tuple[int, int], ...] = ()
+    """Log generations that declared losses began, and where."""
 
     @property
     def name(self) -> str:
@@ -58,6 +63,27 @@ class ClaimedLine:
     quantity: int
     amount_micro: int
     price_book_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRange:
+    """What a credit note says of one partition: [first_offset, end_offset) of a log generation is lost."""
+
+    where: TopicPartition
+    log_generation: int
+    first_offset: int
+    end_offset: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreditClaim:
+    """A credit note of the invoice. `lines` are (meter, quantity, amount in micro-units)."""
+
+    id: str
+    lines: tuple[tuple[str, int, int], ...]
+    ranges: tuple[LostRange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +110,7 @@ class Evidence:
     """Seals that could not be read, each with why."""
     previous_invoice: str | None
     gaps: tuple[str, ...]
+    credits: tuple[CreditClaim, ...] = ()
 
 
 def read_evidence(document: Any) -> Evidence:
@@ -150,6 +177,27 @@ def _evidence(document: Any) -> Evidence:
         damaged_seals=tuple(damaged),
         previous_invoice=document["previous_invoice"],
         gaps=tuple(map(str, invoice["gaps"])),
+        credits=tuple(_credit(entry) for entry in document.get("credits", ())),
+    )
+
+
+def _credit(entry: Any) -> CreditClaim:
+    return CreditClaim(
+        id=str(entry["id"]),
+        lines=tuple(
+            (str(line["meter"]), int(line["quantity"]), int(line["amount_micro"])) for line in entry["lines"]
+        ),
+        ranges=tuple(
+            LostRange(
+                where=_where(lost),
+                log_generation=int(lost["log_generation"]),
+                first_offset=int(lost["first_offset"]),
+                end_offset=int(lost["end_offset"]),
+                messages=int(lost["quantities"].get(MESSAGES, 0)),
+                bytes=int(lost["quantities"].get(BYTES, 0)),
+            )
+            for lost in entry["ranges"]
+        ),
     )
 
 
@@ -165,14 +213,21 @@ def _claim(entry: Any) -> PartitionClaim:
         for row in entry["days"]
     ]
     start, end = int(entry["start_offset"]), int(entry["end_offset"])
-    if not 0 <= start <= end:
-        raise InvalidRequest(f"evidence: {entry['topic']}-{entry['partition']}: offsets {start} to {end}")
+    counts_from = int(entry.get("counts_from", start))
+    if not 0 <= counts_from <= min(start, end):
+        raise InvalidRequest(
+            f"evidence: {entry['topic']}-{entry['partition']}: offsets {counts_from} to {end}"
+        )
     return PartitionClaim(
         topic=str(entry["topic"]),
         where=_where(entry),
         log_generation=int(entry["log_generation"]),
         start_offset=start,
         end_offset=end,
+        counts_from=counts_from,
+        generations=tuple(
+            (int(one["log_generation"]), int(one["begins_at"])) for one in entry.get("generations", ())
+        ),
         ranges=tuple(sorted(ranges, key=lambda row: (row.first_offset, row.end_offset, row.day))),
     )
 

@@ -28,6 +28,8 @@ class Kind(StrEnum):
     AMOUNT_DIFFERS = "amount-differs"
     """A line's amount is not its quantity at the price."""
     TOTAL_DIFFERS = "total-differs"
+    CREDIT_DIFFERS = "credit-differs"
+    """A credit note is not what was lost, at the invoice's prices."""
     PRICE_DIFFERS = "price-differs"
     """The prices are not those that the lines were rated with."""
     UNPROVEN = "unproven"
@@ -77,13 +79,18 @@ class PartitionFinding:
     """Whole segments that agree with their seals."""
     by_seals_alone: tuple[int, int] | None = None
     """Offsets whose segments are deleted: their seals carry the totals."""
+    lost: tuple[int, int] | None = None
+    """Offsets that the invoice counted, and a declared loss took: credited, not in the log."""
+    lost_messages: int = 0
+    lost_bytes: int = 0
     days: list[CountedDay] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
         if not self.problems:
-            return "proven" if self.by_seals_alone is None else "proven, partly by seals alone"
+            told = "proven" if self.by_seals_alone is None else "proven, partly by seals alone"
+            return told if self.lost is None else f"{told}, what was lost is credited"
         kinds: list[str] = []
         for problem in self.problems:
             if problem.kind.value not in kinds:
@@ -100,6 +107,9 @@ class LineFinding:
     counted_quantity: int
     billed_amount_micro: int | None
     counted_amount_micro: int
+    """Of both: what is in the log and what was lost and credited."""
+    credited_quantity: int = 0
+    """Lost, and on the invoice's credit notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +128,8 @@ class Report:
     lines: tuple[LineFinding, ...]
     billed_total_micro: int
     counted_total_micro: int
+    credited_total_micro: int
+    """The sum of the invoice's credit notes."""
     problems: tuple[Problem, ...]
     """All of them, partitions' included."""
 

@@ -3,9 +3,9 @@
 Pure: what was counted of each partition comes in, the report goes out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from penstock.rules.rating import amount_text, line_id, rate
+from penstock.rules.rating import amount_text, credit, line_id, rate
 from penstock.verification.evidence import BYTES, MESSAGES, Evidence, PartitionClaim
 from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report
 
@@ -91,9 +91,13 @@ def make_report(
     """
     book = evidence.price_book
     problems = list(problems)
+    lost = {
+        MESSAGES: sum(finding.lost_messages for finding in findings),
+        BYTES: sum(finding.lost_bytes for finding in findings),
+    }
     quantities = {
-        MESSAGES: sum(finding.messages for finding in findings),
-        BYTES: sum(finding.bytes for finding in findings),
+        MESSAGES: sum(finding.messages for finding in findings) + lost[MESSAGES],
+        BYTES: sum(finding.bytes for finding in findings) + lost[BYTES],
     }
     for finding in findings:
         problems.extend(finding.problems)
@@ -129,6 +133,7 @@ def make_report(
                 counted_quantity=line.quantity,
                 billed_amount_micro=None if claimed is None else claimed.amount_micro,
                 counted_amount_micro=line.amount_micro,
+                credited_quantity=lost.get(line.meter, 0),
             )
         )
         where = f"line {line.meter}"
@@ -178,6 +183,7 @@ def make_report(
                 message=f"{_money(extra.amount_micro)} for what the prices do not name",
             )
         )
+    problems.extend(_check_credits(evidence, quantities, lost))
     summed = sum(line.amount_micro for line in evidence.lines)
     if summed != evidence.total_micro:
         problems.append(
@@ -208,8 +214,34 @@ def make_report(
         lines=tuple(lines),
         billed_total_micro=evidence.total_micro,
         counted_total_micro=rated.total_micro,
+        credited_total_micro=sum(
+            amount for credit_note in evidence.credits for _, _, amount in credit_note.lines
+        ),
         problems=tuple(problems),
     )
+
+
+def _check_credits(
+    evidence: Evidence, quantities: Mapping[str, int], lost: Mapping[str, int]
+) -> Iterator[Problem]:
+    """The credit notes together must take off what the lost quantities cost by the invoice's prices."""
+    credited: dict[str, tuple[int, int]] = {}
+    for credit_note in evidence.credits:
+        for meter, quantity, amount in credit_note.lines:
+            before = credited.get(meter, (0, 0))
+            credited[meter] = (before[0] + quantity, before[1] + amount)
+    due = {line.meter: line for line in credit(evidence.price_book, quantities, lost).lines}
+    for meter in sorted(due.keys() | credited.keys()):
+        line = due.get(meter)
+        wanted = (0, 0) if line is None else (line.quantity, line.amount_micro)
+        told = credited.get(meter, (0, 0))
+        if told != wanted:
+            yield Problem(
+                kind=Kind.CREDIT_DIFFERS,
+                where=f"credit of {meter}",
+                message=f"{told[0]} for {_money(told[1])} on credit notes, "
+                f"{wanted[0]} for {_money(wanted[1])} were lost",
+            )
 
 
 def unknown_partitions(evidence: Evidence, live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:

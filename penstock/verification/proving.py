@@ -15,6 +15,7 @@ from penstock.verification.invoice_check import (
     omitted_partition,
     unknown_partitions,
 )
+from penstock.verification.losses import seals_that_stand, standing
 from penstock.verification.partition_check import PartitionCheck
 from penstock.verification.stamped_reads import LiveTopic, StampedBatches
 
@@ -47,13 +48,15 @@ def prove(
     """
     problems = check_evidence(evidence, previous)
     topics = reads.topics()
-    total = sum(claim.end_offset - claim.start_offset for claim in evidence.partitions)
+    standings = [standing(claim, evidence.credits) for claim in evidence.partitions]
+    total = sum(one.claim.end_offset - one.claim.start_offset for one in standings)
     done = 0
     findings: list[PartitionFinding] = []
-    for claim in evidence.partitions:
+    for one in standings:
+        claim = one.claim
         check = PartitionCheck(
             claim,
-            evidence.seals.get(claim.where, ()),
+            seals_that_stand(evidence.seals.get(claim.where, ()), claim, evidence.credits),
             period_start_ms=evidence.period_start_ms,
             period_end_ms=evidence.period_end_ms,
         )
@@ -66,7 +69,10 @@ def prove(
                 progress(before + read, total, claim.name)
 
             _read_partition(check, claim, reads, tell)
-        findings.append(check.finding)
+        finding = check.finding
+        finding.lost, finding.lost_messages, finding.lost_bytes = one.lost, one.lost_messages, one.lost_bytes
+        finding.problems.extend(one.problems)
+        findings.append(finding)
         done += claim.end_offset - claim.start_offset
         progress(done, total, claim.name)
     problems.extend(_omitted(evidence, topics, reads))

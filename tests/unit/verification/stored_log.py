@@ -57,6 +57,8 @@ class StoredLog:
         self.stamps: list[bytearray] = []
         self.seals: list[Seal] = []
         self.log_start_offset = 0
+        self.generation = 0
+        """Of the log."""
         self.reads = 0
         self._odometer = Odometer()
         self._digest: SegmentDigest | None = None
@@ -74,7 +76,7 @@ class StoredLog:
         header = read_header(batch)
         first = rolls or not self.batches
         if rolls and self._digest is not None:
-            self.seals.append(self._odometer.seal(self.where, self._digest.digest()))
+            self.seals.append(self._odometer.seal(self.where, self._digest.digest(), self.generation))
         stamp = Stamp(
             base_offset=self.end_offset, offset_span=count, record_count=count, size=len(batch), leader_epoch=3,
             accepted_ms=at_ms, principal=principal, producer_id=header.producer_id,
@@ -102,6 +104,20 @@ class StoredLog:
     def flip(self, index: int, at: int = CRC_COVERS_FROM + 45) -> None:
         """Alter one byte of a batch."""
         self.batches[index][at] ^= 1
+
+    def lose_from(self, offset: int) -> None:
+        """What a declared loss does: the log ends at `offset`, and goes on from there. Seals stay as they are."""
+        kept = [index for index in range(len(self.stamps)) if self.stamp(index).end_offset <= offset]
+        self.stamps, self.batches = self.stamps[: len(kept)], self.batches[: len(kept)]
+        self._odometer, self._digest = Odometer(), None
+        for index in kept:
+            stamp = self.stamp(index)
+            if stamp.flags & StampFlag.FIRST_OF_SEGMENT:
+                self._digest = SegmentDigest(self.where, stamp.base_offset)
+            assert self._digest is not None
+            self._digest.add(bytes(self.batches[index][:BATCH_HEADER_BYTES]), bytes(self.stamps[index]))
+            self._odometer.apply(stamp)
+        self.generation += 1
 
     def delete_below(self, offset: int) -> None:
         """What retention does."""
