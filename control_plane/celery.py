@@ -12,6 +12,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
 SWEEP_S = 2.0
 RECONCILE_S = 10.0
+PLACEMENT_S = 1.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
 POLL_S = 0.1
@@ -75,6 +76,11 @@ app.conf.update(
             "task": "cluster.reconcile",
             "schedule": RECONCILE_S,
             "options": {"expires": RECONCILE_S},
+        },
+        "placement": {
+            "task": "placement.drive",
+            "schedule": PLACEMENT_S,
+            "options": {"expires": PLACEMENT_S * 2},
         },
         "billing": {"task": "billing.round", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
         "checkpoint": {

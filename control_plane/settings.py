@@ -28,6 +28,7 @@ INSTALLED_APPS = [
     "control_plane.topics",
     "control_plane.access",
     "control_plane.cluster",
+    "control_plane.placement",
     "control_plane.api",
     "billing",
     "web",

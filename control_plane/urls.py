@@ -14,6 +14,7 @@ V1: list[URLPattern | URLResolver] = [
     path("", include("quotas.urls")),
     path("audit", audit_views.AuditView.as_view()),
     path("", include("control_plane.cluster.urls")),
+    path("", include("control_plane.placement.urls")),
     path("", include("billing.urls")),
     path(
         "openapi.json",

@@ -48,6 +48,7 @@ class Permission(StrEnum):
     USAGE_READ = "usage.read"
     INVOICES_READ = "invoices.read"
     CLUSTER_READ = "cluster.read"
+    CLUSTER_WRITE = "cluster.write"
     BILLING_CUT = "billing.cut"
 
 
@@ -79,6 +80,7 @@ TABLE = MappingProxyType(
             {_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR, _S.KEY, _S.OPERATOR}
         ),
         Permission.CLUSTER_READ: frozenset({_S.OPERATOR}),
+        Permission.CLUSTER_WRITE: frozenset({_S.OPERATOR}),
         Permission.BILLING_CUT: frozenset({_S.OPERATOR}),
     }
 )

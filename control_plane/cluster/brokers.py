@@ -222,6 +222,64 @@ class Brokers:
             for r in answer.readings
         ]
 
+    # -- where partitions are --------------------------------------------------------------------------------
+
+    def cordon_broker(self, broker: int, cordoned: bool, generation: int) -> int:
+        request = pb.CordonBrokerRequest(broker=broker, cordoned=cordoned, generation=generation)
+        answer = self._tell(methods.CORDON_BROKER, request, pb.Outcome)
+        return _applied(answer, f"broker {broker}", generation)
+
+    def forget_broker(self, broker: int) -> int:
+        request = pb.ForgetBrokerRequest(broker=broker)
+        return _applied(self._tell(methods.FORGET_BROKER, request, pb.Outcome), f"broker {broker}", 0)
+
+    def alter_replicas(self, topic_id: str, partition: int, replicas: Sequence[int] | None) -> int:
+        """None takes back what is under way."""
+        request = pb.AlterReplicasRequest(
+            topic_id=bytes.fromhex(topic_id),
+            partition=partition,
+            replicas=replicas or [],
+            cancel=replicas is None,
+        )
+        answer = self._tell(methods.ALTER_REPLICAS, request, pb.Outcome)
+        return _applied(answer, f"partition {partition} of {topic_id}", 0)
+
+    def move_leader(self, topic_id: str, partition: int, broker: int, timeout_s: float = BUDGET_S) -> int:
+        """The leader hands over to an in-sync replica."""
+        request = pb.MoveLeaderRequest(topic_id=bytes.fromhex(topic_id), partition=partition, broker=broker)
+        answer = self._tell(methods.MOVE_LEADER, request, pb.Outcome, timeout_s)
+        return _applied(answer, f"partition {partition} of {topic_id}", 0)
+
+    def describe_moves(self, timeout_s: float = CALL_S) -> list[view.MoveSeen]:
+        """Partitions on their way to other brokers, with what is left of each."""
+        answer = self._tell(
+            methods.DESCRIBE_MOVES, pb.DescribeMovesRequest(), pb.DescribeMovesResponse, timeout_s
+        )
+        return [
+            view.MoveSeen(
+                tenant=m.tenant,
+                topic=m.topic,
+                topic_id=m.topic_id.hex(),
+                partition=m.partition,
+                leader=m.leader,
+                replicas=tuple(m.replicas),
+                target=tuple(m.target),
+                adding=tuple(m.adding),
+                removing=tuple(m.removing),
+                in_sync=tuple(m.in_sync),
+                progress=tuple(
+                    view.MoveProgress(
+                        broker=p.broker,
+                        in_sync=p.in_sync,
+                        offsets_left=p.offsets_left,
+                        bytes_left=p.bytes_left,
+                    )
+                    for p in m.progress
+                ),
+            )
+            for m in answer.moves
+        ]
+
     # -- calling ---------------------------------------------------------------------------------------------
 
     def _tell(
@@ -346,6 +404,7 @@ def _view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 zone=b.zone,
                 leaders=b.leaders,
                 replicas=b.replicas,
+                cordoned=b.cordoned,
             )
             for b in answer.brokers
         ),
@@ -359,6 +418,7 @@ def _view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 leader_epoch=p.leader_epoch,
                 replicas=tuple(p.replicas),
                 in_sync=tuple(p.in_sync),
+                target=tuple(p.target),
             )
             for p in answer.partitions
         ),

@@ -15,6 +15,8 @@ class BrokerSeen:
     zone: str
     leaders: int
     replicas: int
+    cordoned: bool = False
+    """An operator wants it empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class PartitionSeen:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+    target: tuple[int, ...] = ()
+    """Not empty: it is moving to these brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,34 @@ class ClusterView:
     tenants: tuple[TenantSeen, ...] = ()
     topics: tuple[TopicSeen, ...] = ()
     keys: tuple[KeySeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveProgress:
+    """One replica that is added, as the partition's leader sees it; -1 = it has not asked for anything yet."""
+
+    broker: int
+    in_sync: bool
+    offsets_left: int
+    bytes_left: int
+    """Estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveSeen:
+    """A partition on its way to other brokers."""
+
+    tenant: str
+    topic: str
+    topic_id: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    progress: tuple[MoveProgress, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

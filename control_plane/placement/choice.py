@@ -19,12 +19,20 @@ class SeenBroker(Protocol):
     def leaders(self) -> int: ...
     @property
     def state(self) -> str: ...
+    @property
+    def cordoned(self) -> bool:
+        """Whether an operator wants it empty."""
 
 
 def assignments(partitions: int, replication: int, brokers: Iterable[SeenBroker]) -> tuple[Assignment, ...]:
     """One assignment a partition, leaders spread over the brokers that live. Raises `PlacementRefused`."""
     views = [
-        BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+        BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=_state(b))
         for b in brokers
     ]
     return plan(partitions, replication, views)
+
+
+def _state(broker: SeenBroker) -> str:
+    """A cordoned broker is given nothing, like one that drains."""
+    return "draining" if broker.cordoned else broker.state

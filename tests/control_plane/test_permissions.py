@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from control_plane.access import actions as access
 from control_plane.outbox import queries as outbox
+from control_plane.placement import driving
 from control_plane.topics import actions as topics
 from tenants.models import Membership
 from tenants.roles import TABLE, Permission, Standing
@@ -50,6 +51,15 @@ MAY = {
     ("PATCH", "v1/quotas"): OPERATOR,
     ("GET", "v1/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
     ("GET", "v1/cluster"): OPERATOR,
+    ("GET", "v1/cluster/brokers"): OPERATOR,
+    ("GET", "v1/cluster/brokers/<int:broker>"): OPERATOR,
+    ("DELETE", "v1/cluster/brokers/<int:broker>"): OPERATOR,
+    ("POST", "v1/cluster/brokers/<int:broker>/drain"): OPERATOR,
+    ("DELETE", "v1/cluster/brokers/<int:broker>/drain"): OPERATOR,
+    ("POST", "v1/cluster/rebalance"): OPERATOR,
+    ("GET", "v1/cluster/moves"): OPERATOR,
+    ("DELETE", "v1/cluster/moves/<str:move>"): OPERATOR,
+    ("POST", "v1/cluster/leaders"): OPERATOR,
     ("GET", "v1/usage"): USAGE,
     ("GET", "v1/availability"): USAGE,
     ("GET", "v1/costs"): USAGE,
@@ -68,8 +78,9 @@ FREE = {"v1/sign-up", "v1/sign-in", "v1/openapi.json", "healthz", "readyz", "met
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No worker runs here, so no request waits for one."""
+    """No worker and no broker runs here, so no request waits for one."""
     monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(driving, "ASK_S", 0.1)
 
 
 def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -105,6 +116,8 @@ def concrete(route: str, house: House) -> str:
         "<str:key>": key.public_id,
         "<str:invoice>": "inv_none",
         "<str:cut>": "cut_none",
+        "<int:broker>": "1",
+        "<str:move>": "mov_none",
     }
     for name, value in values.items():
         route = route.replace(name, value)
@@ -148,7 +161,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
             assert house.tenant.public_id not in repr(named.body)
         elif (
             MAY[method, route] == OPERATOR and "<" not in route and route != "v1/quotas"
-        ) or route.startswith("v1/billing"):
+        ) or route.startswith(("v1/billing", "v1/cluster")):
             assert named.status == 403
         else:
             assert named.status == 404, (standing, named.status, named.body)

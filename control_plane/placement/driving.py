@@ -1,0 +1,165 @@
+"""Drives drains and moves: looks at the brokers, notes what has ended, plans what is left, begins what is due.
+
+Each round starts from the rows and from what the brokers say, and may end anywhere: the next one goes on.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from control_plane.audit.actor import Actor, system
+from control_plane.cluster import brokers, view
+from control_plane.placement import actions, moves, queries
+from control_plane.placement.models import BrokerOrder, Move, MoveState
+from control_plane.placement.planner import BrokerView, PlacementRefused
+from penstock.contract.errors import InvalidRequest, NotFound
+
+ASK_S = 5.0
+"""How long an operator's request waits for brokers that do not answer."""
+MOVING_MAX = 10
+"""Partitions that move at once: each adds a copy, and the brokers limit the rate of all of them together."""
+PLANNED_MAX = 1_000
+"""Moves planned at one look; the rest is planned when these are done."""
+UNPLANNED = "unplanned"
+"""Condition of a drain of which the other brokers cannot hold everything."""
+
+
+def seen_brokers(seen: view.ClusterView) -> list[BrokerView]:
+    """For the planner: a cordoned broker is given nothing."""
+    return [
+        BrokerView(
+            id=b.id,
+            zone=b.zone,
+            replicas=b.replicas,
+            leaders=b.leaders,
+            state="draining" if b.cordoned else b.state,
+        )
+        for b in seen.brokers
+    ]
+
+
+def placed(seen: view.ClusterView) -> list[moves.PlacedPartition]:
+    """Partitions where they are, or where they are going to be."""
+    return [
+        moves.PlacedPartition(
+            topic_id=p.topic_id, topic=p.topic, partition=p.partition, replicas=p.target or p.replicas
+        )
+        for p in seen.partitions
+    ]
+
+
+# -- what operators ask for -------------------------------------------------------------------------------
+
+
+def begin_drain(actor: Actor, broker: int) -> BrokerOrder:
+    """Drain a broker. Raises `NotFound`, `PlacementRefused` (the others cannot hold what it holds)."""
+    seen = _described()
+    about = next((b for b in seen.brokers if b.id == broker), None)
+    if about is None:
+        raise NotFound(f"broker {broker} is not known")
+    moves.moves_off(broker, placed(seen), seen_brokers(seen))
+    return actions.drain(actor, broker, replicas=about.replicas)
+
+
+def end_drain(actor: Actor, broker: int) -> BrokerOrder:
+    """Take a drain back. Raises `NotFound`."""
+    if queries.order_of(broker) is None and all(b.id != broker for b in _described().brokers):
+        raise NotFound(f"broker {broker} is not known")
+    return actions.undrain(actor, broker)
+
+
+def rebalance(actor: Actor) -> list[Move]:
+    """Plan the moves that even out how much brokers hold. What moves already is left alone."""
+    seen = _described()
+    planned = moves.rebalance(placed(seen), seen_brokers(seen), PLANNED_MAX)
+    return actions.plan_moves(actor, "rebalance", _with_tenants(seen, planned), object_id="cluster")
+
+
+def move_leader(actor: Actor, *, topic_id: str, partition: int, broker: int) -> None:
+    """Have the leader hand over. Raises `NotFound`, `BrokerUnavailable` with why it stays."""
+    brokers.client().move_leader(topic_id, partition, broker, ASK_S)
+    actions.note_leader_moved(actor, topic_id=topic_id, partition=partition, broker=broker)
+
+
+def forget(actor: Actor, broker: int) -> None:
+    """The brokers forget one that was drained and stopped. Raises `InvalidRequest` with what is in the way."""
+    order = queries.order_of(broker)
+    if order is None or order.drained_at is None:
+        known = any(b.id == broker for b in _described().brokers)
+        raise (
+            InvalidRequest(f"broker {broker}: it is not drained")
+            if known
+            else NotFound(f"broker {broker} is not known")
+        )
+    brokers.client().forget_broker(broker)
+    actions.note_forgotten(actor, broker)
+
+
+# -- one round ------------------------------------------------------------------------------------------
+
+
+def drive() -> int:
+    """One round; how many rows it changed. Raises `BrokerUnavailable` when nobody says how things are."""
+    drains = list(queries.drains())
+    if not drains and not queries.open_moves().exists():
+        return 0
+    actor, seen = system("placement"), _described()
+    changed = _note_ends(seen)
+    for order in drains:
+        changed += _plan_drain(actor, order, seen)
+    return changed + _begin_due()
+
+
+def _note_ends(seen: view.ClusterView) -> int:
+    known = {(p.topic_id, p.partition): p for p in seen.partitions}
+    changed = 0
+    for move in queries.open_moves().filter(state=MoveState.MOVING):
+        if move.delivered_generation < move.generation or move.delivered_revision > seen.revision:
+            continue
+        found = known.get((move.topic_id, move.partition))
+        if found is None:
+            changed += actions.end(move, MoveState.CANCELLED, message="the partition is gone")
+        elif list(found.replicas) == move.target and not found.target:
+            changed += actions.end(move, MoveState.DONE)
+        elif list(found.target) != move.target:
+            changed += actions.end(move, MoveState.CANCELLED, message="it was changed on the brokers")
+    return changed
+
+
+def _plan_drain(actor: Actor, order: BrokerOrder, seen: view.ClusterView) -> int:
+    """What the broker holds and nothing moves off yet; and whether it is empty."""
+    about = next((b for b in seen.brokers if b.id == order.broker), None)
+    if about is None or order.delivered_generation < order.generation:
+        return 0
+    if about.replicas == 0 and about.leaders == 0:
+        return order.drained_at is None and actions.note_drained(actor, order)
+    try:
+        planned = moves.moves_off(order.broker, placed(seen), seen_brokers(seen))
+    except PlacementRefused as refused:
+        actions.put_condition(BrokerOrder, order.public_id, UNPLANNED, "not_enough_brokers", refused.message)
+        return 0
+    actions.clear_condition(BrokerOrder, order.public_id, UNPLANNED)
+    tenants = _with_tenants(seen, planned[:PLANNED_MAX])
+    return len(actions.plan_moves(actor, "drain", tenants, object_id=order.public_id))
+
+
+def _begin_due() -> int:
+    """The next moves, as many as may go on at once; of brokers that take part in few the first."""
+    under_way = list(queries.open_moves().filter(state=MoveState.MOVING))
+    room = MOVING_MAX - len(under_way)
+    if room <= 0:
+        return 0
+    busy = Counter(number for move in under_way for number in (move.source, move.destination))
+    waiting = list(queries.open_moves().filter(state=MoveState.WAITING)[: 20 * MOVING_MAX])
+    waiting.sort(key=lambda move: (busy[move.source] + busy[move.destination], move.pk))
+    return sum(actions.begin(move) for move in waiting[:room])
+
+
+def _described() -> view.ClusterView:
+    return brokers.client().describe(partitions=True, timeout_s=ASK_S)
+
+
+def _with_tenants(
+    seen: view.ClusterView, planned: Sequence[moves.PlannedMove]
+) -> list[tuple[str, moves.PlannedMove]]:
+    tenants = {p.topic_id: p.tenant for p in seen.partitions}
+    return [(tenants[move.partition.topic_id], move) for move in planned]

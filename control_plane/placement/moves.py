@@ -1,0 +1,144 @@
+"""Which replicas move when a broker is drained or a new one joined. Pure and deterministic.
+
+Each move names all replicas of one partition as they shall be; no partition changes more than one of its replicas at
+a time. Moves keep, in this order:
+
+1. No broker holds a partition twice, and no move puts more copies of one into a zone than the fullest zone held before,
+   unless no other broker is left.
+2. The broker with the fewest replicas takes the next one, so that many moves even out; of equals the lowest id.
+3. The place of the replica that goes is taken by the one that comes: who was preferred as a leader stays so.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from control_plane.placement.planner import ACTIVE, BrokerView, PlacementRefused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPartition:
+    """One partition and the brokers that hold it, in order of preference."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMove:
+    """`partition` shall be held by `target`, in this order: `source` goes, `destination` comes."""
+
+    partition: PlacedPartition
+    target: tuple[int, ...]
+    source: int
+    destination: int
+
+
+def moves_off(
+    broker: int, partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView]
+) -> tuple[PlannedMove, ...]:
+    """A move for each partition that `broker` holds, to brokers that are active and not this one.
+
+    Raises `PlacementRefused` naming the first partition that the others cannot hold, and why.
+    """
+    others = {b.id: b for b in brokers if b.state == ACTIVE and b.id != broker}
+    zones = {b.id: b.failure_domain for b in brokers}
+    load = Counter({number: view.replicas for number, view in others.items()})
+    moves: list[PlannedMove] = []
+    for partition in _in_order(partitions):
+        if broker not in partition.replicas:
+            continue
+        able = [number for number in sorted(others) if number not in partition.replicas]
+        if not able:
+            raise PlacementRefused(_cannot_hold(broker, partition, brokers))
+        staying = Counter(zones.get(b, f"broker {b}") for b in partition.replicas if b != broker)
+        chosen = min(able, key=lambda number: (staying[zones[number]], load[number], number))
+        load[chosen] += 1
+        moves.append(_replaced(partition, broker, chosen))
+    return tuple(moves)
+
+
+def rebalance(
+    partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView], moves_max: int = 10_000
+) -> tuple[PlannedMove, ...]:
+    """Moves after which no active broker holds two replicas more than another, as far as zones and rule 1 allow.
+
+    A partition moves at most once: what is left uneven then is evened by the next plan.
+    """
+    active = {b.id: b for b in brokers if b.state == ACTIVE}
+    zones = {b.id: b.failure_domain for b in brokers}
+    held: dict[int, list[PlacedPartition]] = {number: [] for number in sorted(active)}
+    for partition in _in_order(partitions):
+        for number in partition.replicas:
+            if number in held:
+                held[number].append(partition)
+    load = Counter({number: len(placed) for number, placed in held.items()})
+    moved: dict[str, None] = {}
+    moves: list[PlannedMove] = []
+    while len(moves) < moves_max:
+        move = _one_more(held, load, zones, moved)
+        if move is None:
+            break
+        moved[_key(move.partition)] = None
+        load[move.source] -= 1
+        load[move.destination] += 1
+        moves.append(move)
+    return tuple(moves)
+
+
+def _one_more(
+    held: dict[int, list[PlacedPartition]], load: Counter[int], zones: dict[int, str], moved: dict[str, None]
+) -> PlannedMove | None:
+    """A move from a fuller broker to an emptier one, the widest gap first."""
+    fullest = sorted(held, key=lambda number: (-load[number], number))
+    emptiest = sorted(held, key=lambda number: (load[number], number))
+    for source in fullest:
+        for destination in emptiest:
+            if load[source] - load[destination] < 2:
+                break
+            for partition in held[source]:
+                if _key(partition) in moved or destination in partition.replicas:
+                    continue
+                if _crowds(partition, source, destination, zones):
+                    continue
+                return _replaced(partition, source, destination)
+    return None
+
+
+def _crowds(partition: PlacedPartition, source: int, destination: int, zones: dict[int, str]) -> bool:
+    """Would a zone then hold more copies than the fullest one does now?"""
+    before = Counter(zones.get(b, f"broker {b}") for b in partition.replicas)
+    after = before.copy()
+    after[zones.get(source, f"broker {source}")] -= 1
+    after[zones[destination]] += 1
+    return max(after.values()) > max(before.values())
+
+
+def _replaced(partition: PlacedPartition, source: int, destination: int) -> PlannedMove:
+    target = tuple(destination if number == source else number for number in partition.replicas)
+    return PlannedMove(partition=partition, target=target, source=source, destination=destination)
+
+
+def _in_order(partitions: Sequence[PlacedPartition]) -> list[PlacedPartition]:
+    return sorted(partitions, key=lambda placed: (placed.topic_id, placed.partition))
+
+
+def _key(partition: PlacedPartition) -> str:
+    return f"{partition.topic_id}/{partition.partition}"
+
+
+def _cannot_hold(broker: int, partition: PlacedPartition, brokers: Sequence[BrokerView]) -> str:
+    rest = sorted(b.id for b in brokers if b.state == ACTIVE and b.id != broker)
+    away = sorted((b.id, b.state) for b in brokers if b.state != ACTIVE and b.id != broker)
+    told = "".join(f"; broker {number} is {state}" for number, state in away[:10])
+    there = ", ".join(map(str, rest)) or "no broker"
+    return (
+        f"broker {broker} cannot be drained: {partition.name} needs {len(partition.replicas)} brokers, "
+        f"without it {there} would be left{told}"
+    )

@@ -1,0 +1,19 @@
+"""Celery tasks of the placement app: one round of driving drains and moves."""
+
+import logging
+
+from celery import shared_task
+
+from control_plane.placement.driving import drive as drive_once
+from penstock.contract.errors import BrokerUnavailable
+
+_log = logging.getLogger(__name__)
+
+
+@shared_task(name="placement.drive")
+def drive() -> None:
+    """One round; brokers that are away are asked the next time."""
+    try:
+        drive_once()
+    except BrokerUnavailable as error:
+        _log.warning("no placement was driven", extra={"error": error.message})

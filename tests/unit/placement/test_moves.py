@@ -1,0 +1,88 @@
+"""Moves off a drained broker and towards a new one: what they keep, and what they refuse."""
+
+from collections import Counter
+
+import pytest
+
+from control_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance
+from control_plane.placement.planner import BrokerView, PlacementRefused, plan
+
+
+def views(count: int, **states: str) -> list[BrokerView]:
+    return [BrokerView(id=n, zone=f"z{n}", state=states.get(f"b{n}", "active")) for n in range(1, count + 1)]
+
+
+def placed(assignments: tuple[tuple[int, ...], ...]) -> list[PlacedPartition]:
+    return [
+        PlacedPartition(topic_id="aa", topic="orders", partition=number, replicas=replicas)
+        for number, replicas in enumerate(assignments)
+    ]
+
+
+def after(partitions: list[PlacedPartition], moves: tuple[PlannedMove, ...]) -> list[tuple[int, ...]]:
+    targets = {move.partition.partition: move.target for move in moves}
+    return [targets.get(partition.partition, partition.replicas) for partition in partitions]
+
+
+def spread(replicas: list[tuple[int, ...]]) -> Counter[int]:
+    return Counter(broker for held in replicas for broker in held)
+
+
+def test_a_drained_broker_holds_nothing_and_the_others_about_equally_much() -> None:
+    brokers = views(5)
+    partitions = placed(plan(20, 3, brokers))
+    seen = [BrokerView(id=b.id, zone=b.zone, replicas=12) for b in brokers]
+    now = after(partitions, moves_off(2, partitions, seen))
+    counts = spread(now)
+    assert counts[2] == 0
+    assert max(counts.values()) - min(counts[b] for b in (1, 3, 4, 5)) <= 2
+    assert all(len(set(held)) == 3 for held in now)
+
+
+def test_the_replica_that_comes_takes_the_place_of_the_one_that_goes() -> None:
+    (move,) = moves_off(2, placed(((2, 1, 3), (1, 3, 4))), views(4))
+    assert (move.target, move.source, move.destination) == ((4, 1, 3), 2, 4)
+
+
+def test_a_drain_that_the_rest_cannot_hold_is_refused_by_name() -> None:
+    with pytest.raises(PlacementRefused, match="orders-0 needs 3 brokers, without it 1, 3 would be left") as told:
+        moves_off(2, placed(((2, 1, 3),)), views(4, b4="fenced"))
+    assert "broker 4 is fenced" in told.value.message
+
+
+def test_a_zone_that_holds_a_copy_already_is_the_last_choice() -> None:
+    brokers = [
+        BrokerView(id=1, zone="a"),
+        BrokerView(id=2, zone="b"),
+        BrokerView(id=3, zone="a"),
+        BrokerView(id=4, zone="c", replicas=100),
+    ]
+    (move,) = moves_off(2, placed(((1, 2),)), brokers)
+    assert move.destination == 4
+
+
+def test_a_broker_that_joined_is_filled_until_nobody_holds_two_more_than_another() -> None:
+    partitions = placed(plan(12, 3, views(3)))
+    moves = rebalance(partitions, views(4))
+    counts = spread(after(partitions, moves))
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert counts[4] == len(moves) == 9
+    assert rebalance(partitions, views(3)) == ()
+
+
+def test_nothing_is_moved_onto_a_broker_that_is_away() -> None:
+    assert rebalance(placed(plan(12, 3, views(3))), views(4, b4="draining")) == ()
+
+
+def test_evening_out_never_crowds_a_zone() -> None:
+    brokers = [BrokerView(id=1, zone="a"), BrokerView(id=2, zone="b"), BrokerView(id=3, zone="a")]
+    partitions = placed(((1, 2),) * 4)
+    now = after(partitions, rebalance(partitions, brokers))
+    assert all({"a", "b"} == {brokers[b - 1].zone for b in held} for held in now)
+    assert spread(now)[3] == 2
+
+
+def test_the_plan_does_not_depend_on_the_order_of_what_it_is_told() -> None:
+    partitions = placed(plan(9, 3, views(3)))
+    assert rebalance(partitions, views(4)) == rebalance(partitions[::-1], views(4)[::-1])
+    assert moves_off(1, partitions, views(4)) == moves_off(1, partitions[::-1], views(4)[::-1])
