@@ -248,7 +248,8 @@ class Consumer:
         while not request.done:
             self._check()
             self._runtime.signal()
-            await self._runtime.wait(deadline + 1_000)
+            if not await self._runtime.wait(deadline + 1_000):
+                raise TimedOut("the commit was not answered in time; it may have been kept")
         if request.error is not None:
             raise request.error
 
@@ -261,7 +262,8 @@ class Consumer:
         while not answer.done:
             self._check()
             self._runtime.signal()
-            await self._runtime.wait(deadline + 1_000)
+            if not await self._runtime.wait(deadline + 1_000):
+                raise TimedOut("what is committed was not told in time")
         if answer.error is not None:
             raise answer.error
         return answer.offsets

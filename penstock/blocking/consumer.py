@@ -284,7 +284,8 @@ class Consumer:
             while not request.done:
                 self._check()
                 self._runtime.wake()
-                self._runtime.wait(deadline + 1_000)
+                if not self._runtime.wait(deadline + 1_000):
+                    raise TimedOut("the commit was not answered in time; it may have been kept")
         if request.error is not None:
             raise request.error
 
@@ -298,7 +299,8 @@ class Consumer:
             while not answer.done:
                 self._check()
                 self._runtime.wake()
-                self._runtime.wait(deadline + 1_000)
+                if not self._runtime.wait(deadline + 1_000):
+                    raise TimedOut("what is committed was not told in time")
         if answer.error is not None:
             raise answer.error
         return answer.offsets
