@@ -74,7 +74,8 @@ class GroupStory:
         finally:
             self.loop.close()
 
-    async def _story(self) -> None:
+    async def _boot(self) -> SimCluster:
+        """Three brokers that serve the topic and coordinate groups."""
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
         for broker in cluster.brokers:
             cluster.start(broker)
@@ -83,6 +84,10 @@ class GroupStory:
         set_up.result()
         await cluster._create_topic(replace(USAGE_PLAN, name="__groups", partitions=2), SYSTEM_TENANT)
         await asyncio.sleep(1.0)
+        return cluster
+
+    async def _story(self) -> None:
+        cluster = await self._boot()
         producing = self._spawn(self._produce)
         watching = self._spawn(self._watch)
         for _ in range(MEMBERS):

@@ -1,0 +1,70 @@
+"""A scripted minute of a group, with the one fault that acknowledged commits have to stand."""
+
+import asyncio
+
+from data_plane.testkit.cluster import TENANT, SimBroker, SimCluster
+from penstock.asyncio import Client
+from penstock.contract.errors import PenstockError
+from tests.simulation.groups.group_story import REST_S, GroupStory
+
+_PLACE = ("orders", 0)
+_COMMIT_S = 0.3
+
+
+class LostCommit(GroupStory):
+    """A commit comes to a coordinator whose followers have just died; then it dies too, and one of them coordinates:
+    what was acknowledged is kept (RL79, RL88).
+    """
+
+    async def _story(self) -> None:
+        cluster = await self._boot()
+        told = asyncio.get_running_loop().create_future()
+        self._spawn(lambda client: self._commit_twice(client, cluster, told))
+        acknowledged = await told
+        kept: list[int] = []
+        self._spawn(lambda client: self._look(client, kept))
+        await self._until("another broker coordinates", lambda: bool(kept), REST_S)
+        assert kept[0] >= acknowledged, f"a commit of {acknowledged} was acknowledged, {kept[0]} is kept"
+
+    async def _commit_twice(self, client: Client, cluster: SimCluster, told: "asyncio.Future[int]") -> None:
+        producer = client.producer(acks="all", compression="none")
+        for number in range(8):
+            delivery = await producer.send("orders", b"%d" % number, partition=0)
+            await delivery.result()
+        consumer = client.consumer("orders", group="readers", auto_commit=False)
+        read = 0
+        while read < 8:
+            read += len(await consumer.poll(max_messages=8, timeout=0.3))
+        await consumer.commit({_PLACE: 3})
+        coordinator = self._coordinator(cluster)
+        others = [broker for broker in cluster.brokers if broker is not coordinator]
+        cluster.store.cut(coordinator.host)  # so that it still believes the others to be in sync
+        for broker in others:
+            cluster.kill(broker)
+        acknowledged = 3
+        try:
+            await consumer.commit({_PLACE: 8}, timeout=_COMMIT_S)
+            acknowledged = 8
+        except PenstockError:
+            pass
+        cluster.kill(coordinator)
+        for broker in others:
+            cluster.start(broker)
+        told.set_result(acknowledged)
+
+    async def _look(self, client: Client, kept: list[int]) -> None:
+        while not kept:
+            try:
+                offsets = (await client.group("readers", timeout=3)).offsets
+            except PenstockError:
+                await asyncio.sleep(0.1)
+                continue
+            kept.append(offsets.get(_PLACE, 0))
+
+    def _coordinator(self, cluster: SimCluster) -> SimBroker:
+        for broker in cluster.brokers:
+            if broker.node is not None and any(
+                partition.core.groups(TENANT) for partition in broker.node.groups.serving()
+            ):
+                return broker
+        raise AssertionError("nobody coordinates the group")
