@@ -139,13 +139,13 @@ def force_election(
     broker, alive = end.broker, alive_in(image)
     if broker not in record.replicas:
         raise InvalidRequest(f"{name}: broker {broker} holds no replica; {_listed(record.replicas)} do")
-    if not alive(broker) or end.broker_epoch != image.epoch_of(broker):
-        raise BrokerUnavailable(f"{name}: broker {broker} is not active, and must be to lead")
     if record.leader != NO_BROKER:
         raise InvalidRequest(f"{name}: broker {record.leader} leads it, there is nothing to elect")
     clean = candidate(record, alive)
     if clean != NO_BROKER:
         raise InvalidRequest(f"{name}: broker {clean} is elected without any loss, no other one is needed")
+    if not alive(broker) or end.broker_epoch != image.epoch_of(broker):
+        raise BrokerUnavailable(f"{name}: broker {broker} is not active, and must be to lead")
     return _declared(image, topic, record, end, [end], LossKind.FORCED, asked_by, declared_ms)
 
 

@@ -305,6 +305,24 @@ class AdminClient:
         request = pb.ForgetBrokerRequest(broker=broker)
         return self._change(methods.FORGET_BROKER, request, pb.Outcome, timeout_s, repeatable=True).revision
 
+    def declare_loss(
+        self,
+        topic_id: bytes,
+        partition: int,
+        broker: int | None,
+        *,
+        accept: bool,
+        asked_by: str = "",
+        timeout_s: float = 15.0,
+    ) -> pb.DeclareLossResponse:
+        """Let the broker's replica lead whatever is lost by it, or (None) repair the only copy; without `accept` only
+        what would be declared. Refused when a leader or a clean election is there.
+        """
+        request = pb.DeclareLossRequest(
+            topic_id=topic_id, partition=partition, broker=broker, accept_loss=accept, asked_by=asked_by
+        )
+        return self._change(methods.DECLARE_LOSS, request, pb.DeclareLossResponse, timeout_s)
+
     def describe_moves(self, timeout_s: float = _CALL_S) -> list[pb.DescribedMove]:
         """Reassignments under way, with what is left of each."""
         address, _ = self._ask(pb.DescribeClusterRequest(), _PROBE_S, self._addresses)
