@@ -5,4 +5,4 @@ import sys
 from data_plane.broker.process import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

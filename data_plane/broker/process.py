@@ -1,6 +1,7 @@
 """The broker process: ports bound, node run, signals obeyed, faults made fatal.
 
 binding -> booting -> serving --SIGTERM--> draining -> ended (0)
+                                           draining --time is up--> ended (1)
 any of them --fault, second signal--> ended at once (nothing depends on cleaning up, RL136)
 """
 
@@ -13,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -56,6 +57,10 @@ EXIT_FAULT = 70
 """Our own bug, or a log directory or metadata file that can no longer be trusted: start again and recover."""
 _CANNOT_START = (ConfigurationError, DiskFault, OSError, StoreFault, WrongDirectory)
 _LOOP_BEAT_S = 0.5
+_LAST_STEPS_S = 10.0
+"""What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
+_CLOSE_S = 2.0
+"""For listeners and connections to close. Whoever is still there then finds them closed by the process's end."""
 
 
 class BrokerProcess:
@@ -71,8 +76,8 @@ class BrokerProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._node: BrokerNode
 
-    async def run(self) -> int:
-        """Serve until drained; the exit status. Raises what keeps it from starting; ends the process on a fault."""
+    async def run(self) -> NoReturn:
+        """Serve until drained, then end the process. Raises what keeps it from starting."""
         config = self._config
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
@@ -106,18 +111,18 @@ class BrokerProcess:
         _log.info("started", extra={"addresses": addresses})
 
         status = await self._end
-        if status != 0:
-            _end_process(status)
-        for task in self._tasks:
-            task.cancel()
-        for server in (client_server, internal_server):
-            await server.stop(grace=None)
-        await transport.close()
-        await store.close()
-        http.close()
-        (config.data / ADDRESS_FILE).unlink(missing_ok=True)
-        disk.close()
-        return status
+        if status == 0:
+            for task in self._tasks:
+                task.cancel()
+            (config.data / ADDRESS_FILE).unlink(missing_ok=True)
+            for name, closing in (
+                ("client listener", client_server.stop(grace=None)),
+                ("internal listener", internal_server.stop(grace=None)),
+                ("connections", transport.close()),
+                ("metadata store", store.close()),
+            ):
+                await _closed(name, closing)
+        _end_process(status)
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
@@ -226,10 +231,26 @@ class BrokerProcess:
             return
         _log.info("draining")
         self._start(self._node.drain())
+        self._start(self._end_in_time())
+
+    async def _end_in_time(self) -> None:
+        """What waits for a disk without room, or for nobody knows what, is given up: it was promised to no one."""
+        await asyncio.sleep(self._node.config.timings.drain_ms / 1000 + _LAST_STEPS_S)
+        _log.warning("not drained in time; the next start recovers")
+        self._end_with(EXIT_ABORTED)
+
+
+async def _closed(name: str, closing: Awaitable[Any]) -> None:
+    """Wait until something is closed, but not for ever: everything that matters is durable (RL136)."""
+    try:
+        async with asyncio.timeout(_CLOSE_S):
+            await closing
+    except TimeoutError:
+        _log.warning("did not close in time", extra={"what": name})
 
 
 def _end_process(status: int) -> NoReturn:
-    """Now: a thread that waits for a failed disk must not keep the process alive."""
+    """Now: neither a thread that waits for a failed disk nor a stream that will not end keeps the process alive."""
     logging.shutdown()
     sys.stderr.flush()
     os._exit(status)
@@ -252,11 +273,11 @@ def _with_port(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-async def _run(config: BrokerConfig) -> int:
-    return await BrokerProcess(config).run()
+async def _run(config: BrokerConfig) -> NoReturn:
+    await BrokerProcess(config).run()
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> NoReturn:
     """`python -m data_plane.broker --config FILE`"""
     parser = argparse.ArgumentParser(prog="penstock-broker", description="One Penstock broker.")
     parser.add_argument(
@@ -267,7 +288,7 @@ def main(arguments: list[str]) -> int:
         config = read_config(chosen.config, os.environ)
         set_up_logs(config.broker_id, config.log_level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        return asyncio.run(_run(config))
+        asyncio.run(_run(config))
     except _CANNOT_START as wrong:
         print(f"penstock-broker: {wrong}", file=sys.stderr, flush=True)
         _end_process(EXIT_CANNOT_START)

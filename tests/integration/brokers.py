@@ -84,7 +84,9 @@ class Brokers:
         """Start one broker without waiting for it."""
         config = self.directory.config_file(number)
         write_broker_config(self.directory, self.spec, self.spec.broker(number))
-        config.write_text(json.dumps(json.loads(config.read_text()) | self.settings))
+        values = json.loads(config.read_text())
+        timings = values["timings"] | self.settings.get("timings", {})
+        config.write_text(json.dumps(values | self.settings | {"timings": timings}))
         with self.directory.output_file(number).open("ab") as output:
             self._processes[number] = subprocess.Popen(
                 [sys.executable, "-m", self._module, "--config", str(config)],

@@ -15,7 +15,7 @@ from tests.integration.raw_wire import Refused, call, with_key, with_secret
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
-PROMPT_S = 5.0
+PROMPT_S = 15.0
 UNREADABLE = b"\xff" * 9
 CLIENT_CALLS = [methods.METADATA, methods.LIST_OFFSETS, methods.INIT_PRODUCER]
 INTERNAL_CALLS = [

@@ -97,7 +97,7 @@ def test_the_rate_holds_over_all_brokers_and_another_tenant_is_not_slowed(
     )
     assert abs(measured - RATE) / RATE < TOLERANCE
     assert throttled_ms > 0
-    assert middle_ms < 100 and worst_ms < 1_500
+    assert middle_ms < 100 and worst_ms < 5_000
 
 
 def test_many_senders_of_large_batches_share_the_rate_and_each_gets_through(

@@ -9,6 +9,7 @@ import pytest
 from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import InvalidRequest, LogTruncated
 from penstock.contract.ids import TopicId
+from penstock.contract.topic_settings import Durability
 from tests.integration.brokers import Brokers, Tenant, brokers
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -68,7 +69,7 @@ def told(cluster: Brokers, topic_id: TopicId) -> list[dict[str, Any]]:
 def test_a_relaxed_topic_whose_brokers_were_all_killed_is_led_again_when_all_are_back(
     cluster: Brokers, acme: Tenant
 ) -> None:
-    topic_id = cluster.create_topic(acme, "relaxed", durability="replicated")
+    topic_id = cluster.create_topic(acme, "relaxed", durability=Durability.REPLICATED)
     produce(cluster, acme, "relaxed", range(50))
     cluster.kill()
     cluster.start(1, 2)
