@@ -140,6 +140,29 @@ def prepare(path: Path) -> None:
         raise StoreFault(f"metadata store {path}: {error.strerror}; make the directory writable") from error
 
 
+def begin_at(path: Path, revision: int) -> None:
+    """Create the file and let its revisions begin at `revision`. Raises `StoreFault` when it holds any already."""
+    prepare(path)
+    connection = connect(path)
+    try:
+        begun = patiently(
+            lambda: (
+                connection.execute(
+                    "UPDATE meta SET revision = ?, compacted_revision = ? WHERE revision IN (0, ?)"
+                    " AND NOT EXISTS (SELECT 1 FROM kv)",
+                    (revision, revision, revision),
+                ).rowcount
+            ),
+            10_000,
+        )
+    except sqlite3.Error as error:
+        raise StoreFault(f"metadata store {path}: {describe(error)}") from error
+    finally:
+        connection.close()
+    if begun != 1:
+        raise StoreFault(f"metadata store {path}: is not empty; name a file that is not there yet")
+
+
 def _create_private(path: Path) -> None:
     """Make an empty file that only this user can read: it will hold verifiers of keys."""
     try:
