@@ -386,6 +386,15 @@ class SimCluster:
             self.timeline.note(ADMIN_HOST, "refused", f"{method.rpartition('/')[2]}: {outcome.message}")
             await asyncio.sleep(0.2)
 
+    async def ask(self, method: str, request: bytes) -> None:
+        """One Admin call of some broker; what becomes of it is seen in the metadata."""
+        try:
+            await self._admin.call(
+                self._rng.choice(self.brokers).internal_address, method, request, _CALL_MS
+            )
+        except (ConnectionLost, CallFailed):
+            return
+
     def all_ready(self) -> bool:
         """Every broker is registered and serves."""
         return all(broker.ready for broker in self.brokers)

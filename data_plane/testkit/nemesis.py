@@ -35,8 +35,14 @@ class Nemesis:
         self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
         self._steps = StepWatch(cluster, self._rng)
         self._provoker = Provoker(
-            cluster, self._rng, lambda broker: self._allowed(broker, FaultKind.KILL) and self._kill(broker)
+            cluster,
+            self._rng,
+            lambda broker: self._allowed(broker, FaultKind.KILL) and self._kill(broker),
+            self._spares,
         )
+        self.harms: dict[int, str] = {}
+        """What was done to whom and when, by number; provocations count too."""
+        self._harms_counted = 0
         self._lossy: dict[tuple[SimBroker, TopicPartition], int] = {}
         """Replicas that lost what they acknowledged, with the life of the broker in which they did."""
         self._flips: dict[SimBroker, list[tuple[str, Inode, int, int]]] = {}
@@ -111,11 +117,22 @@ class Nemesis:
         """Strike, without an await between the look at the step and the fault."""
         if not self._allowed(victim, cell.fault):
             return False
+        if self._spares(str(cell), victim):
+            return True
         self._cluster.timeline.note(victim.host, "fault", str(cell))
         struck = _STRIKES[cell.fault](self, victim)
         if struck:
             self._reached.add(cell)
         return struck
+
+    def _spares(self, what: str, victim: SimBroker) -> bool:
+        """Count one harm; whether the plan leaves it out."""
+        number = self._harms_counted
+        self._harms_counted += 1
+        if number in self._plan.spared:
+            return True
+        self.harms[number] = f"{self._cluster.loop.time():.3f} s  {victim.host}  {what}"
+        return False
 
     # -- what is promised -----------------------------------------------------------------------------
 
@@ -137,6 +154,9 @@ class Nemesis:
     def _recovered(self, broker: SimBroker, where: TopicPartition) -> bool:
         """The replica is whole again, and trusted again because it is."""
         record = self._watcher.records[where]
+        if broker.broker_id not in record.replicas:
+            del self._lossy[broker, where]  # it was moved off: nobody counts on it
+            return True
         failed = broker.faults.failed_syncs
         if failed != self._failed_syncs.get(broker, 0):
             self._failed_syncs[broker] = failed

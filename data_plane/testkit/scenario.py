@@ -15,6 +15,7 @@ from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop, SimulationStalled, TimeLimitPassed
 from data_plane.testkit.metered import all_metered, check_usage
 from data_plane.testkit.nemesis import Nemesis
+from data_plane.testkit.operator import Operator
 from data_plane.testkit.sdk_clients import SdkConsumer, SdkProducer
 from data_plane.testkit.sealed import sealed
 from data_plane.testkit.swarm import Plan
@@ -54,6 +55,8 @@ class SeedResult:
     counts: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
     chances: dict[str, int] = field(default_factory=dict)
+    harms: dict[int, str] = field(default_factory=dict)
+    """What the nemesis did, by number."""
     timeline: list[str] = field(default_factory=list)
     """Only of a failure."""
 
@@ -74,6 +77,7 @@ class Scenario:
         self.cluster: SimCluster | None = None
         self.watcher: Watcher | None = None
         self.nemesis: Nemesis | None = None
+        self.operator: Operator | None = None
         self._rng = random.Random(f"{plan.seed}/scenario")
         self._clients = 0
         self._producers: list[WireProducer | SdkProducer] = []
@@ -108,8 +112,11 @@ class Scenario:
         if self.watcher is not None:
             result.counts["elections"] = self.watcher.elections
             result.counts["in-sync changes"] = self.watcher.in_sync_changes
+        if self.operator is not None:
+            result.counts |= self.operator.asked
         if self.nemesis is not None:
             result.counts["strikes"] = self.nemesis.strikes
+            result.harms = self.nemesis.harms
             result.missed = [str(cell) for cell in self.nemesis.missed]
         if self.cluster is not None:
             reached = self.cluster.chances.reached
@@ -184,16 +191,23 @@ class Scenario:
 
     async def _chaos(self, nemesis: Nemesis) -> None:
         striking = asyncio.create_task(nemesis.run())
+        operating = asyncio.create_task(self._operate())
         until = self.loop.time() + self.plan.chaos_s
         while self.loop.time() < until and not striking.done():
             self._no_failures()
             await asyncio.sleep(_LOOK_S)
         nemesis.over = True
-        striking.cancel()
-        try:
-            await striking
-        except asyncio.CancelledError:
-            pass
+        for task in (operating, striking):
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+
+    async def _operate(self) -> None:
+        if self.plan.operated and self.cluster is not None and self.watcher is not None:
+            self.operator = Operator(self.cluster, self.watcher)
+            await self.operator.run()
 
     # -- liveness -------------------------------------------------------------------------------------
 
@@ -214,7 +228,7 @@ class Scenario:
             return [
                 f"{watcher.name_of(where)} {list(record.in_sync)} of {list(record.replicas)}"
                 for where, record in watcher.records.items()
-                if len(record.in_sync) < len(record.replicas)
+                if len(record.in_sync) < len(record.replicas) or record.target
             ]
 
         await self._demand(

@@ -90,6 +90,10 @@ class Plan:
     """Mean time between the end of one fault and the beginning of the next."""
     cells: tuple[Cell, ...]
     """Faults with the protocol steps they are to meet, in this order, again from the first when done."""
+    operated: bool = False
+    """An operator moves replicas and leaders about meanwhile."""
+    spared: tuple[int, ...] = ()
+    """Numbers of the harms that the nemesis leaves out, as it would do them in a run that leaves out none before."""
     metered: bool = False
     """`__usage` is there, and what brokers put into it is judged too."""
 
@@ -234,3 +238,9 @@ def metered_plan(seed: int) -> Plan:
     """The plan of a seed with metering, and readings often enough for a short run."""
     plan = draw_plan(seed)
     return replace(plan, metered=True, timings=replace(plan.timings, metering_tick_ms=200, reading_ms=1_000))
+
+
+def operated_plan(seed: int) -> Plan:
+    """The plan of a seed with an operator who moves things about, and a broker more than any topic needs."""
+    plan = draw_plan(seed)
+    return replace(plan, operated=True, brokers=max(plan.brokers, 4))
