@@ -27,6 +27,7 @@ from data_plane.metadata.port import (
     Put,
     TxnResult,
 )
+from penstock.contract.ids import NO_BROKER
 
 FORMAT = 1
 EVERYTHING = "/"
@@ -192,6 +193,7 @@ async def confirm(store: MetaStore, lineage_id: str, said: str) -> int:
         raise CopyRefused(
             "somebody else has confirmed the store at the same time; look before doing it again"
         )
+    return len(cells)
 
 
 def restored_cell(value: bytes) -> bytes:
@@ -201,7 +203,7 @@ def restored_cell(value: bytes) -> bytes:
         {
             number: replace(
                 record,
-                leader=model.NO_BROKER,
+                leader=NO_BROKER,
                 leader_epoch=record.leader_epoch + EPOCHS_AHEAD,
                 in_sync=(),
                 eligible=(),
