@@ -13,9 +13,10 @@ from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKe
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
-from data_plane.node.ports import Clock
+from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import together
 from data_plane.node.usage_messages import add_delivered, add_reading, add_requests, add_seal
 from data_plane.node.usage_topic import UsageTopic
 from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
@@ -26,6 +27,7 @@ _ROWS_MAX = 500
 """Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
 _LAST_WORDS_S = 3.0
 """A broker that leaves waits so long for its last record."""
+_LISTEN_S = 0.05
 _RECORDS_PER_ROUND_MAX = 200
 """Of increments alone."""
 _DELETED_KEPT = 10_000
@@ -241,20 +243,38 @@ class Metering:
                     self._gather(tally)
 
     async def finish(self) -> None:
-        """A clean stop: read everything once more and end the boot. Gives up after a while: what is missing then is
-        read by the next leaders, and what was delivered meanwhile is the tenants'."""
+        """A clean stop: read everything once more and end the boot. Gives up after a while, and at once when all
+        brokers stop and nobody is left to hear it: what is missing then is read by the next leaders, and what was
+        delivered meanwhile is the tenants'."""
         if not self.working:
             return
         for tally in self._tallies:
             self._gather(tally)
         try:
-            async with asyncio.timeout(_LAST_WORDS_S), self._reading:
-                await self._round(at_once=True)
-                self._ended = True
-                await self._topic.write(usage_pb2.UsageRecord(boot_ends=True))
-        except TimeoutError:
+            async with asyncio.timeout(_LAST_WORDS_S):
+                said = asyncio.Event()
+                await together(self._last_words(said), self._while_heard(said))
+        except (TimeoutError, ConnectionLost):
             pass
         self._ended = True
+
+    async def _last_words(self, said: asyncio.Event) -> None:
+        async with self._reading:
+            await self._round(at_once=True)
+            self._ended = True
+            await self._topic.write(usage_pb2.UsageRecord(boot_ends=True))
+        said.set()
+
+    async def _while_heard(self, said: asyncio.Event) -> None:
+        """Raises `ConnectionLost` once `__usage` takes no records."""
+        while not said.is_set():
+            if not self._topic.takes_records:
+                raise ConnectionLost("no other broker is left")
+            try:
+                async with asyncio.timeout(_LISTEN_S):
+                    await said.wait()
+            except TimeoutError:
+                pass
 
     async def _round(self, *, at_once: bool) -> None:
         """Write what is due, in as many records as it takes."""

@@ -64,6 +64,20 @@ class UsageTopic:
         """None until the topic exists."""
         return self._image.names.get((SYSTEM_TENANT, USAGE_TOPIC))
 
+    @property
+    def takes_records(self) -> bool:
+        """Whether a partition of it has enough replicas in sync on brokers that are there."""
+        image, topic_id = self._image, self.topic_id
+        topic = None if topic_id is None else image.topics.get(topic_id)
+        if topic_id is None or topic is None:
+            return False
+        return any(
+            image.epoch_of(record.leader) != 0
+            and sum(image.epoch_of(broker) != 0 for broker in record.in_sync)
+            >= topic.settings.min_insync_replicas
+            for record in image.partitions_of(topic_id)
+        )
+
     def demand_room(self) -> None:
         """Raise `Throttled` when too many records wait."""
         if len(self._queue) >= QUEUED_MAX:
