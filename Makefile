@@ -35,8 +35,8 @@ check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fas
 test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
 
-sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=200 runs that many
-	$(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20))
+sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=500 runs that many; SHRINK=1 makes a failure small
+	$(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) $(if $(SHRINK),--shrink)
 
 planted: $(READY)  ## Show that every planted bug is found; SEARCH=1 searches anew
 	$(BIN)/python tests/simulation/planted.py

@@ -1,8 +1,8 @@
-"""Runs seeds: `python -m data_plane.testkit.run --seed 7` or `--seeds 200 [--start N] [--jobs 2] [--json]`.
+"""Runs seeds: `python -m data_plane.testkit.run --seed 7 [--shrink]` or `--seeds 200 [--start N] [--jobs 2] [--json]`.
 
 Each seed runs in a process of its own, so that nothing of one is left in the next. Progress goes to standard error;
 the last line of standard output is the summary. Exit code 0: every invariant held and, of 200 seeds or more, no
-cell of faults x steps stayed at zero.
+cell of faults x steps stayed at zero. `--shrink` makes the first failure small before it is told.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from data_plane.testkit.faults import ReachedTable
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import Scenario, SeedResult
+from data_plane.testkit.shrink import shrink
 from data_plane.testkit.swarm import draw_plan
 
 _TIMELINE_LINES = 60
@@ -68,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json:
             print(json.dumps(asdict(result)))
         else:
-            _tell(result, number, len(seeds), verbose=len(seeds) == 1)
+            _tell(result, number, len(seeds), verbose=len(seeds) == 1, brief=options.shrink)
+    if failed and options.shrink:
+        print("\n".join(shrink(draw_plan(failed[0].seed), failed[0]).lines()))
     missing = table.missing() if options.require_reached or len(seeds) >= REACHED_FROM_SEEDS else []
     if not options.json:
         _summarize(results, table, wall_s=time.perf_counter() - began, quiet=len(seeds) == 1)
@@ -87,6 +90,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=20, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shrink", action="store_true", help="make the first failure small")
     parser.add_argument("--json", action="store_true", help="one object a seed")
     parser.add_argument("--trace-hash", action="store_true", help="print only each seed's trace hash")
     parser.add_argument(
@@ -95,11 +99,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _tell(result: SeedResult, number: int, of: int, *, verbose: bool) -> None:
+def _tell(result: SeedResult, number: int, of: int, *, verbose: bool, brief: bool) -> None:
     if sys.stderr.isatty() and not verbose:
         print(f"\r{number} of {of}", end="" if number < of else "\n", file=sys.stderr, flush=True)
     if not result.passed:
-        print("\n".join(result.timeline if verbose else result.timeline[-_TIMELINE_LINES:]))
+        if not brief:
+            print("\n".join(result.timeline if verbose else result.timeline[-_TIMELINE_LINES:]))
         print(f"seed {result.seed} violates {result.violated}: {result.explanation}")
         print(f"repeat with: python -m data_plane.testkit.run --seed {result.seed}", flush=True)
     if verbose:

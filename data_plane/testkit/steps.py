@@ -141,9 +141,15 @@ class StepWatch:
 class Provoker:
     """Brings about steps that are rare by themselves, with harmless faults only: kills, pauses and cuts."""
 
-    def __init__(self, cluster: SimCluster, rng: random.Random, kill: Callable[[SimBroker], bool]) -> None:
-        """`kill` kills a broker if that is within the promise."""
-        self._cluster, self._rng, self._kill = cluster, rng, kill
+    def __init__(
+        self,
+        cluster: SimCluster,
+        rng: random.Random,
+        kill: Callable[[SimBroker], bool],
+        spares: Callable[[str, SimBroker], bool],
+    ) -> None:
+        """`kill` kills a broker if that is within the promise; `spares` is asked before anybody is hurt."""
+        self._cluster, self._rng, self._kill, self._spares = cluster, rng, kill, spares
 
     async def provoke(self, step: Step) -> None:
         """Begin what leads to the step; it comes about soon after."""
@@ -158,19 +164,19 @@ class Provoker:
 
     async def _restart_soon(self) -> None:
         victim = self._pick(lambda broker: True)
-        if victim is not None and self._kill(victim):
+        if victim is not None and not self._spares("killed and started", victim) and self._kill(victim):
             await asyncio.sleep(self._rng.uniform(0.0, 0.5))
             self._cluster.start(victim)
 
     async def _silence_a_leader(self) -> None:
         victim = self._pick(_leads)
-        if victim is not None:
+        if victim is not None and not self._spares("a leader is paused", victim):
             self._cluster.pause(victim)
             self._later(self._rng.uniform(1.0, 4.0), self._cluster.resume, victim)
 
     async def _let_one_lag(self) -> None:
         victim = self._pick(lambda broker: True)
-        if victim is not None:
+        if victim is not None and not self._spares("paused so that it lags", victim):
             self._cluster.pause(victim)
             lag_s = self._cluster.plan.timings.replica_lag_ms_max / 1000
             await asyncio.sleep(self._rng.choice((0.3, 1.5, min(lag_s, 4.0) + 0.5)))
@@ -179,7 +185,7 @@ class Provoker:
     async def _part_a_leader(self) -> None:
         """Cut a leader from the other brokers, not from clients: what it takes meanwhile must be cut later."""
         victim = self._pick(_leads)
-        if victim is None:
+        if victim is None or self._spares("a leader is cut from the other brokers", victim):
             return
         others = [broker.host for broker in self._cluster.brokers if broker is not victim]
         for other in others:
