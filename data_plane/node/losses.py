@@ -159,7 +159,9 @@ class DeclaredLosses:
             return pb.ReplicaEndsResponse()
 
     async def replica_ends(self, caller: Caller, request: bytes) -> bytes:
-        """Internal call: where replicas here end that rest."""
+        """Internal call: where replicas here end that follow nobody. Nothing moves the end of one that rests, or takes no
+        writes; that of another one is only told to say that nothing is wrong with it.
+        """
         wanted = parsed(pb.ReplicaEndsRequest, request)
         if not await self._view.reached(wanted.revision, self._config.timings.call_ms):
             raise CallFailed(
@@ -172,7 +174,7 @@ class DeclaredLosses:
         response = pb.ReplicaEndsResponse(broker_epoch=self._registration.epoch)
         for place in wanted.partitions:
             replica = self._find(TopicPartition(TopicId(place.topic_id), place.partition))
-            if replica is None or not replica.at_a_standstill:
+            if replica is None or replica.busy or replica.following is not None:
                 continue
             damage = replica.broken or replica.writes_stopped
             response.ends.add(
@@ -245,7 +247,7 @@ class DeclaredLosses:
                 raise errors.BrokerUnavailable(
                     f"{where}: broker {broker} does not tell what its replica holds"
                     if named
-                    else f"{where}: its leader, broker {broker}, has stopped no writes; nothing is to be repaired"
+                    else f"{where}: its leader, broker {broker}, does not answer"
                 )
             end = found[0]
         decide = force_election if named else repair

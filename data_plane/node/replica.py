@@ -188,11 +188,6 @@ class Replica:
             self._tell(self.on_role)
 
     @property
-    def at_a_standstill(self) -> bool:
-        """Whether nothing is written here until the metadata says something else."""
-        return not self.busy and (bool(self.writes_stopped) or (self.leading is None and self.following is None))
-
-    @property
     def sound_end_offset(self) -> int:
         """Up to where the log is whole."""
         return min([self.log.log_end_offset, *(damage.first_offset for damage in self.log.damage)])
