@@ -30,10 +30,12 @@ class Part:
     day: date = TODAY
     generation: int = 0
     """Of the log."""
+    id: str = ""
+    """The topic's, hex; made from its name when empty."""
 
     @property
     def topic_id(self) -> str:
-        return topic_id(self.topic)
+        return self.id or topic_id(self.topic)
 
 
 def topic_id(topic: str) -> str:
@@ -83,7 +85,7 @@ class World:
                 {
                     "cut_id": cut.public_id,
                     "tenant": cut.tenant.public_id,
-                    "topic_id": topic_id(topic),
+                    "topic_id": here[0].topic_id,
                     "topic": topic,
                     "partition": partition,
                     "log_generation": here[0].generation,
