@@ -108,11 +108,16 @@ class EtcdServers:
 
     def control(self, *arguments: str) -> str:
         """Run etcdctl on it and return its output."""
-        command = [program("etcdctl"), "--endpoints", ",".join(self.endpoints), *arguments]
-        environment = {"PATH": os.environ.get("PATH", ""), "ETCDCTL_API": "3"}
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=30, check=True
-        ).stdout
+        return control(self.endpoints, *arguments)
+
+
+def control(endpoints: Sequence[str], *arguments: str) -> str:
+    """Run etcdctl and return its output."""
+    command = [program("etcdctl"), "--endpoints", ",".join(endpoints), *arguments]
+    environment = {"PATH": os.environ.get("PATH", ""), "ETCDCTL_API": "3"}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=30, check=True
+    ).stdout
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import sys
@@ -11,11 +12,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import penstock
+from data_plane.broker import metadata
 from data_plane.contract import admin_pb2 as pb
-from data_plane.dev import etcd_process
-from data_plane.dev.layout import ETCD
+from data_plane.dev import etcd_process, processes
+from data_plane.dev.layout import ETCD, HOST
+from data_plane.log.small_file import SmallFileKind, unpack_small_file
+from data_plane.metadata.copying import EPOCHS_AHEAD
+from data_plane.metadata.lineage import Witness
+from data_plane.node.trust import WITNESS_FILE
+from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.dev_cluster import RunningCluster, running_cluster
+from tests.integration.etcd_servers import control
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -101,3 +109,83 @@ def test_the_etcd_is_listed_and_another_store_is_refused(cluster: RunningCluster
     refused = command("dev", "up", "--bare", "--detach", "--metadata", "sqlite")
     assert refused.returncode != 0
     assert "keeps its metadata in etcd" in refused.stderr
+
+
+def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_it(
+    cluster: RunningCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, etcd = cluster.directory, cluster.spec.etcd
+    assert etcd is not None
+    backup = directory.path / "backup"
+    topic_id = cluster.create_topic("rolled", 1, TopicSettings())
+    send(cluster, "rolled", range(100))
+    control((etcd.client_address,), "snapshot", "save", str(backup))
+    cluster.create_topic("forgotten", 1, TopicSettings())
+    send(cluster, "rolled", range(100, 200))
+    revision = cluster.admin.describe_cluster().revision
+    wait_for(
+        "all remember", lambda: all(seen(cluster, b.id) >= revision for b in cluster.spec.brokers), cluster
+    )
+
+    # Under running brokers: they turn read-only.
+    cluster.cluster.kill_etcd()
+    directory.etcd_data.rename(directory.etcd_data.with_name("before"))
+    peer = f"http://{etcd.peer_address}"
+    control(
+        (etcd.client_address,),
+        *("snapshot", "restore", str(backup), "--data-dir", str(directory.etcd_data), "--name", "dev"),
+        *("--initial-cluster", f"dev={peer}", "--initial-advertise-peer-urls", peer),
+    )
+    cluster.cluster.start_etcd(lambda done, of, note: None)
+    wait_for(
+        "all read-only",
+        lambda: all("went back" in readiness(b.http_port) for b in cluster.spec.brokers),
+        cluster,
+    )
+    assert read(cluster, "rolled", 200) == [b"%d" % value for value in range(200)]
+    with (
+        penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as client,
+        client.producer(delivery_timeout_ms=3_000) as producer,
+        pytest.raises(PenstockError, match="went back"),
+    ):
+        producer.send("rolled", b"never").result(WITHIN_S)
+
+    # A new start does not act on it either.
+    cluster.kill([b.id for b in cluster.spec.brokers])
+    for broker in cluster.spec.brokers:
+        child = processes.start(directory.config_file(broker.id), directory.output_file(broker.id))
+        cluster.cluster._children.append(child)
+    wait_for(
+        "all refuse",
+        lambda: all("may not be acted on" in readiness(b.http_port) for b in cluster.spec.brokers),
+        cluster,
+    )
+    assert "data_plane.broker.metadata confirm" in directory.output_file(1).read_text()
+
+    # Until an operator says so. Nothing that was acknowledged is missing then.
+    confirm = ["confirm", "--config", str(directory.config_file(1)), "--why", "the disk of etcd was lost"]
+    wait_for("confirmed once the old sessions have ended", lambda: metadata.main(confirm) == 0, cluster)
+    assert "are registered" in capsys.readouterr().err
+    cluster.start_missing()
+    wait_for("a leader", lambda: only(cluster, topic_id).leader > 0, cluster)
+    assert only(cluster, topic_id).leader_epoch > EPOCHS_AHEAD
+    send(cluster, "rolled", range(200, 300))
+    assert read(cluster, "rolled", 300) == [b"%d" % value for value in range(300)]
+
+
+def seen(cluster: RunningCluster, broker: int) -> int:
+    """The greatest revision of the store that a broker has noted."""
+    content = (cluster.directory.log_directory(broker) / WITNESS_FILE).read_bytes()
+    return Witness.decode(unpack_small_file(SmallFileKind.WITNESS, content)[1]).revision
+
+
+def readiness(port: int) -> str:
+    """Why a broker is not ready."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return str(json.loads(connection.getresponse().read())["reason"])
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
