@@ -22,6 +22,7 @@ from data_plane.disk.port import (
     DiskUsage,
     File,
     FileMissing,
+    ReadAt,
     SyncDirectory,
     SyncFile,
     SyncStep,
@@ -272,6 +273,20 @@ class RealDisk:
 
     def sync_now(self, steps: Sequence[SyncStep]) -> None:
         self._perform(steps, self._take(steps))
+
+    async def examine(self, files: Sequence[File], work: Callable[[Sequence[ReadAt]], T]) -> T:
+        ours = [_ours(file) for file in files]
+        for file in ours:
+            file.pin()
+
+        def examined() -> T:
+            try:
+                return work([file.read for file in ours])
+            finally:
+                for file in ours:
+                    file.unpin()
+
+        return await _done_by(self._reading, examined)
 
     async def read(self, file: File, position: int, length: int) -> bytes:
         ours = _ours(file)

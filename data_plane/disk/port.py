@@ -6,11 +6,14 @@ and happens off the event loop. Paths are relative to the log directory, with `/
 retry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
+ReadAt = Callable[[int, int], bytes]
+"""(position, length) -> at most `length` bytes, fewer only at the end of the file."""
 
 
 class DiskFault(Exception):
@@ -118,6 +121,11 @@ class Disk(Protocol):
 
         Raises `DiskFault`, `DiskFull`.
         """
+
+    async def examine(self, files: Sequence[File], work: Callable[[Sequence[ReadAt]], T]) -> T:
+        """What `work` makes of the files, off the loop. It gets one reader a file, good until it returns even if the
+        file is closed meanwhile; each raises `DiskFault` as `File.read_at` does. `work` must touch nothing else that
+        others use."""
 
     async def read(self, file: File, position: int, length: int) -> bytes:
         """As `File.read_at`, off the loop, for reads that may have to wait for the medium."""

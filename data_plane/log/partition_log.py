@@ -36,6 +36,7 @@ from data_plane.log.outcomes import (
 from data_plane.log.pending import LogFlush, PendingWrites
 from data_plane.log.reading import LogReader
 from data_plane.log.retention import Retention
+from data_plane.log.scrub import LogScrub
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
 from data_plane.log.segments import CutPoint, Segments
@@ -88,6 +89,7 @@ class PartitionLog:
         )
         self.usage = LogUsage(segments, derived, seals, self._sealing)
         """What metering reads."""
+        self.scrub = LogScrub(segments, self._reader)
         self._change_offset = 0
         self._change_state = NOTHING_KNOWN
         self._retention = Retention()

@@ -166,12 +166,15 @@ class _Files:
         """Base offsets of all segments of which any file exists."""
         return segment_bases(self._disk, self._directory)
 
-    def remove(self, base: int) -> None:
+    def remove(self, base: int, *, set_aside: bool) -> None:
         for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX, layout.INDEX_SUFFIX):
             path = layout.segment_file(self._directory, base, suffix)
             if path in self._open:
                 self._open.pop(path).close()
-            self._disk.remove(path)
+            if set_aside and suffix != layout.INDEX_SUFFIX and self._disk.exists(path):
+                self._disk.rename(path, path + layout.SET_ASIDE_SUFFIX)
+            else:
+                self._disk.remove(path)
 
     def append(self, record: JournalRecord) -> None:
         head = record.head
@@ -183,11 +186,12 @@ class _Files:
         else:
             sidecar.write_at(stamp_at(head.stamp_index), [stamps])
 
-    def cut(self, base: int, position: int, stamp_count: int) -> None:
-        """Nothing stays behind this point; what lies before it is not made longer."""
+    def cut(self, base: int, position: int, stamp_count: int, *, set_aside: bool) -> None:
+        """Nothing stays behind this point; what lies before it is not made longer. `set_aside`: whole segments behind
+        it are kept beside, as evidence of damage (RL122)."""
         for other in self.bases():
             if other > base:
-                self.remove(other)
+                self.remove(other, set_aside=set_aside)
         if base < 0:
             return
         for suffix, size in ((layout.LOG_SUFFIX, position), (layout.STAMPS_SUFFIX, stamp_at(stamp_count))):
@@ -238,12 +242,13 @@ def replay_journal(
                     bounds.log_start = max(bounds.log_start, head.offset)
                 case PieceKind.TRUNCATE:
                     if acts:
-                        files.cut(head.segment_base, head.position, head.stamp_index)
+                        given_up = head.offset < bounds.high_watermark
+                        files.cut(head.segment_base, head.position, head.stamp_index, set_aside=given_up)
                         bounds.touched[head.segment_base] = None
                     _cut_bounds(bounds, head.offset)
                 case PieceKind.START_OVER:
                     if acts:
-                        files.cut(-1, 0, 0)
+                        files.cut(-1, 0, 0, set_aside=head.offset < bounds.high_watermark)
                     bounds.log_start = head.offset
                     bounds.damage.clear()
                     bounds.durable_end = bounds.high_watermark = bounds.checked_from = head.offset

@@ -31,6 +31,7 @@ class SmallFileKind(IntEnum):
     INDEX = 5
     SEAL = 6
     START = 7
+    SCRUBBED = 8
     WITNESS = 8
 
 

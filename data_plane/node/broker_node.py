@@ -41,6 +41,7 @@ from data_plane.node.record_deletion import RecordDeletion
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
 from data_plane.node.retention import MayDelete, Retention
+from data_plane.node.scrub import Scrubber
 from data_plane.node.slow_disk import SlowDisk
 from data_plane.node.stats import NodeStats
 from data_plane.node.trust import Trust, TrustedStore
@@ -146,6 +147,7 @@ class BrokerNode:
                         self.losses.run(),
                         self.retention.run(),
                         self.slow_disk.run(),
+                        self.scrubber.run(),
                         self._gate.run(),
                         self.groups.run(),
                         *(self._metering_tasks() if self.config.metering else ()),
@@ -270,6 +272,9 @@ class BrokerNode:
         self._proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
         self._deletion = RecordDeletion(
             self._gate, self.host.find, self.host.trim, self.metering, clock, self.registration.confident
+        )
+        self.scrubber = Scrubber(
+            config, view.image, self._disk, self._transport, clock, self.stats, self._gate, self.host
         )
         view.listen(self._observe)
 
@@ -424,6 +429,9 @@ class BrokerNode:
                 methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
                 methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
                 methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(caller, asked),
+                methods.DESCRIBE_DURABILITY: lambda caller, asked: self.scrubber.describe_durability(
+                    caller, asked
+                ),
                 methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
                 methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(caller, asked),
                 methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),
@@ -448,6 +456,7 @@ class BrokerNode:
                 internal.CONTROL: lambda caller, connection: self.control.serve(caller, connection),
             },
             calls={
+                internal.COMPARE_SEGMENTS: lambda caller, asked: self.scrubber.compare_segments(caller, asked),
                 internal.APPEND_USAGE: self.usage_topic.append,
                 internal.REPLICA_ENDS: lambda caller, request: self.losses.replica_ends(caller, request),
                 internal.DECLARE_LOSS: lambda caller, request: self.losses.declare_loss(caller, request),

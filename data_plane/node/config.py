@@ -39,6 +39,12 @@ class Timings:
     """Between readings of a partition that goes on changing."""
     reading_idle_ms: int = 3_600_000
     """Between readings of one that does not."""
+    scrub_delay_ms: int = 3_600_000
+    """A segment is read back for the first time when it has been closed for so long."""
+    scrub_period_ms: int = 7 * 86_400_000
+    """And again after so long; twice that has passed at most when it was (RL132)."""
+    scrub_compare_ms: int = 3_600_000
+    """Between comparisons of what the replicas of a partition found."""
     slow_sync_ms: int = 5_000
     """A sync that takes longer is a fault of the disk: the broker leaves what others can do without it (RL133)."""
     clock_off_ms_max: int = 2_000
@@ -78,6 +84,8 @@ class NodeConfig:
     """With less free, but never while 10 % of the disk are, produce is refused and everything else goes on (RL128)."""
     disk_hard_free_bytes: int = 256 * limits.MIB
     """With less free, but never while 3 % of the disk are, nothing is written but what makes room."""
+    scrub_bytes_per_s: int = 8 * limits.MIB
+    """Read back at least at this rate; faster only where the period demands it."""
     ballast_bytes: int = 64 * limits.MIB
     """A file that recovery on a full disk removes first."""
     stray_keep_ms: int = 14 * 86_400_000

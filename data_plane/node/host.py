@@ -324,7 +324,8 @@ class ReplicaHost:
             self._wake.set()
 
     async def _repair(self, replica: Replica) -> None:
-        """Cut the log where the damage begins and fetch the rest from the leader, verified as any fetch is.
+        """Cut the log where the damaged segment begins, which is kept beside it, and fetch the rest from the leader,
+        verified as any fetch is.
 
         Where the journal or checkpoint was damaged nobody can tell where that is: everything is fetched anew.
         """
@@ -333,8 +334,11 @@ class ReplicaHost:
         if replica.busy or not (damage or unknown):
             return
         replica.repairs += 1
-        cut = log.log_start_offset if unknown else damage[0].first_offset
-        await self._committer.truncate(replica, cut, declared=True)
+        cut = log.log_start_offset if unknown else log.scrub.refetch_from()
+        if cut < log.log_start_offset:
+            await self._committer.start_over(replica, cut, log.state_at_start())
+        else:
+            await self._committer.truncate(replica, cut, declared=True)
         self._unknown_loss.pop(replica.where, None)
         replica.broken = ""
         self.damaged.pop(replica.where, None)

@@ -60,6 +60,11 @@ class NodeStats:
     no_room: int = 0
     """Tries of the journal, or of a checkpoint, that a full disk turned away."""
     deleted_segments: int = 0
+    scrubbed_bytes: int = 0
+    """Read back from closed segments and checked."""
+    scrubbed_segments: int = 0
+    scrub_damage: int = 0
+    """Segments that were not whole, or not the same as the other replicas'."""
     slow_syncs: int = 0
     stepped_aside: int = 0
     """Partitions left because the own disk was slow."""

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from data_plane.disk.port import (
     Buffer,
@@ -18,6 +19,7 @@ from data_plane.disk.port import (
     DiskUsage,
     File,
     FileMissing,
+    ReadAt,
     SyncDirectory,
     SyncFile,
     SyncStep,
@@ -25,6 +27,7 @@ from data_plane.disk.port import (
 )
 from data_plane.testkit.medium import Change, Directory, Flush, Inode, Medium
 
+T = TypeVar("T")
 DISK_BYTES = 1 << 30
 
 
@@ -80,6 +83,10 @@ class SimFile:
 
     def read_at(self, position: int, length: int) -> bytes:
         self._demand_open()
+        return self.read_at_any_time(position, length)
+
+    def read_at_any_time(self, position: int, length: int) -> bytes:
+        """Also behind `close`, for who began before it."""
         end = position + length
         if any(low < end and position < high for low, high in self.inode.bad):
             raise DiskFault(f"{self._path}: EIO reading bytes {position} to {end}")
@@ -242,6 +249,11 @@ class SimDisk:
                     self._finish(file, file.inode.begin_flush())
             else:
                 self._sync_directory(step)
+
+    async def examine(self, files: Sequence[File], work: Callable[[Sequence[ReadAt]], T]) -> T:
+        ours = [_ours(file) for file in files]
+        await asyncio.sleep(self.timing.read_ms * self._rng.random() / 1000)
+        return work([file.read_at_any_time for file in ours])
 
     async def read(self, file: File, position: int, length: int) -> bytes:
         await asyncio.sleep(self.timing.read_ms * self._rng.random() / 1000)

@@ -1,0 +1,117 @@
+"""Segments read back in running brokers: what was verified is told to the tenant, what is spoilt is fetched anew."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import Client, PartitionDurability
+from penstock.contract.ids import TopicId, TopicPartition
+from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.retention.logs import SEGMENT_BYTES, produce, read_all, replicas_are_equal
+
+pytestmark = pytest.mark.processes
+
+TIMINGS = {"scrub_delay_ms": 100, "scrub_compare_ms": 200, "scrub_period_ms": 1_500, "revisit_ms": 100}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with brokers(tmp_path_factory.mktemp("cluster"), settings={"timings": TIMINGS}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tenant(cluster: Brokers) -> Tenant:
+    return cluster.tenant("tn_scrubbed")
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Brokers, tenant: Tenant) -> Iterator[Client]:
+    with cluster.client(tenant) as client:
+        yield client
+
+
+def verified(cluster: Brokers, client: Client, topic: str, beyond: int) -> PartitionDurability:
+    """What is told once all three replicas were read back beyond an offset."""
+    told: list[PartitionDurability] = []
+
+    def there() -> bool:
+        told[:] = client.durability(topic)
+        return told[0].verified_end_offset > beyond and told[0].replicas == 3
+
+    cluster.wait_until(f"{topic} is verified beyond {beyond} on all replicas", there, 40)
+    return told[0]
+
+
+def test_a_tenant_is_told_what_was_read_back_and_when(
+    cluster: Brokers, tenant: Tenant, client: Client
+) -> None:
+    before_ms = int(time.time() * 1000)
+    cluster.create_topic(tenant, "safe", segment_bytes=SEGMENT_BYTES)
+    nothing = client.durability("safe")[0]
+    assert (nothing.verified_end_offset, nothing.replicas, nothing.verified_ms) == (0, 0, None)
+    produce(client, "safe", range(20))
+    told = verified(cluster, client, "safe", 10)
+    assert told.log_start_offset == 0 and 10 < told.verified_end_offset <= told.high_watermark == 20
+    assert told.verified_ms is not None and before_ms <= told.verified_ms <= time.time() * 1000 + 1_000
+    later = client.durability("safe")[0]
+    cluster.wait_until(
+        "it is read back again",
+        lambda: (client.durability("safe")[0].verified_ms or 0) > (later.verified_ms or 0),
+    )
+    shown = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "--json", "topic", "describe", "safe", "--durability"],
+        env={
+            "PENSTOCK_BOOTSTRAP": ",".join(cluster.bootstrap),
+            "PENSTOCK_API_KEY": tenant.api_key,
+            "HOME": "/nowhere",
+        },
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert shown.returncode == 0, shown.stderr
+    (partition,) = json.loads(shown.stdout)["partitions"]
+    assert partition["verified_copies"] == 3 and partition["verified_to_offset"] >= told.verified_end_offset
+    assert partition["verified_at"].endswith("+00:00")
+
+
+def spoil(cluster: Brokers, broker: int, topic_id: TopicId, at: int) -> Path:
+    """Flip a byte of the first segment, below everything that a running broker keeps in memory."""
+    directory = cluster.partition_directory(broker, TopicPartition(topic_id, 0))
+    path = directory / f"{0:020d}.log"
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))
+    return path
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_a_spoilt_segment_is_found_kept_aside_and_fetched_anew(
+    cluster: Brokers, tenant: Tenant, client: Client, role: str
+) -> None:
+    topic = f"spoilt-{role}"
+    topic_id = cluster.create_topic(tenant, topic, segment_bytes=SEGMENT_BYTES)
+    produce(client, topic, range(20))
+    pids = cluster.pids()
+    leader = cluster.leader(topic_id)
+    victim = leader if role == "leader" else next(number for number in cluster.ids if number != leader)
+    path = spoil(cluster, victim, topic_id, 1_500)
+    aside = path.with_name(path.name + ".damaged")
+    cluster.wait_until("the spoilt segment is set aside", aside.exists, 40)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id), 40)
+    produce(client, topic, range(20, 24))
+    assert read_all(client, topic) == list(range(24))
+    assert verified(cluster, client, topic, 10).replicas == 3
+    replicas_are_equal(cluster, topic_id, 24)
+    assert aside.stat().st_size > 1_500
+    assert cluster.pids() == pids, "no broker has restarted"
+    assert cluster.metric(victim, "penstock_scrub_damage_total") >= 1
