@@ -86,14 +86,12 @@ def _out_of_the_set(right: Any) -> Callable[..., PartitionRecord | None]:
     return moved_from
 
 
-def _to_whoever_is_alive(right: Any) -> Callable[..., PartitionRecord | None]:
-    def moved_back(record: PartitionRecord, *, alive: Alive) -> PartitionRecord | None:
+def _to_whoever_is_alive(right: Any) -> Callable[..., BrokerId]:
+    def move_back_to(record: PartitionRecord, *, alive: Alive, **_: Any) -> BrokerId:
         preferred = record.replicas[0]
-        if record.leader in (NO_BROKER, preferred) or not alive(preferred):
-            return None
-        return record.changed(leader=preferred, leader_epoch=record.leader_epoch + 1)
+        return NO_BROKER if record.leader in (NO_BROKER, preferred) or not alive(preferred) else preferred
 
-    return moved_back
+    return move_back_to
 
 
 def _without_a_trace(right: Any) -> Callable[..., Any]:
@@ -220,7 +218,7 @@ BUGS = (
     PlantedBug(
         name="the preferred leader returns out of sync",
         rule="RL51",
-        target="data_plane.controller.leader_return:moved_back",
+        target="data_plane.controller.leader_return:move_back_to",
         wrong=_to_whoever_is_alive,
         finders=(
             Check(
