@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from data_plane.broker.http import LoopStalled
+from data_plane.node.levels import LEVELS
 from data_plane.node.stats import Histogram
 
 PREFIX = "penstock_"
@@ -51,7 +52,7 @@ class StatsCollector(Collector):
             for name in fields_of(stats):
                 yield family(name, getattr(stats, name))
         for name, level in self._levels().items():
-            yield GaugeMetricFamily(PREFIX + name, _words(name), value=level)
+            yield GaugeMetricFamily(PREFIX + name, LEVELS.get(name, _words(name)), value=level)
 
 
 def fields_of(stats: Any) -> list[str]:

@@ -24,9 +24,13 @@ class NodeStats:
     """Everything counted since the start, and a few levels. Names are the metrics' names."""
 
     produced_batches: int = 0
+    """Batches that this broker took as leader."""
     produced_bytes: int = 0
+    """Bytes of those batches as sent."""
     produced_messages: int = 0
+    """Messages in them."""
     produce_refusals: int = 0
+    """Batches that it refused, for whatever reason."""
     throttled_batches: int = 0
     """Held because of a tenant's produce rate, and let in when their turn came."""
     throttled_ms: int = 0
@@ -34,6 +38,7 @@ class NodeStats:
     throttle_refusals: int = 0
     """Refused because of a tenant's produce rate."""
     duplicates: int = 0
+    """Batches that a producer sent again and that stood in the log already: answered with the first offset."""
     pushed_bytes: int = 0
     """To consumers."""
     replicated_bytes: int = 0
@@ -41,43 +46,59 @@ class NodeStats:
     held_batches: int = 0
     """Taken over from leaders."""
     elections: int = 0
+    """Leaderships that this broker took up."""
     leaderships_lost: int = 0
+    """Leaderships that ended without a hand-over: another was elected, or the registration was lost."""
     leaders_handed_over: int = 0
     """In good order, and reassignments closed."""
     catch_up_bytes: int = 0
     """To followers outside the in-sync set that are far behind."""
     in_sync_shrinks: int = 0
+    """Followers that a leader here took out of the in-sync set."""
     in_sync_expansions: int = 0
+    """Followers that a leader here took into it again."""
     truncations: int = 0
+    """Logs that were cut where they differed from their new leader's."""
     truncated_messages: int = 0
+    """Offsets that were cut so; without a declared loss none was acknowledged with `acks=all`."""
     declared_losses: int = 0
     """Log generations that this broker began: elections that may have lost something, forced elections, repairs."""
     registrations: int = 0
+    """Times that this broker registered itself: once, and after each time it was fenced."""
     fences: int = 0
     """Suspected brokers this broker fenced as controller."""
     journal_rounds: int = 0
+    """Groups of writes that went to the journal together, with one sync."""
     checkpoints: int = 0
+    """Times that the journal's content was brought into segments."""
     no_room: int = 0
     """Tries of the journal, or of a checkpoint, that a full disk turned away."""
     deleted_segments: int = 0
+    """Segments that retention has deleted."""
     scrubbed_bytes: int = 0
     """Read back from closed segments and checked."""
     scrubbed_segments: int = 0
+    """Closed segments that were read back and checked."""
     scrub_damage: int = 0
     """Segments that were not whole, or not the same as the other replicas'."""
     slow_syncs: int = 0
+    """Syncs that took longer than a healthy disk may."""
     stepped_aside: int = 0
     """Partitions left because the own disk was slow."""
     group_offsets_committed: int = 0
+    """Offsets of consumer groups that were committed here."""
     group_offsets_committed_back: int = 0
     """Below the offset stored before (RL95): a reset or a seek, else worth a look."""
     usage_records: int = 0
     """Committed in `__usage`."""
     usage_readings: int = 0
+    """Odometer readings that were made."""
     usage_retries: int = 0
     """Rounds in which no partition of `__usage` took a record."""
     authentication_failures: int = 0
+    """Callers whose key was wrong, revoked or unknown."""
     streams: int = 0
+    """Streams of clients and brokers that are open now."""
     sync_ms: Histogram = field(default_factory=Histogram)
     """From handing a group to the disk until the loop goes on (fsync_return_ms)."""
     hand_over_ms: Histogram = field(default_factory=Histogram)

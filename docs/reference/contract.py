@@ -48,11 +48,11 @@ def errors_page() -> str:
 def limits_page() -> str:
     """Every bound of the service."""
     said = said_of(limits)
-    rows = [
-        (code(name), _amount(name, getattr(limits, name)), said[name])
-        for name in said
-        if name not in ("KIB", "MIB", "GIB")
-    ]
+    names = [name for name in said if name not in ("KIB", "MIB", "GIB")]
+    mute = [name for name in names if not said[name]]
+    if mute:
+        raise ValueError(f"penstock/contract/limits.py: no docstring says why: {', '.join(mute)}")
+    rows = [(code(name), _amount(name, getattr(limits, name)), said[name]) for name in names]
     return page(
         "Limits",
         "`penstock/contract/limits.py`",

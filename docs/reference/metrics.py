@@ -1,7 +1,7 @@
 """The page of metrics: what brokers and the control plane export, by name."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import PREFIX, family, fields_of
-from data_plane.node import broker_node, stats
+from data_plane.node import broker_node, conditions, stats
+from data_plane.node.levels import LEVELS
 from data_plane.node.stats import NodeStats
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
@@ -24,7 +25,7 @@ def page() -> str:
     rows = [
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
-        *(_row(GaugeMetricFamily(PREFIX + name, _words(name), value=0)) for name in _levels()),
+        *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _levels().items()),
     ]
     return markdown.page(
         "Metrics",
@@ -40,6 +41,9 @@ def page() -> str:
 
 
 def _counted(counted: Any, said: dict[str, str]) -> list[Row]:
+    mute = [name for name in fields_of(counted) if not said[name]]
+    if mute:
+        raise ValueError(f"{type(counted).__name__}: no docstring says what these count: {', '.join(mute)}")
     return [_row(family(name, getattr(counted, name)), said=said[name]) for name in fields_of(counted)]
 
 
@@ -48,14 +52,21 @@ def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:
     return code(metric.name + suffix), metric.type, ", ".join(labels), said or metric.documentation
 
 
-def _levels() -> list[str]:
-    """Names that the node gives its levels, in `BrokerNode.levels`."""
-    tree = ast.parse(Path(str(broker_node.__file__)).read_text(encoding="utf-8"))
-    (function,) = [
-        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "levels"
-    ]
-    (answer,) = [node for node in ast.walk(function) if isinstance(node, ast.Dict)]
-    return [str(ast.literal_eval(key)) for key in answer.keys if key is not None]
+def _levels() -> Mapping[str, str]:
+    """Levels with what they say; those that the node tells of, no more and no fewer."""
+    told = {
+        str(ast.literal_eval(key))
+        for module in (broker_node, conditions)
+        for function in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef) and function.name == "levels"
+        for answer in ast.walk(function)
+        if isinstance(answer, ast.Dict)
+        for key in answer.keys
+        if key is not None
+    }
+    if told != LEVELS.keys():
+        raise ValueError(f"data_plane/node/levels.py and the node disagree: {sorted(told ^ LEVELS.keys())}")
+    return LEVELS
 
 
 def _control_plane() -> list[Row]:
@@ -63,7 +74,3 @@ def _control_plane() -> list[Row]:
 
     collectors = [value for value in vars(metrics).values() if hasattr(value, "_labelnames")]
     return [_row(collector.describe()[0], collector._labelnames) for collector in collectors]
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -7,18 +7,25 @@ GIB = 1024 * MIB
 TOPIC_NAME_LENGTH_MAX = 249
 """The length other clients of this field accept; leaves room for a file name's suffix."""
 PARTITIONS_PER_TOPIC_MAX = 10_000
+"""Partitions of one topic: the metadata hold up to 100 of them in one value, and a client asks for all at once."""
 REPLICATION_FACTOR_MAX = 5
+"""Copies of each message."""
 
 MESSAGE_BYTES_MAX_DEFAULT = 1 * MIB
+"""The largest message of a topic that says nothing else: key, value and headers. Checked before it is buffered."""
 MESSAGE_BYTES_MAX_LIMIT = 10 * MIB
+"""The most that a topic may allow for one message."""
 BATCH_BYTES_MAX_DEFAULT = 2 * MIB
+"""The largest stored batch of a topic that says nothing else; room for one largest message beside others."""
 BATCH_BYTES_MAX_LIMIT = 12 * MIB
+"""The most that a topic may allow for one batch: one largest message and its frame."""
 RECORDS_PER_BATCH_MAX = 1_000_000
 """A batch's record count and offset span are bounded so that one batch cannot exhaust the offset space."""
 DECOMPRESSED_BATCH_BYTES_MAX = 64 * MIB
 """What a reader inflates for one batch; a frame that declares more is refused before inflating."""
 
 FRAME_HEAD_BYTES_MAX = 4 * MIB
+"""The head of one frame, which is parsed at once: names and numbers, no messages."""
 FRAME_ENTRIES_MAX = 10_000
 """Batches, partitions or topics that one frame or request of a client may name: the work of one turn of a broker's
 event loop.
@@ -32,20 +39,29 @@ STREAM_CREDIT_BYTES = 32 * MIB
 FETCH_CREDIT_BYTES_MAX = 64 * MIB
 """Pushed bytes a consumer connection may have unconsumed."""
 PARTITIONS_PER_STREAM_MAX = 100_000
+"""Partitions that one consumer's stream may have open."""
 
 IN_FLIGHT_BATCHES_PER_PRODUCER = 5
 """The duplicate table remembers this many batches of a producer (RL58, RL61)."""
 PRODUCERS_PER_PARTITION_MAX = 10_000
-PRODUCERS_PER_TENANT_MAX = 100_000
+"""Producers that a partition remembers to know their duplicates; the longest idle one is forgotten first."""
 PRODUCER_ID_BLOCK = 1_000
+"""Producer ids that a broker takes from the metadata at a time."""
 PRODUCER_IDLE_MS_MIN = 24 * 3600 * 1000
+"""A producer that sent nothing for less than this is not forgotten."""
 
 SEGMENT_BYTES_DEFAULT = 1 * GIB
+"""A segment is closed at this size; retention deletes whole segments."""
 SEGMENT_BYTES_MIN = 4 * KIB
+"""Smaller segments would be more files than messages."""
 SEGMENT_BYTES_LIMIT = 2 * GIB
+"""Positions in a segment are 32-bit numbers."""
 INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB
+"""A batch is found by its stamp; this far apart stand the entries of the index by time."""
 RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
+"""How long messages are kept where nobody said otherwise."""
 RETENTION_MS_MIN = 3600 * 1000
+"""Shorter retention would delete before slow consumers have read."""
 TIMESTAMP_AHEAD_MS_MAX = 3600 * 1000
 """A message may be stamped at most this far in the future (RL107)."""
 
@@ -53,6 +69,7 @@ FAILED_AUTH_PER_MINUTE_MAX = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
 
 GROUP_NAME_LENGTH_MAX = 249
+"""As a topic's name."""
 GROUP_MEMBERS_MAX = 500
 """An assignment is decided in one turn of the event loop."""
 MEMBER_ID_LENGTH_MAX = 100
@@ -60,6 +77,10 @@ MEMBER_ID_LENGTH_MAX = 100
 GROUPS_PER_TENANT_MAX = 1_000
 """Per partition of `__groups`: what a coordinator keeps in memory for one tenant."""
 SESSION_TIMEOUT_MS_MIN = 1_000
+"""A shorter session would end with a pause of the collector or the network."""
 SESSION_TIMEOUT_MS_MAX = 3600 * 1000
+"""A member that is gone holds its partitions for so long."""
 REBALANCE_TIMEOUT_MS_MAX = 24 * 3600 * 1000
+"""The most time that a member may take to give partitions up."""
 COMMIT_METADATA_LENGTH_MAX = 4 * KIB
+"""Of the note that a consumer may store with an offset."""
