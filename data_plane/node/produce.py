@@ -26,6 +26,8 @@ from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BatchHeader, check_batch
 
 _ACKS = (-1, 0, 1)
+_SOON_MS = 10
+"""After which metadata that a client has already seen is here too."""
 _PACED_CREDIT_BYTES = limits.BATCH_BYTES_MAX_LIMIT + 4 * limits.MIB
 """What a stream of a tenant with a produce rate may have unanswered: the largest batch
 fits, with the slack that a client reserves.
@@ -126,7 +128,14 @@ class ProduceStream:
             self._produce(acks, wanted, batch, answer)
         except PenstockError as refusal:
             self._stats.produce_refusals += 1
-            answer(ProduceOutcome(error=refusal.code, message=refusal.message))
+            retry_after_ms = _SOON_MS if self._is_behind(wanted) else 0
+            answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
+
+    def _is_behind(self, wanted: pb.ProduceBatch) -> bool:
+        """Does the client know a later leader epoch than this broker has seen yet? It will in a moment."""
+        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+        known = None if replica is None else replica.record
+        return known is not None and wanted.leader_epoch > known.leader_epoch
 
     # -- the tenant's produce rate -----------------------------------------------------------------------
 
@@ -290,6 +299,7 @@ class ProduceStream:
                     duplicate=outcome.duplicate,
                     message=outcome.message,
                     leader_epoch=outcome.leader_epoch,
+                    retry_after_ms=outcome.retry_after_ms,
                 )
             )
         self._wake.set()

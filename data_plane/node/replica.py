@@ -36,6 +36,8 @@ class ProduceOutcome:
     accepted_ms: int = -1
     duplicate: bool = False
     leader_epoch: int = -1
+    retry_after_ms: int = 0
+    """Not 0: so soon it is worth another try."""
 
 
 Answer = Callable[[ProduceOutcome], None]
