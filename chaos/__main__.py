@@ -1,7 +1,7 @@
 """`make chaos`: hurt a cluster for some minutes and judge it, or judge a history anew.
 
 Usage: python -m chaos [--minutes N] [--seed N] [--metadata sqlite|etcd] [--plan all|short|rounds] [--history PATH]
-       [--folder DIR]. Exit code 0: everything held; 1: something was violated; 2: it could not be run.
+       [--folder DIR]. Exit code: 0 everything held, 1 something was violated, 2 it could not be run, 130 interrupted.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos.commands import CommandFailed
-from chaos.faults import Plan
+from chaos.faults import Plan, kinds_of
 from chaos.history_lines import FILE, history_file
 from chaos.isolation import go_inside
 from chaos.judgement import judge, read_history
@@ -47,12 +47,14 @@ def main(arguments: Sequence[str]) -> int:
         )
         try:
             run = Run(folder.absolute(), wanted)
-            print_kinds(run.probes.unavailable)
+            print_kinds(kinds_of(wanted.plan), run.probes.unavailable)
             print(f"seed {seed}; everything of this run is in {folder}", flush=True)
             asyncio.run(run.run())
         except CommandFailed as failed:
             print(f"chaos: {failed}", file=sys.stderr)
             return 2
+        except KeyboardInterrupt:
+            return 130
     status = _judge(folder / FILE)
     if status == 0:
         _lighten(folder, *_HEAVY, "brokers", "cluster")

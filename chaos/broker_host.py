@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chaos.disks import Disk
+from chaos.stepping_broker import FILE_VARIABLE, step
 from chaos.switch import Wire
 from data_plane.dev.layout import write_private
 
@@ -26,30 +26,6 @@ _AGAIN_S = 0.5
 """An init system starts a broker that ended by itself after so long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """The wall clock of one host, moved by libfaketime, which reads how far from a file once a second."""
-
-    library: Path
-    file: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "LD_PRELOAD": str(self.library),
-            "FAKETIME_TIMESTAMP_FILE": str(self.file),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
-
-    def step(self, seconds: float) -> None:
-        """From here on the clock is so far from the machine's."""
-        fresh = self.file.with_suffix(".new")
-        fresh.write_text(f"{seconds:+.3f}\n")
-        fresh.replace(self.file)
-
-
 class BrokerHost:
     """Starts, hurts and mends one broker. `held`: whoever ended it starts it again; else that happens by itself."""
 
@@ -59,10 +35,12 @@ class BrokerHost:
         folder: Path,
         wire: Wire,
         disk: Disk,
-        clock: Clock | None,
         settings: Mapping[str, Any],
+        *,
+        stepping: bool,
     ) -> None:
-        self.number, self.folder, self.wire, self.disk, self.clock = number, folder, wire, disk, clock
+        """`stepping`: its wall clock can be stepped."""
+        self.number, self.folder, self.wire, self.disk = number, folder, wire, disk
         self.held = False
         self.ended_by_itself: list[int] = []
         """Exit statuses of lives that nobody ended."""
@@ -73,6 +51,9 @@ class BrokerHost:
         self._process: subprocess.Popen[bytes] | None = None
         self._known_end: subprocess.Popen[bytes] | None = None
         self._tracer: subprocess.Popen[bytes] | None = None
+        self._clock_file = folder / "clock"
+        self._module = "chaos.stepping_broker" if stepping else "data_plane.broker"
+        self.step_clock(0)
         self._configure(settings)
         wire.publish(INTERNAL_PORT)
 
@@ -97,12 +78,10 @@ class BrokerHost:
         if self.runs:
             return
         (self.disk.point / "log").mkdir(exist_ok=True)
-        environment = dict(os.environ)
-        if self.clock is not None:
-            environment |= self.clock.environment
+        environment = dict(os.environ) | {FILE_VARIABLE: str(self._clock_file)}
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                self.wire.command(sys.executable, "-m", "data_plane.broker", "--config", str(self.config)),
+                self.wire.command(sys.executable, "-m", self._module, "--config", str(self.config)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -153,6 +132,10 @@ class BrokerHost:
         except subprocess.TimeoutExpired:
             self.kill()
             return False
+
+    def step_clock(self, milliseconds: int) -> None:
+        """From soon on its wall clock is so far from the machine's."""
+        step(self._clock_file, milliseconds)
 
     # -- its disk calls ----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chaos.broker_host import BrokerHost, Clock
+from chaos.broker_host import BrokerHost
 from chaos.commands import run
 from chaos.disks import MIB, Disk
 from chaos.etcd_hosts import EtcdHosts, etcd_addresses
@@ -34,11 +34,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a run's machine allows: the file system of each broker, and whose clock can be moved."""
+    """What a run's machine allows: the file system of each broker; and what its brokers are."""
 
     disks: tuple[str, ...]
-    clock_library: Path | None = None
-    clock_brokers: tuple[int, ...] = ()
+    stepping_clocks: bool = False
     etcd: bool = False
 
 
@@ -67,10 +66,6 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         kind = self.shape.disks[number - 1]
         disk = Disk(kind, self.folder / "disks" / f"{number}.{kind}", folder / "disk")
-        clock = None
-        if self.shape.clock_library is not None and number in self.shape.clock_brokers:
-            clock = Clock(library=self.shape.clock_library, file=folder / "clock")
-            clock.step(0)
         store: Mapping[str, Any] = {"metadata": str(self.directory.metadata_file)}
         if self.etcd is not None:
             store = self.etcd.settings
@@ -84,7 +79,14 @@ class Cluster:
             "limits": {"journal_bytes": JOURNAL_BYTES, "disk_soft_free_bytes": SOFT_FREE_BYTES},
             "timings": {"drain_ms": 3_000},
         }
-        return BrokerHost(number, folder, self.switch.connect(f"b{number}", number), disk, clock, settings)
+        return BrokerHost(
+            number,
+            folder,
+            self.switch.connect(f"b{number}", number),
+            disk,
+            settings,
+            stepping=self.shape.stepping_clocks,
+        )
 
     def _make_certificate(self) -> Path:
         """One for whoever listens on a host's address, and for brokers that ask etcd; its own authority."""

@@ -4,6 +4,7 @@ A power cut is the ioctl that shuts a file system down without flushing anything
 what was synced without its directory. The file system is then mounted again, which replays its journal.
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -19,12 +20,14 @@ _WITHOUT_FLUSH = 2
 _BUSY_S = 20.0
 _POLL_S = 0.02
 MIB = 1 << 20
+_SPARED = (0, MIB // 4, MIB, 4 * MIB, 16 * MIB)
+"""A file system needs some room itself for a file that takes up the rest."""
 LOOP_BYTES = 1024 * MIB
 """Sparse: only what is written takes room."""
 MEMORY_BYTES = 512 * MIB
 
 MAKE: dict[str, tuple[str, ...]] = {
-    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"),
+    "ext4": ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"),
     "xfs": ("mkfs.xfs", "-q", "-f"),
 }
 
@@ -72,7 +75,13 @@ class Disk:
         size = max(0, found.f_bavail * found.f_frsize - leave)
         ballast = os.open(self.point / "ballast", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            os.posix_fallocate(ballast, 0, max(1, size))
+            for spared in _SPARED:
+                try:
+                    os.posix_fallocate(ballast, 0, max(1, size - spared))
+                    return
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
         finally:
             os.close(ballast)
 

@@ -58,7 +58,7 @@ class Strike:
     kind: Kind
     aim: Aim
     pick: int
-    """Chooses among those that fit the aim; of power cuts and clocks among those with such a disk or clock."""
+    """Chooses among those that fit the aim; of power cuts among those with such a disk."""
     seconds: float
     """How long it lasts."""
     strength: float
@@ -100,9 +100,15 @@ class Plan(Enum):
 
 
 _SHORT = (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_OUTWARDS, Kind.POWER_CUT_EXT4)
+_IN_ROUNDS = (Kind.KILL, Kind.PAUSE, Kind.ALL_KILL, Kind.ALL_PAUSE)
 _ROUNDS = 30
 _ALL_AT_ONCE = 3
 _ROUND_S = 5.0
+
+
+def kinds_of(plan: Plan) -> tuple[Kind, ...]:
+    """The kinds that a plan is made of, as far as they work."""
+    return {Plan.ALL: tuple(Kind), Plan.SHORT: _SHORT, Plan.ROUNDS: _IN_ROUNDS}[plan]
 
 
 def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Strike]:
@@ -113,7 +119,7 @@ def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Stri
         return
     number = 0
     while True:
-        deck = [kind for kind in (_SHORT if plan is Plan.SHORT else Kind) if kind in available]
+        deck = [kind for kind in kinds_of(plan) if kind in available]
         rng.shuffle(deck)
         for kind in deck:
             number += 1

@@ -38,7 +38,9 @@ class Fuzzer:
         self._incarnations = 0
         self._number = self._readers = 0
         self._made: dict[str, tuple[str, bytes, int]] = {}
-        """Incarnation, topic id and partitions, by topic name, of what stands now or may stand."""
+        """Incarnation, topic id and partitions, by topic name, of what stands."""
+        self._unsure: dict[str, None] = {}
+        """Names of which a call left open whether there is such a topic, and which one."""
         self._strict_id = b""
         self.done: dict[str, int] = {}
         """Calls that were answered with success, by what they did."""
@@ -72,7 +74,9 @@ class Fuzzer:
     async def _scratch(self) -> None:
         """Make a topic of that name, or do something with the one there is, or delete it."""
         name = self._rng.choice(_NAMES)
-        if name not in self._made:
+        if name in self._unsure:
+            await self._clear(name)
+        elif name not in self._made:
             await self._create(name)
         elif self._rng.random() < 0.5:
             await self._fill(name)
@@ -95,9 +99,11 @@ class Fuzzer:
             settings = replace(settings, min_insync_replicas=2)
         partitions, topic_id = rng.randint(1, 3), rng.randbytes(16)
         self._incarnations += 1
-        self._made[name] = (f"{name}#{self._incarnations}", topic_id, partitions)
         cluster = self._cluster
+        self._unsure[name] = None
         await cluster.ask(lambda: cluster.create_topic(name, partitions, settings, topic_id, _CALL_S))
+        del self._unsure[name]
+        self._made[name] = (f"{name}#{self._incarnations}", topic_id, partitions)
         self._count(self.done, "topic made")
         await self._fill(name)
 
@@ -160,24 +166,33 @@ class Fuzzer:
         # From here on nobody may rely on it, whatever becomes of the call.
         gone = [partition_name(incarnation, partition) for partition in range(partitions)]
         self._recorder.note("deleted", partitions=gone)
-        admin = self._cluster.admin
-        await self._cluster.ask(
-            lambda: admin.wait_until_seen(
-                admin.delete_topic(TENANT, name, timeout_s=_CALL_S, topic_id=topic_id)
-            )
-        )
         del self._made[name]
+        self._unsure[name] = None
+        await self._clear(name, topic_id)
+
+    async def _clear(self, name: str, topic_id: bytes = b"") -> None:
+        """No topic of this name is there on return."""
+        admin = self._cluster.admin
+
+        def delete() -> None:
+            try:
+                revision = admin.delete_topic(TENANT, name, timeout_s=_CALL_S, topic_id=topic_id)
+            except NotFound:
+                return
+            admin.wait_until_seen(revision)
+
+        await self._cluster.ask(delete)
+        del self._unsure[name]
         self._count(self.done, "topic deleted")
 
     async def delete_what_is_left(self) -> list[str]:
         """After the faults: every topic that was made here can be deleted; those that cannot."""
         left = []
-        for name in list(self._made):
+        for name in (*self._made, *self._unsure):
             try:
-                await self._delete(name)
+                await (self._delete(name) if name in self._made else self._clear(name))
             except PenstockError as error:
-                if not isinstance(error, NotFound):
-                    left.append(f"{name}: {error}")
+                left.append(f"{name}: {error}")
         return left
 
     # -- keys and settings ---------------------------------------------------------------------------------------------

@@ -27,7 +27,10 @@ def go_inside(arguments: Sequence[str]) -> None:
         return
     program = find("unshare")
     # Nothing in here is reached by way of a proxy.
-    environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")} | {_INSIDE: "1"}
+    environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")} | {
+        _INSIDE: "1",
+        "GRPC_VERBOSITY": "ERROR",
+    }
     as_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     command = [
         *(program, *as_root, "--mount", "--net", "--pid", "--fork", "--kill-child"),

@@ -7,7 +7,6 @@ to any more.
 """
 
 import asyncio
-import random
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -26,7 +25,7 @@ _SETTLE_S = 0.3
 _DISK_LEFT = 8 * 1024
 _LOSS = (0.05, 0.3)
 _SLOW_US = (50_000, 1_500_000)
-_CLOCK_S = (-3_600.0, 3_600.0)
+_CLOCK_MS = (-3_600_000.0, 3_600_000.0)
 
 
 class Stuck(Exception):
@@ -94,7 +93,7 @@ class Nemesis:
         deadline = loop.time() + STUCK_S
         while found := await self._cluster.ask(lambda: self._cluster.not_whole(self._topics())):
             if loop.time() > deadline:
-                raise Stuck(f"I20: not whole {when} within {STUCK_S:g} s: {'; '.join(found)}")
+                raise Stuck(f"not whole {when} within {STUCK_S:g} s: {'; '.join(found)}")
             await asyncio.sleep(_POLL_S)
 
     async def whole(self, when: str) -> None:
@@ -106,7 +105,7 @@ class Nemesis:
         deadline = loop.time() + STUCK_S
         while found := missing():
             if loop.time() > deadline:
-                raise Stuck(f"I20: {otherwise} within {STUCK_S:g} s: {', '.join(found)}")
+                raise Stuck(f"{otherwise} within {STUCK_S:g} s: {', '.join(found)}")
             await asyncio.sleep(_POLL_S)
 
     # -- whom --------------------------------------------------------------------------------------------------------
@@ -263,14 +262,10 @@ class Nemesis:
 
     @asynccontextmanager
     async def _clock_step(self, strike: Strike) -> AsyncIterator[str]:
-        clocks = [
-            (host.number, host.clock) for host in self._cluster.hosts.values() if host.clock is not None
-        ]
-        number, clock = clocks[strike.pick % len(clocks)]
-        seconds = _between(_CLOCK_S, random.Random(strike.pick).random())
-        clock.step(seconds)
-        yield f"broker {number} by {seconds:+.0f} s"
-        clock.step(0)
+        host, milliseconds = await self._victim(strike), int(_between(_CLOCK_MS, strike.strength))
+        host.step_clock(milliseconds)
+        yield f"broker {host.number} by {milliseconds / 1000:+.0f} s"
+        host.step_clock(0)
 
     # -- those of etcd -------------------------------------------------------------------------------------------------
 

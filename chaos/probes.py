@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from chaos.commands import CommandFailed, find, run
@@ -14,21 +14,19 @@ from chaos.switch import Switch
 _PROBE_HOST = 200
 _DISK_BYTES = 320 * MIB
 """The least that mkfs.xfs takes, with room."""
-_LIBRARY = "faketime/libfaketime.so.1"
 _SYNC = "import os,sys; os.fsync(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT))"
-_YEAR = "import time; print(time.gmtime().tm_year)"
 _SLOW_S = 0.3
 
 
 class Probes:
     """Tries in a folder that is gone afterwards. `unavailable` tells, by kind, the command and its words."""
 
-    def __init__(self, folder: Path, switch: Switch, *, etcd: bool) -> None:
+    def __init__(self, folder: Path, switch: Switch, wanted: Collection[Kind], *, etcd: bool) -> None:
+        """Of the kinds wanted, those that are not tried are taken to work."""
         self.unavailable: dict[Kind, str] = {}
         self.disks: list[str] = []
         """File systems that a broker's disk may have and that bear a power cut."""
-        self.clock_library: Path | None = None
-        self._folder, self._switch = folder, switch
+        self._folder, self._switch, self._wanted = folder, switch, wanted
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self._try(
@@ -40,10 +38,9 @@ class Probes:
             self._try(self._slow_sync, Kind.SLOW_DISK)
             self._try(lambda: self._power_cut("ext4"), Kind.POWER_CUT_EXT4)
             self._try(lambda: self._power_cut("xfs"), Kind.POWER_CUT_XFS)
-            self._try(self._clock, Kind.CLOCK_STEP)
         finally:
             shutil.rmtree(folder)
-        if not self.disks:
+        if not self.disks and Kind.POWER_CUT_EXT4 in wanted:
             self.unavailable[Kind.ALL_POWER_CUT] = self.unavailable[Kind.POWER_CUT_EXT4]
         if etcd:
             self._try(lambda: _expect(bool(find("etcd")), ("etcd",), "not found"), *NEED_ETCD)
@@ -54,9 +51,12 @@ class Probes:
 
     @property
     def available(self) -> list[Kind]:
-        return [kind for kind in Kind if kind not in self.unavailable]
+        """Those wanted that work."""
+        return [kind for kind in Kind if kind in self._wanted and kind not in self.unavailable]
 
     def _try(self, probe: Callable[[], None], *kinds: Kind) -> None:
+        if not any(kind in self._wanted for kind in kinds):
+            return
         try:
             probe()
         except CommandFailed as failed:
@@ -130,20 +130,6 @@ class Probes:
         finally:
             disk.unmount()
         self.disks.append(kind)
-
-    def _clock(self) -> None:
-        libraries = sorted(Path("/usr/lib").glob(f"*/{_LIBRARY}"))
-        if not libraries:
-            raise CommandFailed(["ls", f"/usr/lib/*/{_LIBRARY}"], "not found")
-        file = self._folder / "clock"
-        file.write_text(f"+{400 * 24 * 3600}\n")
-        command = (
-            *("env", f"LD_PRELOAD={libraries[0]}", f"FAKETIME_TIMESTAMP_FILE={file}"),
-            *("FAKETIME_DONT_FAKE_MONOTONIC=1", sys.executable, "-c", _YEAR),
-        )
-        year = int(run(*command))
-        _expect(year > time.gmtime().tm_year, command, "the clock did not move")
-        self.clock_library = libraries[0]
 
 
 _WRITE = """

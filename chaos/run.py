@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from chaos.cluster import Cluster, Shape
-from chaos.faults import ALL_UNSYNCED_LOST, BROKERS, Plan, Strike, strikes
+from chaos.faults import ALL_UNSYNCED_LOST, BROKERS, Plan, Strike, kinds_of, strikes
 from chaos.fuzzer import Fuzzer
 from chaos.nemesis import Nemesis, Stuck
 from chaos.probes import Probes
@@ -38,10 +39,10 @@ class Run:
     def __init__(self, folder: Path, wanted: Wanted) -> None:
         self._folder, self._wanted = folder, wanted
         switch = Switch()
-        self.probes = Probes(folder / "probes", switch, etcd=wanted.etcd)
+        self.probes = Probes(folder / "probes", switch, kinds_of(wanted.plan), etcd=wanted.etcd)
         self._recorder = Recorder(folder)
         self._recorder.note(
-            *("run",),
+            "run",
             seed=wanted.seed,
             plan=wanted.plan.value,
             metadata="etcd" if wanted.etcd else "sqlite",
@@ -53,11 +54,9 @@ class Run:
 
     def _shape(self) -> Shape:
         kinds = self.probes.disks or ["tmpfs"]
-        clocks = () if self.probes.clock_library is None else BROKERS[-1:]
         return Shape(
             disks=tuple(kinds[index % len(kinds)] for index in range(len(BROKERS))),
-            clock_library=self.probes.clock_library if self._wanted.plan is Plan.ALL else None,
-            clock_brokers=clocks,
+            stepping_clocks=self._wanted.plan is Plan.ALL,
             etcd=self._wanted.etcd,
         )
 
@@ -84,7 +83,7 @@ class Run:
 
     async def _play(self) -> None:
         cluster, recorder = self._cluster, self._recorder
-        ids = {topic.name: await cluster.ask(lambda topic=topic: self._make(topic)) for topic in self._topics}
+        ids = {topic.name: await cluster.ask(partial(self._make, topic)) for topic in self._topics}
         access = Access(bootstrap=cluster.bootstrap, api_key=cluster.api_key, ca_file=cluster.certificate)
         async with asyncio.TaskGroup() as tasks:
             guards = [tasks.create_task(host.keep_running()) for host in cluster.hosts.values()]

@@ -1,6 +1,6 @@
 """What a run or a replayed history came to, for people: kinds of fault, and the verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from chaos.faults import Kind
@@ -10,9 +10,11 @@ from penstock.cli.output import print_table
 _VIOLATIONS_MAX = 20
 
 
-def print_kinds(unavailable: Mapping[Kind, str]) -> None:
+def print_kinds(wanted: Collection[Kind], unavailable: Mapping[Kind, str]) -> None:
     """Which faults this machine allows, and what failed for each that it does not."""
-    rows = [(kind.value, "no" if kind in unavailable else "yes", unavailable.get(kind, "")) for kind in Kind]
+    rows = [
+        (kind.value, "no" if kind in unavailable else "yes", unavailable.get(kind, "")) for kind in wanted
+    ]
     print_table(("fault", "works here", "command that failed, and its message"), rows)
 
 

@@ -151,7 +151,7 @@ class Workload:
                 for _ in range(burst):
                     number += 1
                     began = self._recorder.note(
-                        *("sent",),
+                        "sent",
                         producer=plan.name,
                         number=number,
                         partition=partition_name(plan.topic.name, partition),
@@ -185,7 +185,7 @@ class Workload:
                 continue
             duplicate = {"duplicate": True} if receipt.duplicate else {}
             self._recorder.note(
-                *("outcome",),
+                "outcome",
                 producer=plan.name,
                 number=number,
                 outcome=Outcome.APPLIED.value,
@@ -307,7 +307,7 @@ class Workload:
                 except PenstockError:
                     continue
                 self._recorder.note(
-                    *("look",),
+                    "look",
                     group=GROUP,
                     state=seen.state,
                     epoch=seen.epoch,
