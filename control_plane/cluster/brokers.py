@@ -205,6 +205,21 @@ class Brokers:
         )
         return _applied(self._tell(methods.DELETE_TOPIC, request, pb.Outcome), f"topic {name}", generation)
 
+    def declare_loss(
+        self, topic_id: str, partition: int, broker: int | None, *, accept: bool, asked_by: str
+    ) -> tuple[view.LossSeen, bool]:
+        """(what would be declared or was, whether it was). `broker` None: the only copy is repaired."""
+        request = pb.DeclareLossRequest(
+            topic_id=bytes.fromhex(topic_id),
+            partition=partition,
+            broker=broker,
+            accept_loss=accept,
+            asked_by=asked_by,
+        )
+        answer = self._tell(methods.DECLARE_LOSS, request, pb.DeclareLossResponse)
+        _applied(answer.outcome, f"{topic_id}-{partition}", 0)
+        return _loss(answer.loss), answer.declared
+
     def cut(self, cut_id: str, tenant: str, end_ms: int, timeout_s: float = 30.0) -> list[view.CutReading]:
         """One more reading of each partition of the tenant, at the last batch before `end_ms`."""
         request = pb.CutRequest(cut_id=cut_id, tenant=tenant, end_ms=end_ms)
@@ -390,8 +405,26 @@ def _failure(error: grpc.RpcError, address: str) -> PenstockError:
     return _AnswerLost(f"{address}: {status.name}: {error.details()}")
 
 
+def _loss(loss: pb.DeclaredLoss) -> view.LossSeen:
+    return view.LossSeen(
+        tenant=loss.tenant,
+        topic=loss.topic,
+        topic_id=loss.topic_id.hex(),
+        partition=loss.partition,
+        kind=loss.kind,
+        log_generation=loss.log_generation,
+        leader=loss.leader,
+        leader_epoch=loss.leader_epoch,
+        offset=loss.offset,
+        known_end_offset=loss.known_end_offset,
+        asked_by=loss.asked_by,
+        declared_ms=loss.declared_ms,
+    )
+
+
 def _view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
     return view.ClusterView(
+        losses=tuple(_loss(loss) for loss in answer.losses),
         cluster_id=answer.cluster_id,
         controller=answer.controller,
         revision=answer.revision,
@@ -418,6 +451,8 @@ def _view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 leader_epoch=p.leader_epoch,
                 replicas=tuple(p.replicas),
                 in_sync=tuple(p.in_sync),
+                last_known=tuple(p.last_known),
+                log_generation=p.log_generation,
                 target=tuple(p.target),
             )
             for p in answer.partitions

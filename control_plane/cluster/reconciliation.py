@@ -1,10 +1,10 @@
 """Reconciliation: what the brokers hold is compared with what is wanted, and what differs is mended or reported.
 
 Only what was delivered is judged, and only by a view that is not older than its delivery; what waits for delivery is
-the outbox's. Mended: an object that the brokers have lost or that was changed by hand (told anew; a lost topic is made
-again, empty, under a new id). Taken as it is: a topic made anew by hand under the same name, more partitions, a key
-revoked by hand. Reported only: topics and keys of a tenant that nobody asked for; the control plane may have
-forgotten them, and data is never deleted for that.
+the outbox's. Mended: an object that the brokers have lost or that was changed by hand (told anew; a lost topic is
+made again, empty, under a new id). Taken as it is: a topic made anew by hand under the same name, more partitions, a
+key revoked by hand. Noted in the tenants' audit logs: losses that the brokers declared. Reported only: topics and
+keys of a tenant that nobody asked for; the control plane may have forgotten them, and data is never deleted for that.
 """
 
 import json
@@ -19,7 +19,7 @@ from django.utils import timezone
 from control_plane.access import queries as access
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
-from control_plane.cluster import brokers, view
+from control_plane.cluster import brokers, loss_actions, view
 from control_plane.cluster.deliverers import ms_of
 from control_plane.outbox import conditions
 from control_plane.outbox.models import DesiredObject
@@ -50,7 +50,10 @@ class Finding:
 
 def reconcile() -> list[Finding]:
     """Ask the brokers and compare once. Raises `BrokerUnavailable`."""
-    findings = mend(brokers.client().describe(objects=True))
+    seen = brokers.client().describe(objects=True)
+    findings = mend(seen)
+    for loss in loss_actions.note(system("reconciliation"), seen.losses):
+        findings.append(Finding(object_id=loss.topic_id, what=f"a loss was declared: {loss.kind}"))
     for finding in findings:
         _log.warning("reconciled", extra={"object": finding.object_id, "found": finding.what})
     return findings

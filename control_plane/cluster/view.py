@@ -33,6 +33,30 @@ class PartitionSeen:
     in_sync: tuple[int, ...]
     target: tuple[int, ...] = ()
     """Not empty: it is moving to these brokers."""
+    last_known: tuple[int, ...] = ()
+    """Who may hold what was acknowledged last, when nobody can lead."""
+    log_generation: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossSeen:
+    """The loss by which a log generation of a partition began."""
+
+    tenant: str
+    topic: str
+    topic_id: str
+    partition: int
+    kind: str
+    log_generation: int
+    leader: int
+    leader_epoch: int
+    offset: int
+    """Where the generation begins: what the old one held from here on is lost."""
+    known_end_offset: int
+    """The furthest end that was told by anybody."""
+    asked_by: str
+    """Empty: the brokers' controller."""
+    declared_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +103,7 @@ class ClusterView:
     revision: int
     brokers: tuple[BrokerSeen, ...]
     partitions: tuple[PartitionSeen, ...] = ()
+    losses: tuple[LossSeen, ...] = ()
     tenants: tuple[TenantSeen, ...] = ()
     topics: tuple[TopicSeen, ...] = ()
     keys: tuple[KeySeen, ...] = ()

@@ -271,7 +271,7 @@ class AdminCalls:
                 replicas=replicas[broker],
                 cordoned=image.cordoned(broker),
             )
-        if wanted.partitions:
+        if wanted.partitions or (wanted.objects and not wanted.after):
             for where in sorted(image.losses):
                 for generation in sorted(image.losses[where]):
                     describe_loss(response.losses.add(), where, image.losses[where][generation])

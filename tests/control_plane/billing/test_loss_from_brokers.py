@@ -9,18 +9,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from rest_framework.test import APIClient
 
 from billing import actions, queries, shapes
 from billing.models import CreditNote, Cut, Invoice
+from control_plane.audit import queries as audit
+from control_plane.cluster import brokers as control
+from control_plane.cluster import loss_actions
 from data_plane.contract import usage_pb2 as pb
 from penstock.client.settings import ConnectionSettings
-from penstock.contract.ids import TopicId
+from penstock.contract.ids import SYSTEM_TENANT, TopicId
 from penstock.records.usage import Totals
 from penstock.rules.usage_folding import day_of
 from penstock.verification.evidence import read_evidence
 from penstock.verification.findings import Report
 from penstock.verification.proving import prove
 from penstock.verification.stamped_reads import StampedReads
+from tenants.actions import create_operator
 from tests.control_plane.billing.world import TESTER, Part, World
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered, metered, totals_of
@@ -91,8 +96,12 @@ def proven(usage: Metered, tenant: Tenant, invoice: Invoice, before: Invoice | N
         return prove(evidence(invoice), None if before is None else evidence(before), reads)
 
 
-def test_the_credit_is_for_exactly_the_messages_that_were_lost(usage: Metered, world: World) -> None:
+def test_the_credit_is_for_exactly_the_messages_that_were_lost(
+    usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = usage.cluster
+    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    monkeypatch.setattr(control, "client", lambda: internal)
     acme = world.tenant("acme")
     tenant = cluster.tenant(acme.public_id)
     topic_id = cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3]])
@@ -114,7 +123,15 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(usage: Metered, w
     cluster.kill(1, 2)
     cluster.start(3)
     cluster.wait_until("nobody leads", lambda: cluster.leader(topic_id) == -1)
-    assert cluster.admin.declare_loss(topic_id, 0, 3, accept=True).loss.offset == KEPT
+    demand = {"topic_id": topic_id.hex(), "partition": 0, "broker": 3}
+    operator = APIClient(raise_request_exception=False)
+    token = create_operator(TESTER, name="olga", tenant=SYSTEM_TENANT)
+    operator.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+    assumed = operator.post("/v1/cluster/losses", demand, format="json").json()
+    assert (assumed["declared"], assumed["loss"]["offset"]) == (False, KEPT)
+    assert [entry.action for entry in audit.entries(acme.public_id)].count("partition.declare_loss") == 0
+    answer = operator.post("/v1/cluster/losses", {**demand, "accept_loss": True}, format="json")
+    assert (answer.status_code, answer.json()["declared"]) == (200, True), answer.content
     cluster.start()
     cluster.wait_until("all follow what is left", lambda: cluster.whole(topic_id), 60)
     produce(usage, tenant, ANEW)
@@ -130,6 +147,10 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(usage: Metered, w
     world.spark()
     world.bill()
 
+    told = {entry.action: entry for entry in audit.entries(acme.public_id)}
+    assert told["partition.declare_loss"].actor_kind == "operator"
+    assert told["partition.loss_declared"].after["offset"] == KEPT
+    assert loss_actions.note(TESTER, internal.describe(objects=True).losses) == []
     (note,) = CreditNote.objects.all()
     lines = {line.meter: (line.quantity, line.amount_micro) for line in note.lines.all()}
     assert note.invoice == world.invoice(first)
@@ -143,3 +164,4 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(usage: Metered, w
     later = proven(usage, tenant, world.invoice(second), world.invoice(first))
     assert later.problems == ()
     assert [one.messages for one in later.partitions] == [ANEW]
+    internal.close()
