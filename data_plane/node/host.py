@@ -480,6 +480,7 @@ class ReplicaHost:
         self._wake.set()
 
     async def _remove(self, replica: Replica) -> None:
+        await replica.at_rest()
         async with self._committer.no_checkpoint:
             await self._committer.flushed(replica)
             replica.log.close(clean=False)
