@@ -125,6 +125,16 @@ class DevCluster:
             self._start([spec.broker(number)], spec, report)
         return next(broker for broker in look(self.directory).brokers if broker.spec.id == number)
 
+    def add_broker(self, report: Report) -> BrokerStatus:
+        """One broker more, with an empty log directory; it holds nothing until something is placed or moved there.
+        Raises `BrokerFailed`, `TimedOut`.
+        """
+        with self.directory.changing():
+            spec = self.directory.load_or_create(len(self.directory.load().brokers) + 1)
+            added = spec.brokers[-1]
+            self._start([added], spec, report)
+        return next(broker for broker in look(self.directory).brokers if broker.spec.id == added.id)
+
     def reap(self) -> None:
         """Collect the exit states of brokers that this object started and that have ended."""
         self._children = [child for child in self._children if child.poll() is None]

@@ -137,6 +137,18 @@ def broker_start(number: int, data: Path | None) -> None:
     _tell_broker(number, seen.pid, seen.state.value)
 
 
+@broker.command("add", examples=["penstock dev broker add"])
+@data_option
+def broker_add(data: Path | None) -> None:
+    """Start one broker more, with an empty disk. It joins the cluster and takes new topics.
+
+    `penstock cluster rebalance` moves a share of what is there to it.
+    """
+    with progress("Starting a broker", total=1.0) as bar:
+        seen = DevCluster(directory_of(data)).add_broker(_on(bar))
+    _tell_broker(seen.spec.id, seen.pid, seen.state.value)
+
+
 def _on(bar: Bar) -> Report:
     return lambda done, steps, note: bar.to(done / steps, note)
 

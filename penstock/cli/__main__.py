@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from penstock.cli import failures
+from penstock.cli.cluster import cluster
 from penstock.cli.completion import completion
 from penstock.cli.consume import consume
 from penstock.cli.doctor import doctor
@@ -17,6 +18,7 @@ from penstock.cli.groups import group
 from penstock.cli.invocation import Group, Invocation
 from penstock.cli.invoice import invoice
 from penstock.cli.keys import key
+from penstock.cli.partitions import partition
 from penstock.cli.produce import produce
 from penstock.cli.tenants import tenant
 from penstock.cli.topics import topic
@@ -64,9 +66,11 @@ cli.add_command(topic)
 cli.add_command(group)
 cli.add_command(key)
 cli.add_command(tenant)
+cli.add_command(cluster)
 cli.add_command(produce)
 cli.add_command(consume)
 cli.add_command(usage)
+cli.add_command(partition)
 cli.add_command(invoice)
 cli.add_command(verify_invoice)
 cli.add_command(doctor)

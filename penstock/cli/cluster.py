@@ -1,0 +1,204 @@
+"""`penstock cluster …`: what operators do with brokers: list, drain, take back, even out, forget; over REST."""
+
+import os
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table, progress, say
+from penstock.cli.rest import settings
+from penstock.cli.topic_changes import timeout_option
+from penstock.contract.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.rest.client import RestClient
+
+TOKEN_VARIABLE = "PENSTOCK_OPERATOR_TOKEN"
+_LISTED_MAX = 200
+_FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
+
+
+def token_option(command: _FunctionT) -> _FunctionT:
+    """Operators carry a token of their own, not a tenant's key."""
+    return click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=f"File with the operator's token (or {TOKEN_VARIABLE}); of a dev service <data>/service/operator.token.",
+    )(command)
+
+
+@click.group(name="cluster", cls=Group, path=("cluster",))
+def cluster() -> None:
+    """Brokers, for operators: list, drain, even out."""
+
+
+@cluster.command("brokers", examples=["penstock cluster brokers --token-file operator.token"])
+@token_option
+@timeout_option
+def cluster_brokers(token_file: Path | None, timeout: float) -> None:
+    """List the brokers, what they hold, and how far drains are."""
+    with _operator(token_file) as rest:
+        found = rest.get("/v1/cluster/brokers", timeout_s=timeout)["brokers"]
+    if current().json:
+        print_json({"brokers": found})
+        return
+    rows = [
+        [b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"], b["client_address"], _why(b)]
+        for b in found
+    ]
+    print_table(["broker", "state", "use", "leaders", "replicas", "zone", "client address", ""], rows)
+
+
+@cluster.command("drain", examples=["penstock cluster drain 4 --token-file operator.token"])
+@click.argument("broker", type=int)
+@token_option
+@timeout_option
+def cluster_drain(broker: int, token_file: Path | None, timeout: float) -> None:
+    """Move leaders and replicas off a broker, so that it can be stopped for good.
+
+    Refused when the other brokers cannot hold what it holds. `penstock cluster brokers` shows how far it is.
+    """
+    with _operator(token_file) as rest, progress(f"Draining broker {broker}"):
+        told = rest.post(f"/v1/cluster/brokers/{broker}/drain", {}, timeout_s=timeout)
+    if current().json:
+        print_json(told)
+        return
+    say(f"Broker {broker} is being drained of {told['replicas_at_start']} replicas.")
+
+
+@cluster.command("undrain", examples=["penstock cluster undrain 4 --token-file operator.token"])
+@click.argument("broker", type=int)
+@token_option
+@timeout_option
+def cluster_undrain(broker: int, token_file: Path | None, timeout: float) -> None:
+    """Take a drain back: what has moved stays where it is, what is moving goes back."""
+    with _operator(token_file) as rest, progress(f"Taking broker {broker} back"):
+        told = rest.delete(f"/v1/cluster/brokers/{broker}/drain", timeout_s=timeout)
+    if current().json:
+        print_json(told)
+        return
+    say(f"Broker {broker} serves.")
+
+
+@cluster.command("forget", examples=["penstock cluster forget 4 --token-file operator.token"])
+@click.argument("broker", type=int)
+@token_option
+@timeout_option
+def cluster_forget(broker: int, token_file: Path | None, timeout: float) -> None:
+    """Remove a broker that was drained and has been stopped from the cluster."""
+    with _operator(token_file) as rest, progress(f"Forgetting broker {broker}"):
+        rest.delete(f"/v1/cluster/brokers/{broker}", timeout_s=timeout)
+    if current().json:
+        print_json({"broker": broker, "forgotten": True})
+        return
+    say(f"Broker {broker} is forgotten.")
+
+
+@cluster.command("rebalance", examples=["penstock cluster rebalance --token-file operator.token"])
+@token_option
+@timeout_option
+def cluster_rebalance(token_file: Path | None, timeout: float) -> None:
+    """Even out how much brokers hold, for instance after one has joined."""
+    with _operator(token_file) as rest, progress("Planning"):
+        told = rest.post("/v1/cluster/rebalance", {}, timeout_s=timeout)
+    if current().json:
+        print_json(told)
+        return
+    say(f"{told['planned']} partitions will move." if told["planned"] else "Nothing has to move.")
+
+
+@cluster.command("moves", examples=["penstock cluster moves --token-file operator.token"])
+@click.option("--all", "everything", is_flag=True, help="Those that have ended, too.")
+@token_option
+@timeout_option
+def cluster_moves(everything: bool, token_file: Path | None, timeout: float) -> None:
+    """List partitions that move or wait for it, and what is left of each."""
+    with _operator(token_file) as rest:
+        moves = list(rest.items("/v1/cluster/moves", timeout_s=timeout))
+    if not everything:
+        moves = [move for move in moves if move["state"] in ("waiting", "moving")]
+    if current().json:
+        print_json({"moves": moves})
+        return
+    rows = [
+        [
+            f"{move['topic']}-{move['partition']}",
+            move["tenant"],
+            move["cause"],
+            f"{move['from_broker']} to {move['to_broker']}",
+            move["state"],
+            _left(move),
+        ]
+        for move in moves[:_LISTED_MAX]
+    ]
+    print_table(["partition", "tenant", "cause", "move", "state", "left"], rows, empty="Nothing moves.")
+    if len(moves) > _LISTED_MAX:
+        say(f"{len(moves) - _LISTED_MAX} more; --json shows them all.")
+
+
+@cluster.command(
+    "move-leader", examples=["penstock cluster move-leader <topic id> 0 2 --token-file operator.token"]
+)
+@click.argument("topic_id", metavar="TOPIC_ID")
+@click.argument("partition", type=int)
+@click.argument("broker", type=int)
+@token_option
+@timeout_option
+def cluster_move_leader(
+    topic_id: str, partition: int, broker: int, token_file: Path | None, timeout: float
+) -> None:
+    """Have a partition's leader hand over to another broker that is in sync."""
+    with _operator(token_file) as rest, progress("Moving"):
+        wanted = {"topic_id": topic_id, "partition": partition, "broker": broker}
+        told = rest.post("/v1/cluster/leaders", wanted, timeout_s=timeout)
+    if current().json:
+        print_json(told)
+        return
+    say(f"Broker {broker} leads partition {partition}.")
+
+
+@contextmanager
+def _operator(token_file: Path | None) -> "Iterator[RestClient]":
+    """A client with the operator's token. Raises `ConfigurationError` when there is none."""
+    from penstock.rest.client import RestClient
+
+    if token_file is not None:
+        token = token_file.read_text(encoding="ascii", errors="replace").strip()
+    else:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        raise ConfigurationError(
+            f"operator's token: name its file with --token-file, or set {TOKEN_VARIABLE}"
+        )
+    chosen = settings()
+    with RestClient(chosen.api_url, token, chosen.ca_file) as rest:
+        yield rest
+
+
+def _use(broker: dict[str, Any]) -> str:
+    if broker["use"] != "drain":
+        return str(broker["use"])
+    return (
+        "drained"
+        if broker["drained"]
+        else f"drain ({broker['replicas']} of {broker['replicas_at_start']} left)"
+    )
+
+
+def _why(broker: dict[str, Any]) -> str:
+    return "; ".join(str(condition["message"]) for condition in broker["conditions"])
+
+
+def _left(move: dict[str, Any]) -> str:
+    steps = move["progress"]
+    if not steps:
+        return "; ".join(str(condition["message"]) for condition in move["conditions"])
+    return "; ".join(
+        "not begun" if step["bytes_left"] < 0 else f"{step['bytes_left']:,} bytes" for step in steps
+    )
