@@ -98,9 +98,7 @@ class HttpListener:
             reason = self._not_ready()
             body: dict[str, object] = {"ready": not reason, "reason": reason}
             warnings = self._warnings()
-            return _respond(
-                start, _ok_if(not reason), body | ({"warnings": warnings} if warnings else {})
-            )
+            return _respond(start, _ok_if(not reason), body | ({"warnings": warnings} if warnings else {}))
         if path == "/metrics":
             try:
                 text: bytes = generate_latest(self._registry)  # type: ignore[no-untyped-call]

@@ -162,6 +162,9 @@ class _Files:
             self._open[path] = self._disk.open(path, create=True)
         return self._open[path]
 
+    def exists(self, base: int) -> bool:
+        return self._disk.exists(layout.segment_file(self._directory, base, layout.LOG_SUFFIX))
+
     def bases(self) -> list[int]:
         """Base offsets of all segments of which any file exists."""
         return segment_bases(self._disk, self._directory)
@@ -221,6 +224,8 @@ def replay_journal(
 ) -> None:
     """Bring files and bounds to where the journal ends. Doing it again changes nothing."""
     flushed = max((at for at, one in enumerate(records) if one.head.kind is PieceKind.FLUSHED), default=-1)
+    start = _last_start(records, bounds.log_start)
+    # What ends below it, in a segment that is gone, was deleted: recovery needs no room for it (RL128).
     files = _Files(disk, directory, identity)
     try:
         for at, record in enumerate(records):
@@ -229,7 +234,8 @@ def replay_journal(
             bounds.high_watermark = max(bounds.high_watermark, head.high_watermark)
             match head.kind:
                 case PieceKind.APPEND:
-                    if acts and record.intact:
+                    deleted = head.end_offset <= start and not files.exists(head.segment_base)
+                    if acts and record.intact and not deleted:
                         files.append(record)
                         bounds.touched[head.segment_base] = None
                     bounds.durable_end = max(bounds.durable_end, head.end_offset)
@@ -254,6 +260,16 @@ def replay_journal(
                     bounds.durable_end = bounds.high_watermark = bounds.checked_from = head.offset
     finally:
         files.close()
+
+
+def _last_start(records: Sequence[JournalRecord], start: int) -> int:
+    """Where the log begins when all records are replayed."""
+    for record in records:
+        if record.head.kind is PieceKind.LOG_START:
+            start = max(start, record.head.offset)
+        elif record.head.kind is PieceKind.START_OVER:
+            start = record.head.offset
+    return start
 
 
 def _cut_bounds(bounds: Bounds, offset: int) -> None:

@@ -27,7 +27,7 @@ class Ballast:
     """A file that takes up room on a disk, as another program might."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "ballast"
+        self._file = folder / "of-another-program"
 
     def leave(self, free: int) -> None:
         """Grow until `free` bytes are left to others."""

@@ -24,7 +24,10 @@ pytestmark = [
 
 DISK_BYTES = 24 * limits.MIB
 JOURNAL_BYTES = 1 * limits.MIB
-SOFT_BYTES = 4 * limits.MIB
+SOFT_BYTES = 2 * limits.MIB
+HARD_BYTES = 512 * limits.KIB
+BALLAST_BYTES = 256 * limits.KIB
+SEGMENT_BYTES = 256 * limits.KIB
 FULL = 1
 """The broker on the small disk."""
 OTHER = 2
@@ -80,8 +83,13 @@ class Filling:
 def filling(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Filling]:
     path = tmp_path_factory.mktemp("cluster")
     settings = {
-        "limits": {"journal_bytes": JOURNAL_BYTES, "disk_soft_free_bytes": request.param},
-        "timings": {"revisit_ms": 100, "replica_lag_ms_max": 1_000},
+        "limits": {
+            "journal_bytes": JOURNAL_BYTES,
+            "disk_soft_free_bytes": request.param,
+            "disk_hard_free_bytes": HARD_BYTES if request.param > 1 else 1,
+            "ballast_bytes": BALLAST_BYTES,
+        },
+        "timings": {"revisit_ms": 100, "replica_lag_ms_max": 1_000, "retention_check_ms": 3_600_000},
     }
     log_directory = DataDirectory(path).log_directory(FULL)
     with small_disk(log_directory, DISK_BYTES), brokers(path, settings=settings) as cluster:
@@ -129,6 +137,56 @@ def test_a_broker_with_little_room_refuses_to_write_and_all_else_goes_on(filling
     assert b"in vain" not in filling.values(HERE)
     filling.bystander.check()
     filling.replicas_are_equal()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filling", [SOFT_BYTES], indirect=True)
+def test_due_retention_makes_room_first_then_nothing_is_written_at_all_and_a_ballast_lets_it_start(
+    filling: Filling,
+) -> None:
+    cluster = filling.cluster
+    kept = cluster.create_topic(
+        filling.tenant,
+        "due",
+        assignments=[[FULL, 2, 3]],
+        segment_bytes=SEGMENT_BYTES,
+        retention_bytes=SEGMENT_BYTES,
+    )
+    cluster.wait_until("it is led by the small broker", lambda: cluster.leader(kept) == FULL)
+    with cluster.client(filling.tenant) as client:
+        with client.producer(linger_ms=0, compression="none") as producer:
+            for _ in range(40):
+                producer.send("due", bytes(100_000)).result(20)
+        with client.consumer(["due"]) as consumer:
+            assert consumer.beginning_offsets() == {("due", 0): 0}, "nobody looks at retention for an hour"
+            filling.ballast.leave(SOFT_BYTES // 2)
+            cluster.wait_until("what is due made room", lambda: consumer.beginning_offsets()["due", 0] > 20)
+    assert filling.produce(HERE, b"into the room") == (ErrorCode.OK, "")
+    ballast = cluster.directory.log_directory(FULL) / "ballast"
+    cluster.wait_until(
+        "the ballast is laid", lambda: ballast.exists() and ballast.stat().st_size == BALLAST_BYTES
+    )
+
+    filling.ballast.leave(HARD_BYTES // 2)
+    cluster.wait_until("nothing is written", lambda: cluster.metric(FULL, "penstock_disk_read_only") == 1)
+    code, message = filling.produce(HERE, b"x")
+    assert code is ErrorCode.DISK_FULL and message.startswith("filling-0: the disk has ")
+    cluster.wait_until(
+        "an operator is told", lambda: '"disk": "the disk has' in cluster.http(FULL, "/readyz")[1]
+    )
+    assert filling.values(HERE) == [b"into the room"]
+    cluster.wait_until("others go on", lambda: filling.produce(ELSEWHERE, b"elsewhere")[0] is ErrorCode.OK)
+
+    cluster.kill(FULL)
+    filling.ballast.leave(0)
+    assert ballast.exists()
+    cluster.start(FULL)
+    assert not ballast.exists(), "recovery was given its room"
+    filling.ballast.drop()
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
+    cluster.wait_until("the ballast is laid again", ballast.exists)
+    assert filling.produce(HERE, b"after")[0] is ErrorCode.OK
+    filling.bystander.check()
 
 
 @pytest.mark.slow
