@@ -20,6 +20,9 @@ from data_plane.replication.eligibility import forgotten, in_order, with_in_sync
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
 
+PLANNED_RECORDS_MAX = 2_000
+"""Changed by one plan: some 50 ms of the event loop."""
+
 Alive = Callable[[BrokerId], bool]
 RecordChange = Callable[[TopicId, PartitionRecord, int], PartitionRecord | None]
 """(topic, record, min in sync) -> the record's successor, or None when it stays."""
@@ -154,9 +157,9 @@ def as_one_write(before: PartitionRecord, after: PartitionRecord) -> PartitionRe
 
 
 def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
-    """At most `limit` cell writes for everything that must change given who is alive now: fenced members
-    still in sync or leading, partitions without a leader that have a candidate, leaders that drain. Empty =
-    nothing to do.
+    """At most `limit` cell writes, and no more after PLANNED_RECORDS_MAX records, for everything that must change
+    given who is alive now: fenced members still in sync or leading, partitions without a leader that have a
+    candidate, leaders that drain. Empty = nothing to do.
 
     The caller adds its controller key's revision to each write's compares. Writes are of different cells
     and may be sent in any order or together.
@@ -166,7 +169,14 @@ def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
     def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
         return successor(record, registered=registered, alive=alive, min_insync=min_insync)
 
-    return list(islice(_changed_cells(image, change), limit))
+    writes: list[CellWrite] = []
+    changed = 0
+    for write in islice(_changed_cells(image, change), limit):
+        writes.append(write)
+        changed += len(write.transitions)
+        if changed >= PLANNED_RECORDS_MAX:
+            break
+    return writes
 
 
 def departures(

@@ -72,7 +72,7 @@ def look(directory: DataDirectory, cluster: ClusterSpec) -> EtcdStatus | None:
     elif process.paused:
         state = "paused"
     else:
-        state = "ready" if _healthy(spec) else "starting"
+        state = "ready" if serves(spec) else "starting"
     pid = None if process is None else process.pid
     return EtcdStatus(spec=spec, pid=pid, state=state, output=directory.etcd_output_file)
 
@@ -99,7 +99,8 @@ def _write_config(directory: DataDirectory, spec: EtcdSpec) -> None:
     write_private(directory.etcd_config_file, json.dumps(values, indent=2) + "\n")
 
 
-def _healthy(spec: EtcdSpec) -> bool:
+def serves(spec: EtcdSpec) -> bool:
+    """Whether it says that it takes part in a cluster with a leader."""
     connection = http.client.HTTPConnection(HOST, spec.client_port, timeout=_HEALTH_S)
     try:
         connection.request("GET", "/health")

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import CONTROL
+from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.clocks import ClockComparison
-from data_plane.controller.elections import fence_changes, plan
+from data_plane.controller.elections import CellWrite, fence_changes, plan
 from data_plane.controller.leader_return import LeaderMove, LeaderReturn
 from data_plane.controller.registration import takeover_changes
 from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
@@ -22,7 +23,7 @@ from data_plane.node.tasks import together
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId
 
-_WRITES_AT_ONCE = 64
+_WRITES_AT_ONCE = 1_000
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 
@@ -196,12 +197,19 @@ class Control:
                 self._plan_moves()
                 return
             revision = 0
-            for write in writes:
-                result = await self._store.txn([*write.compares, *seat], [Put(write.key, write.value)])
-                revision = result.revision
-                if not result.succeeded:
-                    break
+            for batch in batched(writes, seat):
+                revision = await self._write(batch, seat)
             await self._view.reached(revision, self._config.timings.call_ms)
+
+    async def _write(self, batch: Sequence[CellWrite], seat: Sequence[Compare]) -> int:
+        """Write the cells in one transaction, or, when one of them has moved meanwhile, those that can be written one
+        by one. The revision that shows it."""
+        result = await self._store.txn(all_compares(batch, seat), [Put(w.key, w.value) for w in batch])
+        if result.succeeded or len(batch) == 1:
+            return result.revision
+        for write in batch:
+            result = await self._store.txn([*write.compares, *seat], [Put(write.key, write.value)])
+        return result.revision
 
     def _plan_moves(self) -> None:
         """Nothing is wrong: see which leaders would better be others. Asked beside everything else."""
