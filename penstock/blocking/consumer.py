@@ -246,7 +246,8 @@ class Consumer:
             while len(offsets) < len(places) and not failures:
                 self._check()
                 self._runtime.wake()
-                self._runtime.wait(deadline + 1_000)
+                if not self._runtime.wait(deadline + 1_000):
+                    raise TimedOut("the offsets were not told in time")
             if failures:
                 raise failures[0]
             return {place: offsets[place] for place in places}

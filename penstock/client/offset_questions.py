@@ -76,17 +76,17 @@ class OffsetQuestions:
             self._open.remove(question)
 
     def next_step_at(self) -> float:
-        return min((min(q.retry_at, q.deadline) for q in self._open if not q.asked), default=_NEVER)
+        return min(
+            (q.deadline if q.asked else min(q.retry_at, q.deadline) for q in self._open), default=_NEVER
+        )
 
     def step(self, now: float) -> None:
         by_leader: dict[int, list[OffsetQuestion]] = {}
         for question in list(self._open):
-            if question.asked:
-                continue
             if now >= question.deadline:
                 self._open.remove(question)
                 question.on_failure(self._too_late(question), now)
-            elif now >= question.retry_at:
+            elif not question.asked and now >= question.retry_at:
                 leader = self._leader_of(question)
                 if leader == NO_LEADER:
                     self._again(
@@ -157,6 +157,8 @@ class OffsetQuestions:
         self._again(question, error, now)
 
     def _again(self, question: OffsetQuestion, error: PenstockError, now: float) -> None:
+        if question not in self._open:
+            return
         question.asked = False
         question.last_error = error
         question.attempts = max(1, question.attempts)

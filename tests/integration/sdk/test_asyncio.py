@@ -147,6 +147,22 @@ def test_a_silent_leader_is_left_as_soon_as_another_broker_says_so(brokers: Fake
     play(brokers, scene)
 
 
+def test_offsets_that_a_silent_leader_does_not_tell_fail_in_time_and_hold_nothing_up(
+    brokers: FakeBrokers,
+) -> None:
+    async def scene(client: Client) -> None:
+        async with client.consumer(["orders"]) as consumer:
+            assert await consumer.end_offsets(10) == {("orders", partition): 0 for partition in range(3)}
+            await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.update({0: None}))
+            began = time.monotonic()
+            with pytest.raises(penstock.PenstockError, match="in time"):
+                await asyncio.wait_for(consumer.end_offsets(0.3), 10)
+            assert time.monotonic() - began < 5
+            await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.clear())
+
+    play(brokers, scene)
+
+
 def test_refusals_and_callbacks(brokers: FakeBrokers, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(client: Client) -> None:
         seen: list[str] = []
