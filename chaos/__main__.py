@@ -6,10 +6,11 @@ Usage: python -m chaos [--minutes N] [--seed N] [--metadata sqlite|etcd] [--plan
 
 import argparse
 import asyncio
+import faulthandler
 import fcntl
-import os
 import random
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,5 +101,5 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    faulthandler.register(signal.SIGUSR1)  # where it is, told on demand
     sys.exit(main(sys.argv[1:]))
