@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.control_plane.service.deliveries import Deliveries
+from tests.control_plane.service.placing import Placing
 from tests.control_plane.service.running import Service, embedded
 from tests.control_plane.service.running import service as started
 
@@ -17,7 +18,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-class TestEmbedded(Deliveries):
+class TestEmbedded(Deliveries, Placing):
     def lose_wake_ups(self, service: Service) -> None:
         messages = list((service.folder / "celery" / "messages").glob("*.msg"))
         assert messages, "the request's wake-up waits"

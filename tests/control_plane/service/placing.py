@@ -1,0 +1,91 @@
+"""What holds of brokers that come and go: one joins, takes its share, is drained and forgotten, under load."""
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+from penstock import Delivery
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import SYSTEM_TENANT
+from tests.control_plane.service.running import Service, SignedUp
+
+MOVED_WITHIN_S = 60.0
+SEND_EVERY_S = 0.005
+
+
+class _Sender:
+    """Sends to every partition of a topic from a thread of its own, within the block."""
+
+    def __init__(self, service: Service, acme: SignedUp, partitions: int) -> None:
+        self._service, self._acme, self._partitions = service, acme, partitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.deliveries: list[Delivery] = []
+        self.ended = False
+
+    def _run(self) -> None:
+        with self._service.sdk(self._acme.api_key) as client, client.producer(linger_ms=1) as producer:
+            for number in itertools.count():
+                if self._stop.wait(SEND_EVERY_S):
+                    break
+                self.deliveries.append(
+                    producer.send("orders", b"%d" % number, partition=number % self._partitions)
+                )
+            producer.flush(timeout=60)
+        self.ended = True
+
+    def __enter__(self) -> "_Sender":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._thread.join(90)
+
+
+class Placing:
+    """Inherited by the class of a form of the service."""
+
+    def test_a_broker_joins_takes_its_share_is_drained_and_forgotten_under_load(
+        self, service: Service
+    ) -> None:
+        acme, operator = service.sign_up(), service.operator()
+        assert acme.rest.post("/v1/topics", {"name": "orders", "partitions": 6})["delivered"]
+
+        def brokers() -> dict[int, dict[str, Any]]:
+            return {b["id"]: b for b in operator.get("/v1/cluster/brokers")["brokers"]}
+
+        def moving() -> list[dict[str, Any]]:
+            return [m for m in operator.items("/v1/cluster/moves") if m["state"] in ("waiting", "moving")]
+
+        with _Sender(service, acme, 6) as sender:
+            with pytest.raises(InvalidRequest, match="cannot be drained: .* needs 3 brokers"):
+                operator.post("/v1/cluster/brokers/1/drain")
+            service.cluster.add_broker(lambda done, steps, note: None)
+            joined = brokers()[4]
+            assert (joined["state"], joined["use"], joined["replicas"]) == ("active", "serve", 0)
+
+            assert operator.post("/v1/cluster/rebalance")["planned"] > 4
+            service.wait_until("something has moved", lambda: brokers()[4]["replicas"] > 0, MOVED_WITHIN_S)
+            service.kill("worker")
+            service.start_worker()
+            service.wait_until("everything has moved", lambda: not moving(), MOVED_WITHIN_S)
+            held = [broker["replicas"] for broker in brokers().values()]
+            assert max(held) - min(held) <= 1
+
+            assert operator.post("/v1/cluster/brokers/4/drain")["delivered"]
+            service.wait_until("it is drained", lambda: brokers()[4]["drained"], MOVED_WITHIN_S)
+            drained = brokers()[4]
+            assert (drained["leaders"], drained["replicas"]) == (0, 0) and drained["replicas_at_start"] > 0
+            with pytest.raises(InvalidRequest, match="it still runs"):
+                operator.delete("/v1/cluster/brokers/4")
+            service.cluster.stop_broker(4)
+            operator.delete("/v1/cluster/brokers/4")
+            assert sorted(brokers()) == [1, 2, 3]
+        assert sender.ended and len(sender.deliveries) > 100
+        places = [(r.partition, r.offset) for r in (delivery.result(1) for delivery in sender.deliveries)]
+        assert len(set(places)) == len(places)
+        actions = [entry["action"] for entry in service.operator(SYSTEM_TENANT).items("/v1/audit")]
+        assert {"placement.plan", "broker.drain", "broker.drained", "broker.forget"} <= set(actions)
