@@ -28,7 +28,7 @@ def token_option(command: _FunctionT) -> _FunctionT:
     """Operators carry a token of their own, not a tenant's key."""
     return click.option(
         "--token-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=False, path_type=Path),
         help=f"File with the operator's token (or {TOKEN_VARIABLE}); of a dev service <data>/service/operator.token.",
     )(command)
 
@@ -43,7 +43,7 @@ def cluster() -> None:
 @timeout_option
 def cluster_brokers(token_file: Path | None, timeout: float) -> None:
     """List the brokers, what they hold, and how far drains are."""
-    with _operator(token_file) as rest:
+    with operator_client(token_file) as rest:
         found = rest.get("/v1/cluster/brokers", timeout_s=timeout)["brokers"]
     if current().json:
         print_json({"brokers": found})
@@ -64,7 +64,7 @@ def cluster_drain(broker: int, token_file: Path | None, timeout: float) -> None:
 
     Refused when the other brokers cannot hold what it holds. `penstock cluster brokers` shows how far it is.
     """
-    with _operator(token_file) as rest, progress(f"Draining broker {broker}"):
+    with operator_client(token_file) as rest, progress(f"Draining broker {broker}"):
         told = rest.post(f"/v1/cluster/brokers/{broker}/drain", {}, timeout_s=timeout)
     if current().json:
         print_json(told)
@@ -78,7 +78,7 @@ def cluster_drain(broker: int, token_file: Path | None, timeout: float) -> None:
 @timeout_option
 def cluster_undrain(broker: int, token_file: Path | None, timeout: float) -> None:
     """Take a drain back: what has moved stays where it is, what is moving goes back."""
-    with _operator(token_file) as rest, progress(f"Taking broker {broker} back"):
+    with operator_client(token_file) as rest, progress(f"Taking broker {broker} back"):
         told = rest.delete(f"/v1/cluster/brokers/{broker}/drain", timeout_s=timeout)
     if current().json:
         print_json(told)
@@ -92,7 +92,7 @@ def cluster_undrain(broker: int, token_file: Path | None, timeout: float) -> Non
 @timeout_option
 def cluster_forget(broker: int, token_file: Path | None, timeout: float) -> None:
     """Remove a broker that was drained and has been stopped from the cluster."""
-    with _operator(token_file) as rest, progress(f"Forgetting broker {broker}"):
+    with operator_client(token_file) as rest, progress(f"Forgetting broker {broker}"):
         rest.delete(f"/v1/cluster/brokers/{broker}", timeout_s=timeout)
     if current().json:
         print_json({"broker": broker, "forgotten": True})
@@ -105,7 +105,7 @@ def cluster_forget(broker: int, token_file: Path | None, timeout: float) -> None
 @timeout_option
 def cluster_rebalance(token_file: Path | None, timeout: float) -> None:
     """Even out how much brokers hold, for instance after one has joined."""
-    with _operator(token_file) as rest, progress("Planning"):
+    with operator_client(token_file) as rest, progress("Planning"):
         told = rest.post("/v1/cluster/rebalance", {}, timeout_s=timeout)
     if current().json:
         print_json(told)
@@ -119,7 +119,7 @@ def cluster_rebalance(token_file: Path | None, timeout: float) -> None:
 @timeout_option
 def cluster_moves(everything: bool, token_file: Path | None, timeout: float) -> None:
     """List partitions that move or wait for it, and what is left of each."""
-    with _operator(token_file) as rest:
+    with operator_client(token_file) as rest:
         moves = list(rest.items("/v1/cluster/moves", timeout_s=timeout))
     if not everything:
         moves = [move for move in moves if move["state"] in ("waiting", "moving")]
@@ -143,7 +143,10 @@ def cluster_moves(everything: bool, token_file: Path | None, timeout: float) -> 
 
 
 @cluster.command(
-    "move-leader", examples=["penstock cluster move-leader <topic id> 0 2 --token-file operator.token"]
+    "move-leader",
+    examples=[
+        "penstock cluster move-leader 0123456789abcdef0123456789abcdef 0 2 --token-file operator.token"
+    ],
 )
 @click.argument("topic_id", metavar="TOPIC_ID")
 @click.argument("partition", type=int)
@@ -154,7 +157,7 @@ def cluster_move_leader(
     topic_id: str, partition: int, broker: int, token_file: Path | None, timeout: float
 ) -> None:
     """Have a partition's leader hand over to another broker that is in sync."""
-    with _operator(token_file) as rest, progress("Moving"):
+    with operator_client(token_file) as rest, progress("Moving"):
         wanted = {"topic_id": topic_id, "partition": partition, "broker": broker}
         told = rest.post("/v1/cluster/leaders", wanted, timeout_s=timeout)
     if current().json:
@@ -164,12 +167,15 @@ def cluster_move_leader(
 
 
 @contextmanager
-def _operator(token_file: Path | None) -> "Iterator[RestClient]":
+def operator_client(token_file: Path | None) -> "Iterator[RestClient]":
     """A client with the operator's token. Raises `ConfigurationError` when there is none."""
     from penstock.rest.client import RestClient
 
     if token_file is not None:
-        token = token_file.read_text(encoding="ascii", errors="replace").strip()
+        try:
+            token = token_file.read_text(encoding="ascii", errors="replace").strip()
+        except OSError as error:
+            raise ConfigurationError(f"operator's token: {error}") from error
     else:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
