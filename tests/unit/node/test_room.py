@@ -1,0 +1,98 @@
+"""What is refused when the disk is short of room, in which order (RL128)."""
+
+from dataclasses import replace
+
+from data_plane.node.room import BALLAST_FILE, Room
+from data_plane.testkit.disk import DiskFaults, SimDisk
+from data_plane.testkit.medium import Medium
+from tests.unit.node.storage import CONFIG
+
+KIB = 1_024
+DISK = 10_000 * KIB
+
+
+class Filled:
+    """A disk of ten MiB and what is free on it."""
+
+    def __init__(self, *, ballast: int = 100 * KIB, soft: int = DISK, hard: int = DISK) -> None:
+        config = replace(
+            CONFIG, disk_soft_free_bytes=soft, disk_hard_free_bytes=hard, ballast_bytes=ballast
+        )
+        self.disk = SimDisk(Medium(), faults=DiskFaults(capacity_bytes=DISK))
+        self.room = Room(config, self.disk)
+        self.due = 0
+        self.asked = 0
+
+    def look(self, free: int) -> Room:
+        file = self.disk.open("filling", create=True)
+        used_by_others = self.disk.medium.used_bytes() - file.size()
+        file.truncate(0)
+        file.truncate(DISK - free - used_by_others)
+        self.room.look(self._delete_due)
+        return self.room
+
+    def _delete_due(self) -> int:
+        self.asked += 1
+        return self.due
+
+
+def test_a_tenth_free_is_enough_and_less_is_refused() -> None:
+    filled = Filled()
+    assert not filled.look(1_001 * KIB).refuses_writes
+    room = filled.look(999 * KIB)
+    assert room.refuses_writes == f"the disk has {999 * KIB} bytes free, {1_000 * KIB} required for writes"
+    assert not room.read_only
+    assert not filled.look(1_001 * KIB).refuses_writes
+
+
+def test_of_a_large_disk_less_than_a_tenth_is_demanded() -> None:
+    filled = Filled(soft=200 * KIB)
+    assert not filled.look(201 * KIB).refuses_writes
+    assert filled.look(199 * KIB).refuses_writes
+
+
+def test_below_three_percent_nothing_is_written() -> None:
+    filled = Filled()
+    assert not filled.look(301 * KIB).read_only
+    assert filled.look(299 * KIB).read_only
+    assert not filled.look(301 * KIB).read_only
+
+
+def test_what_is_due_is_deleted_before_anything_is_refused() -> None:
+    filled = Filled()
+    filled.due = 3
+    for _ in range(10):
+        assert not filled.look(999 * KIB).refuses_writes
+    assert filled.asked == 10
+    assert filled.look(999 * KIB).refuses_writes, "deleting does not help"
+    assert not filled.look(1_001 * KIB).refuses_writes
+    assert not filled.look(999 * KIB).refuses_writes, "and is tried again the next time"
+
+
+def test_nothing_waits_for_retention_below_the_hard_mark() -> None:
+    filled = Filled()
+    filled.due = 3
+    assert filled.look(299 * KIB).refuses_writes
+    assert filled.asked == 1
+
+
+def test_the_ballast_is_laid_when_there_is_room_for_it_and_freed_once() -> None:
+    filled = Filled()
+    filled.look(1_199 * KIB)
+    assert not filled.disk.exists(BALLAST_FILE)
+    filled.look(1_201 * KIB)
+    assert filled.disk.open(BALLAST_FILE).size() == 100 * KIB
+    assert filled.room.free_ballast()
+    assert not filled.disk.exists(BALLAST_FILE)
+    assert not filled.room.free_ballast()
+    filled.look(1_201 * KIB)
+    assert filled.disk.exists(BALLAST_FILE)
+
+
+def test_recovery_on_a_full_disk_gets_the_ballast_and_on_another_one_does_not() -> None:
+    for free, kept in ((299 * KIB, False), (301 * KIB, True)):
+        filled = Filled()
+        filled.look(5_000 * KIB)
+        filled.look(free)
+        Room(CONFIG, filled.disk).before_recovery()
+        assert filled.disk.exists(BALLAST_FILE) is kept
