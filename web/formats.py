@@ -65,17 +65,18 @@ def ago(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "never"
     passed = now - at
-    text = _about(abs(passed))
+    # What is to come is rounded: an end that was set 7 days ahead is 7 days ahead, not 6.
+    text = _about(passed) if passed >= timedelta(0) else _about(-passed, rounded=True)
     if text == "":
         return "just now"
     return f"{text} ago" if passed >= timedelta(0) else f"in {text}"
 
 
-def _about(passed: timedelta) -> str:
+def _about(passed: timedelta, *, rounded: bool = False) -> str:
     seconds = int(passed.total_seconds())
     for step, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= step:
-            number = seconds // step
+            number = (seconds + (step // 2 if rounded else 0)) // step
             return f"{number:,} {unit}{'' if number == 1 else 's'}"
     return "" if seconds < 10 else f"{seconds} seconds"
 

@@ -15,11 +15,8 @@ from django.utils.safestring import SafeString
 
 from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
-from tenants.models import Membership
-from tenants.roles import Permission, Role, Standing
 from web import charts, formats
 from web.forms import Form, split_message
-from web.places import Place
 
 register = template.Library()
 
@@ -115,19 +112,6 @@ def field(
 @register.filter
 def words(text: str) -> list[str]:
     return text.split()
-
-
-@register.filter
-def same(one: Any, other: Any) -> bool:
-    return bool(one == other)
-
-
-@register.filter
-def changeable_by(member: Membership, place: Place) -> bool:
-    """Whether the person at the browser may change or remove this one: only owners touch owners."""
-    return place.may(Permission.PEOPLE_WRITE) and (
-        member.role != Role.OWNER or place.standing is Standing.OWNER
-    )
 
 
 @register.filter

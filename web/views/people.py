@@ -7,9 +7,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from penstock.contract.errors import PenstockError
+from tenants.models import Membership
 from tenants.people import actions, queries
 from tenants.people.views import link_of
-from tenants.roles import Permission, Role
+from tenants.roles import Permission, Role, Standing
 from web import notices, rate_limit, sessions
 from web.forms import Form
 from web.places import Place, in_tenant
@@ -32,7 +33,7 @@ def people(request: HttpRequest, place: Place) -> HttpResponse:
     """Everybody with the role, and invitations that wait."""
     context = {
         "here": "people",
-        "members": queries.members(place.tenant).order_by("pk"),
+        "members": _shown(place),
         "invitations": queries.invitations(place.tenant).order_by("pk"),
         "roles": _roles(place),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
@@ -140,6 +141,19 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         "next": reverse("web:join", args=[token]),
     }
     return render(request, "web/join.html", context, status=422 if form.failed else 200)
+
+
+def _shown(place: Place) -> list[tuple[Membership, bool, bool, bool]]:
+    """Everybody with: is it you, may you give another role, may the person go. The last owner stays what he is."""
+    rows = list(queries.members(place.tenant).order_by("pk"))
+    owners = sum(row.role == Role.OWNER for row in rows)
+    shown = []
+    for row in rows:
+        owner = row.role == Role.OWNER
+        last = owner and owners == 1
+        may = place.may(Permission.PEOPLE_WRITE) and (not owner or place.standing is Standing.OWNER)
+        shown.append((row, row.person_id == place.person.pk, may and not last, not last))
+    return shown
 
 
 def _roles(place: Place) -> list[tuple[str, str]]:

@@ -192,7 +192,7 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
         (
             "Copies",
             str(settings["replication"]),
-            f"{settings['min_insync_replicas']} must be in sync to write",
+            f"of which {settings['min_insync_replicas']} must be in sync to write",
         ),
         (
             "Durability",

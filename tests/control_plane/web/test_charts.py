@@ -60,7 +60,7 @@ def test_spans_and_moments_read_well() -> None:
     assert formats.span(3_600_000) == "1 hour"
     assert formats.span(-1) == "unlimited"
     assert formats.ago(now - timedelta(minutes=1), now) == "1 minute ago"
-    assert formats.ago(now + timedelta(days=89, hours=23), now) == "in 89 days"
+    assert formats.ago(now + timedelta(days=89, hours=23), now) == "in 90 days"
     assert formats.ago(now, now) == "just now"
     assert formats.time_of(-1) == "no time"
     assert formats.time_of(1_357_000_000_123) == "2013-01-01 00:26:40.123"

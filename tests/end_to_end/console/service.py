@@ -26,10 +26,21 @@ class Service:
     url: str
     bootstrap: list[str]
     directory: ServiceDirectory
+    cluster: DevCluster
 
     @property
     def operator_token(self) -> str:
         return self.directory.operator_token_file.read_text(encoding="ascii").strip()
+
+    @contextmanager
+    def brokers_killed(self) -> Iterator[None]:
+        """SIGKILL to all brokers at once; they are there again at the end of the block."""
+        for broker in self.cluster.directory.load().brokers:
+            self.cluster.kill_broker(broker.id)
+        try:
+            yield
+        finally:
+            self.cluster.up(3, lambda done, steps, note: None, provisioned=False)
 
     def pipeline_once(self) -> None:
         """One round of the usage pipeline, by Spark."""
@@ -62,7 +73,10 @@ def running_service(path: Path) -> Iterator[Service]:
         directory.write_config(spec, up.spec)
         config = json.loads(directory.config_file.read_text())
         service = Service(
-            url=str(config["public_url"]), bootstrap=list(config["brokers"]["bootstrap"]), directory=directory
+            url=str(config["public_url"]),
+            bootstrap=list(config["brokers"]["bootstrap"]),
+            directory=directory,
+            cluster=cluster,
         )
         service.command("control_plane", "migrate")
         service.command("control_plane", "bootstrap")

@@ -17,9 +17,10 @@ PAGES = (
     *("", "/topics", "/new-topic", "/topics/orders", "/topics/orders/messages", "/topics/orders/send"),
     *("/topics/orders/settings", "/topics/orders/delete", "/groups", "/group?name=workers"),
     *("/group/reset?name=workers", "/keys?all=1", "/new-key", "/usage", "/invoices", "/audit"),
+    *("/people", "/invite"),
 )
 EMPTY = ("", "/topics", "/groups", "/keys", "/usage", "/invoices")
-OPERATORS = ("/operator", "/operator/partitions")
+OPERATORS = ("/operator", "/operator/partitions", "/operator/tenants")
 
 
 def serious(page: Page) -> list[str]:
