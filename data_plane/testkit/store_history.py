@@ -225,7 +225,10 @@ class _Check:
         for batch in self._witness:
             if batch.revision in answered:
                 continue
-            claimed = [txn for txn in open_ended if self._matches(txn, batch)]
+            # Of several that asked for the very same, the first may have done it and the others nothing.
+            claimed = sorted(
+                (txn for txn in open_ended if self._matches(txn, batch)), key=lambda txn: txn.began
+            )
             if claimed:
                 open_ended.remove(claimed[0])
                 floor = self._revision_known_before(claimed[0].began)

@@ -61,7 +61,7 @@ class Placing:
             return [m for m in operator.items("/v1/cluster/moves") if m["state"] in ("waiting", "moving")]
 
         with _Sender(service, acme, 6) as sender:
-            with pytest.raises(InvalidRequest, match="cannot be drained: .* needs 3 brokers"):
+            with pytest.raises(InvalidRequest, match=r"cannot be drained: .* needs 3 brokers"):
                 operator.post("/v1/cluster/brokers/1/drain")
             service.cluster.add_broker(lambda done, steps, note: None)
             joined = brokers()[4]
