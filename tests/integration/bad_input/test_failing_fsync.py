@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from chaos.replica_files import differences, stored_batches
 from penstock.contract.ids import TopicPartition
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.bystander import Bystander
-from tests.integration.chaos.replica_files import differences, stored_batches
 from tests.integration.servers import ServerFailed
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

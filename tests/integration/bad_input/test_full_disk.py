@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from chaos.replica_files import differences, stored_batches
 from data_plane.dev.layout import DataDirectory
 from penstock import DeliveryTimeout, DiskFull, TimedOut
 from penstock.contract import limits
@@ -13,7 +14,6 @@ from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.bystander import Bystander
-from tests.integration.chaos.replica_files import differences, stored_batches
 from tests.integration.raw_wire import ProduceWire, batch_of
 
 pytestmark = [

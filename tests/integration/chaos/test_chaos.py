@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from chaos.replica_files import differences, stored_batches
 from penstock import Client
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.chaos.faults import ROUNDS_FULL, ROUNDS_QUICK, Fault, Round, schedule
-from tests.integration.chaos.replica_files import differences, stored_batches
 from tests.integration.chaos.verdict import check_values
 from tests.integration.chaos.writers import Writer
 from tests.integration.dev_cluster import RunningCluster, running_cluster

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from chaos.replica_files import stored_batches
 from penstock.contract.errors import CorruptLog, InvalidRequest, PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
-from tests.integration.chaos.replica_files import stored_batches
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

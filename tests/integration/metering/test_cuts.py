@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from chaos.replica_files import stored_batches
 from data_plane.contract import admin_pb2, usage_pb2
 from penstock import Client, InvalidRequest, NotFound
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicPartition
 from penstock.records.stamp import stamp_seed, unpack_stamp
-from tests.integration.chaos.replica_files import stored_batches
 from tests.integration.metering.usage import Metered, metered, totals_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from chaos.replica_files import stored_batches
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicPartition
 from penstock.contract.methods import AUTHORIZATION, READ_STAMPED
@@ -12,7 +13,6 @@ from penstock.contract.v1 import proof_pb2 as pb
 from penstock.records.batch import check_batch
 from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from tests.integration.brokers import Tenant
-from tests.integration.chaos.replica_files import stored_batches
 from tests.integration.metering.usage import Metered, metered
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

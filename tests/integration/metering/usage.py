@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.replica_files import stored_batches
 from data_plane.contract import usage_pb2 as pb
 from data_plane.dev.provisioning import provision_internal_topics
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
@@ -12,7 +13,6 @@ from penstock.records.batch import read_header
 from penstock.records.seal import Seal, unpack_seal
 from penstock.records.usage import Totals
 from tests.integration.brokers import Brokers, Tenant, brokers
-from tests.integration.chaos.replica_files import stored_batches
 
 USAGE = "__usage"
 TIMINGS = {"metering_tick_ms": 100, "reading_ms": 500, "retention_check_ms": 200, "revisit_ms": 100}

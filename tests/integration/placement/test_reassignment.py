@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from chaos.replica_files import differences, stored_batches
 from penstock import Client, Delivery
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
-from tests.integration.chaos.replica_files import differences, stored_batches
 
 pytestmark = pytest.mark.processes
 
@@ -24,7 +24,9 @@ MOVED_WITHIN_S = 60.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Four brokers that catch up slowly enough to be met in the middle of it."""
-    settings = {"limits": {"catch_up_bytes_per_s": SLOW_BYTES_PER_S, "push_bytes_max": 16_384, "replica_open_max": 2}}
+    settings = {
+        "limits": {"catch_up_bytes_per_s": SLOW_BYTES_PER_S, "push_bytes_max": 16_384, "replica_open_max": 2}
+    }
     with brokers(tmp_path_factory.mktemp("cluster"), 4, settings=settings) as running:
         yield running
 
@@ -77,7 +79,13 @@ def filled(cluster: Brokers, tenant: Tenant, name: str, places: list[list[int]],
 
 
 def check_everything_is_there(
-    cluster: Brokers, tenant: Tenant, topic_id: TopicId, name: str, before: int, sender: Sender, partitions: int
+    cluster: Brokers,
+    tenant: Tenant,
+    topic_id: TopicId,
+    name: str,
+    before: int,
+    sender: Sender,
+    partitions: int,
 ) -> None:
     """Each message once, at its offset; replicas equal to the byte; nothing on other brokers."""
     places = sender.places()
@@ -91,7 +99,9 @@ def check_everything_is_there(
     for described in cluster.partitions(topic_id):
         where = TopicPartition(topic_id, described.partition)
         end = next(end for place, end in ends.items() if place[1] == described.partition)
-        cluster.wait_until("all of it is stored", lambda d=described, w=where, e=end: _stored(cluster, d, w, e))
+        cluster.wait_until(
+            "all of it is stored", lambda d=described, w=where, e=end: _stored(cluster, d, w, e)
+        )
         stored = {
             broker: stored_batches(cluster.directory.log_directory(broker), where, end)
             for broker in described.replicas
@@ -130,7 +140,7 @@ def test_replicas_move_under_load_while_their_source_and_their_target_are_killed
 
             def under_way() -> bool:
                 known = [step for move in cluster.admin.describe_moves() for step in move.progress]
-                return any(0 < step.bytes_left for step in known)
+                return any(step.bytes_left > 0 for step in known)
 
             cluster.wait_until("it is seen how much is left", under_way)
             cluster.kill(4)

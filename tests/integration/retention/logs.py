@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from chaos.replica_files import differences, stored_batches
 from penstock import Client
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers
-from tests.integration.chaos.replica_files import differences, stored_batches
 
 TIMINGS = {"retention_check_ms": 200, "revisit_ms": 100}
 """Retention is looked at five times a second."""

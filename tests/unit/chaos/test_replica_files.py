@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos.replica_files import Damaged, differences, stored_batches
 from penstock.contract.errors import CorruptBatch
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.batch import placed, read_header
 from penstock.records.build import BatchBuilder
 from penstock.records.stamp import Stamp, StampCorrupt, pack_stamp, stamp_seed
-from tests.integration.chaos.replica_files import Damaged, differences, stored_batches
 
 WHERE = TopicPartition(TopicId(b"t" * 16), 3)
 
