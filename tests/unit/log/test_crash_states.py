@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from data_plane.log import layout
-from data_plane.log.outcomes import PartitionUnborn
+from data_plane.log.outcomes import DamagedRange, PartitionUnborn
 from data_plane.testkit.crash_states import Exploration, explore_crashes
 from data_plane.testkit.disk import SimDisk
 from penstock.contract.topic_settings import Durability, TopicSettings
@@ -372,3 +372,133 @@ def test_two_partitions_share_a_sync_and_neither_loses() -> None:
 
     found = explore_crashes(disk, operate, demand, states_per_point_max=32)
     assert found.states > found.points > 1
+
+
+def test_records_deleted_within_a_segment_stay_deleted_and_the_segment_stays() -> None:
+    miniature, _ = started(batches=8, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    first = miniature.log._segments.all[0]
+    within, whole = first.end_offset - 1, miniature.content()
+    start = [0]
+
+    def demand(left: SimDisk, at: str) -> None:
+        found = Miniature(left, tail_bytes=0)
+        assert found.reports[0].damage == (), at
+        assert found.log.log_start_offset >= start[0], at
+        assert found.log.first_segment_offset == first.base_offset, at
+        stamps, batches = found.content()
+        assert whole[0].endswith(stamps) and whole[1].endswith(batches), at
+
+    def operate() -> None:
+        miniature.log.request_log_start(within)
+        miniature.commit(raise_watermark=False)
+        start[0] = within
+        miniature.log.move_log_start(within)
+        assert miniature.log.delete_below(within) == 0
+        miniature.checkpoint()
+
+    assert explore_crashes(disk, operate, demand, states_per_point_max=32).points > 1
+
+
+def test_a_segment_whose_seal_is_not_due_yet_waits_for_it_though_its_records_were_deleted() -> None:
+    """All that is committed is deleted while the first batch of the next segment is not committed."""
+    miniature, _ = started(batches=3, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    miniature.append(batch=made_batch(2, 2_000))
+    assert miniature.log.segment_count == 2
+    miniature.commit(raise_watermark=False)
+    boundary = miniature.log._segments.all[1].base_offset
+    assert miniature.log.high_watermark == boundary
+
+    def demand(left: SimDisk, at: str) -> None:
+        found = Miniature(left, tail_bytes=0)
+        assert found.log.first_segment_offset == 0, f"{at}: gone without its seal"
+        found.log.set_high_watermark(found.log.log_end_offset)
+        assert found.log.usage.sealed_end_offset == boundary, at
+
+    def operate() -> None:
+        miniature.log.request_log_start(boundary)
+        miniature.commit(raise_watermark=False)
+        miniature.log.move_log_start(boundary)
+        miniature.log.delete_below(boundary)
+        assert miniature.log.segment_count == 2
+        miniature.checkpoint()
+
+    assert explore_crashes(disk, operate, demand, states_per_point_max=32).points > 1
+    miniature.log.set_high_watermark(miniature.log.log_end_offset)
+    miniature.commit(raise_watermark=False)
+    assert miniature.log.delete_below(boundary) > 0 and miniature.log.segment_count == 1
+
+
+def test_seals_after_a_cut_are_those_that_were_made_before_or_are_made_again() -> None:
+    miniature, _ = started(batches=1)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    whole = Miniature(journal_bytes=2048)
+    whole.create()
+    whole.fill(1)
+    told = [0]
+
+    def grow(one: Miniature, number: int) -> None:
+        one.append(batch=made_batch(2, 900, fill=number))
+        one.commit()
+
+    for number in range(12):
+        grow(whole, number)
+    wanted = whole.log.usage.seals_above(0)
+
+    def demand(left: SimDisk, at: str) -> None:
+        found = Miniature(left, tail_bytes=0)
+        found.log.set_high_watermark(found.log.log_end_offset)
+        found.log.retention_end(0, 0.0)
+        seals = found.log.usage.seals_above(0)
+        assert seals == wanted[: len(seals)], at
+        assert len(seals) >= told[0], at
+
+    def operate() -> None:
+        for number in range(12):
+            grow(miniature, number)
+            miniature.commit(raise_watermark=False)
+            told[0] = len(miniature.log.usage.seals_above(0))
+
+    assert explore_crashes(disk, operate, demand, states_per_point_max=12).points > 1
+    assert miniature.log.usage.seals_above(0) == wanted and len(wanted) >= 3
+
+
+@pytest.mark.parametrize("low_start", [False, True], ids=["whole segments", "from within the first one"])
+def test_damage_that_is_cut_out_is_named_or_kept_aside_whatever_survives(low_start: bool) -> None:
+    miniature, _ = started(batches=12, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    log = miniature.log
+    bad = log._segments.all[0 if low_start else 1]
+    if low_start:
+        miniature.move_log_start(1)
+    path = layout.segment_file(layout.partition_directory(where()), bad.base_offset, layout.LOG_SUFFIX)
+    disk.medium.flip(path, 1_000, 4)
+    spoilt = disk.open(path).read_at(0, bad.size)
+    log.scrub.found_damage(DamagedRange(bad.base_offset, bad.end_offset, "spoilt"))
+    miniature.checkpoint()
+    cut = log.scrub.refetch_from()
+    assert cut == bad.base_offset
+    done = [False]
+
+    def demand(left: SimDisk, at: str) -> None:
+        found = Miniature(left, tail_bytes=0)
+        named = any(one.first_offset <= bad.base_offset < one.end_offset for one in found.log.damage)
+        assert named or found.log.log_end_offset <= bad.base_offset, f"{at}: taken for whole"
+        assert not done[0] or found.log.log_end_offset == bad.base_offset, at
+        kept = [name for name in (path, path + layout.SET_ASIDE_SUFFIX) if left.exists(name)]
+        assert any(left.open(name).read_at(0, len(spoilt)) == spoilt for name in kept), f"{at}: {kept}"
+
+    def operate() -> None:
+        if cut < log.log_start_offset:
+            miniature.start_over(cut, state=log.state_at_start())
+        else:
+            miniature.truncate(cut, declared=True)
+        done[0] = True
+        miniature.checkpoint()
+
+    assert explore_crashes(disk, operate, demand, states_per_point_max=48).points > 1

@@ -7,6 +7,8 @@ import pytest
 
 from data_plane.log import layout
 from data_plane.node.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
+from data_plane.node.room import Room
+from data_plane.node.strays import is_stray
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Inode, Medium
@@ -176,3 +178,36 @@ def test_the_clean_marker_is_whole_or_absent_and_gone_before_anything_is_written
     assert explore_crashes(disk, stop, check).points > 1
     inode = disk.medium.find(CLEAN_FILE)
     assert isinstance(inode, Inode) and json.loads(bytes(inode.data)) == {"broker_epoch": 7}
+
+
+def test_a_stray_is_set_aside_whole_or_not_at_all() -> None:
+    life = left(4)
+    disk, path = life.disk, layout.partition_directory(where(1))
+    files = sorted(disk.list(path))
+
+    def check(after: SimDisk, at: str) -> None:
+        found = after.list(layout.TOPICS)
+        assert len(found) == 1, f"{at}: {found}"
+        assert set(files) <= set(after.list(f"{layout.TOPICS}/{found[0]}")), at
+        again = opened(after.medium, image_of())
+        assert [is_stray(name) for name in again.names()] == [True], at
+
+    explored = explore_crashes(disk, lambda: life.strays.set_aside(path, 1, "unknown"), check)
+    assert explored.points > 1
+
+
+def test_whatever_a_cut_leaves_of_the_ballast_a_broker_starts() -> None:
+    life = left(2)
+    room = Room(replace(CONFIG, ballast_bytes=4_096), life.disk)
+
+    def operate() -> None:
+        room.look(lambda: 0)
+        room.free_ballast()
+        room.look(lambda: 0)
+
+    def check(after: SimDisk, at: str) -> None:
+        again = opened(after.medium, image_of(1))
+        assert end_of(again) == end_of(life), at
+        Room(replace(CONFIG, ballast_bytes=4_096), again.disk).look(lambda: 0)
+
+    assert explore_crashes(life.disk, operate, check, states_per_point_max=24).points > 1
