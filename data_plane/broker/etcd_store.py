@@ -170,9 +170,10 @@ class EtcdStore:
         origin = await self.origin()
         start = self.keys.to_etcd(prefix)
         try:
-            listing = await self.client.list(start, range_end(start))
+            listing = await self.client.list(start, range_end(start), beside=self.keys.origin)
         except (NotSent, Refused) as error:
             raise StoreUnavailable(str(error)) from None
+        self._demand_same(listing.beside)
         items = tuple(
             KeyValue(self.keys.to_cell(item.key), item.value, origin.to_cell(item.mod_revision), item.lease)
             for item in listing.items

@@ -47,6 +47,8 @@ class Listing:
 
     revision: int
     items: tuple[kv.KeyValue, ...]
+    beside: kv.KeyValue | None = None
+    """Another key as it was at the same revision, if one was asked for."""
 
 
 class EtcdClient:
@@ -60,20 +62,27 @@ class EtcdClient:
         """Sent once. Raises `NotSent`, `Refused`, `LeaseGone` (nothing applied), `NoAnswer` (unknown)."""
         return await self._once("KV/Txn", request, pb.TxnResponse)
 
-    async def list(self, key: bytes, range_end: bytes) -> Listing:
-        """All keys of the range at the newest revision, read in pages of that one revision.
+    async def list(self, key: bytes, range_end: bytes, beside: bytes = b"") -> Listing:
+        """All keys of the range at the newest revision, read in pages of that one revision, with one key `beside`.
 
         Raises `NotSent` or `Refused`.
         """
+        first = [pb.RequestOp(request_range=pb.RangeRequest(key=key, range_end=range_end, limit=PAGE_KEYS))]
+        if beside:
+            first.append(pb.RequestOp(request_range=pb.RangeRequest(key=beside)))
         for _ in range(_RELISTINGS):
             items: list[kv.KeyValue] = []
-            page = await self._page(key, range_end, 0)
-            revision = page.header.revision
+            answer = await self._read("KV/Txn", pb.TxnRequest(success=first), pb.TxnResponse)
+            page = answer.responses[0].response_range
+            revision = answer.header.revision
+            aside = answer.responses[1].response_range.kvs if beside else []
             try:
                 while True:
                     items.extend(page.kvs)
                     if not page.more:
-                        return Listing(revision=revision, items=tuple(items))
+                        return Listing(
+                            revision=revision, items=tuple(items), beside=aside[0] if aside else None
+                        )
                     page = await self._page(page.kvs[-1].key + b"\0", range_end, revision)
             except RevisionCompacted:
                 _log.warning("etcd compacted a revision while it was listed", extra={"revision": revision})

@@ -20,7 +20,7 @@ _cells = count()
 
 class EtcdWorld(StoreWorld):
     ttl_ms = 2_000
-    prolongations = 2
+    prolongations = 3
     increments = 10
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ def test_every_write_is_in_one_batch_in_order() -> None:
     writes = [write(number, elected=number % 7) for number in range(1_000)]
     batches = list(batched(writes, SEAT))
     assert [w for batch in batches for w in batch] == writes
-    assert len(batches) == 9
+    assert len(batches) == 10
 
 
 def test_no_batch_is_larger_than_a_transaction() -> None:

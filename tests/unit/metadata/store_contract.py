@@ -317,7 +317,7 @@ class StoreContract:
             session = await store.session(world.ttl_ms)
             await store.txn([], [Put("/live/1", b"x", session.session_id)])
             for _ in range(world.prolongations):
-                await world.pass_ms(world.ttl_ms * 2 // 3)
+                await world.pass_ms(world.ttl_ms // 2)
                 await session.keep_alive()
             assert len((await store.range("/live/")).items) == 1
 
