@@ -267,10 +267,12 @@ class HandOver(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
 
 class HandOverResponse(_message.Message):
-    __slots__ = ("reasons",)
+    __slots__ = ("reasons", "revision")
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     reasons: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+    revision: int
+    def __init__(self, reasons: _Optional[_Iterable[str]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class CordonBrokerRequest(_message.Message):
     __slots__ = ("broker", "cordoned", "generation")

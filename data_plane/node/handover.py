@@ -159,7 +159,9 @@ class Handover:
             request.SerializeToString(),
             self._config.timings.call_ms,
         )
-        return list(pb.HandOverResponse.FromString(answer).reasons)
+        response = pb.HandOverResponse.FromString(answer)
+        await self._view.reached(response.revision, self._config.timings.call_ms)
+        return list(response.reasons)
 
     async def hand_over(self, caller: Caller, request: bytes) -> bytes:
         """The call of another broker."""
@@ -172,7 +174,8 @@ class Handover:
             )
             for move in parsed(pb.HandOverRequest, request).moves
         ]
-        return pb.HandOverResponse(reasons=await self.move(wanted)).SerializeToString()
+        reasons = await self.move(wanted)
+        return pb.HandOverResponse(reasons=reasons, revision=self._view.image.revision).SerializeToString()
 
     async def ask_all(self, wanted: Sequence[LeaderMove]) -> None:
         """What the controller plans: asked of every leader, once; what does not move is planned again."""

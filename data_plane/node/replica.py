@@ -235,6 +235,9 @@ class Replica:
             return
         self.leading = None
         self._stats.leaderships_lost += 1
+        self._stats.outcomes_unknown += (
+            len(self._waiters) + len(self._late_waiters) + len(self._local_waiters)
+        )
         lost = [*self._waiters, *self._late_waiters, *self._local_waiters]
         self._waiters.clear()
         self._late_waiters.clear()

@@ -49,6 +49,8 @@ class NodeStats:
     """Leaderships that this broker took up."""
     leaderships_lost: int = 0
     """Leaderships that ended without a hand-over: another was elected, or the registration was lost."""
+    outcomes_unknown: int = 0
+    """Batches whose producer was told that they may or may not be committed, because leadership was lost."""
     leaders_handed_over: int = 0
     """In good order, and reassignments closed."""
     catch_up_bytes: int = 0

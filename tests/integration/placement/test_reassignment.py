@@ -9,6 +9,7 @@ import pytest
 
 from chaos.replica_files import differences, stored_batches
 from penstock import Client, Delivery
+from penstock.contract.errors import BrokerUnavailable, NotFound
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
 
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.processes
 PARTITIONS = 4
 SEND_EVERY_S = 0.002
 VALUE = b"." * 2_000
-SLOW_BYTES_PER_S = 300_000
+SLOW_BYTES_PER_S = 600_000
+LEADER_MOVES = 8
 MOVED_WITHIN_S = 60.0
 
 
@@ -178,3 +180,42 @@ def test_a_replica_that_comes_back_is_a_new_one_and_is_filled_anew(cluster: Brok
     with cluster.client(tenant) as client, Sender(client, "to-and-fro", 1) as sender:
         cluster.wait_until("messages flow", lambda: len(sender.deliveries) > 20)
     check_everything_is_there(cluster, tenant, topic_id, "to-and-fro", 20, sender, 1)
+
+
+def test_leaders_are_handed_over_under_load_and_no_outcome_is_unknown(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    topic_id = filled(cluster, tenant, "handed", [[1, 2, 3], [2, 3, 4], [3, 4, 1], [4, 1, 2]], 8)
+
+    def unknown() -> float:
+        return sum(cluster.metric(number, "penstock_outcomes_unknown_total") for number in cluster.ids)
+
+    def led_by(broker: int) -> int:
+        return [partition.leader for partition in cluster.partitions(topic_id)].count(broker)
+
+    with cluster.client(tenant) as client:
+        with Sender(client, "handed") as sender:
+            cluster.wait_until("messages flow", lambda: len(sender.deliveries) > 20)
+            before = unknown()
+            for number in range(LEADER_MOVES):
+                described = cluster.partitions(topic_id)[number % PARTITIONS]
+                to = next(broker for broker in described.replicas if broker != described.leader)
+                cluster.admin.move_leader(topic_id, described.partition, to)
+                assert cluster.leader(topic_id, described.partition) == to
+            cluster.admin.cordon_broker(3, True)
+            cluster.wait_until("broker 3 leads nothing", lambda: led_by(3) == 0)
+            assert unknown() == before
+            cluster.admin.cordon_broker(3, False)
+            cluster.stop(2)
+            assert cluster.status(2) == 0
+            assert led_by(2) == 0
+            cluster.start(2)
+        check_everything_is_there(cluster, tenant, topic_id, "handed", 2, sender, PARTITIONS)
+
+
+def test_a_leader_stays_where_nobody_can_take_over_and_says_why(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = cluster.create_topic(tenant, "stays", assignments=[[1, 2, 3]])
+    with pytest.raises(BrokerUnavailable, match="broker 4 is no other in-sync replica"):
+        cluster.admin.move_leader(topic_id, 0, 4, timeout_s=0.1)
+    with pytest.raises(NotFound):
+        cluster.admin.move_leader(bytes(16), 0, 1)
