@@ -11,6 +11,9 @@ from data_plane.testkit.medium import PAGE_SECTORS, CutChoice, FileChoice, Inode
 GROUPS_MAX = 5
 """Up to this many unsynced sectors (else pages) of a file are taken apart in all combinations."""
 
+SIZES_TRIED_MAX = 3
+"""Of the sizes that a file had meanwhile."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
@@ -108,8 +111,11 @@ def _file_choices(inode: Inode) -> Iterator[FileChoice]:
         without_size = FileChoice(sectors=chosen, keeps_shrink=keeps_shrink)
         if not keeps_size:
             yield without_size
-        elif len(inode.after_cut(without_size)) < len(inode.data):
+        elif (length := len(inode.after_cut(without_size))) < len(inode.data):
             yield FileChoice(sectors=chosen, keeps_shrink=keeps_shrink, keeps_size=True)
+            between = dict.fromkeys(size for _, size in inode.sizes if length < size < len(inode.data))
+            for size in list(between)[:SIZES_TRIED_MAX]:
+                yield FileChoice(sectors=chosen, keeps_shrink=keeps_shrink, keeps_size=True, size=size)
 
 
 def _structured(count: int) -> list[tuple[bool, ...]]:

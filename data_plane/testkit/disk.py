@@ -58,6 +58,8 @@ class DiskFaults:
     """That many syncs of a file report success and write nothing."""
     misdirected_writes: int = 0
     """That many writes land one sector too far."""
+    misdirected: tuple[str, ...] = ("",)
+    """How the paths of files end of which that may be."""
 
 
 Hook = Callable[[str, str], None]
@@ -218,7 +220,7 @@ class SimDisk:
         if not self._may("write", file.path):
             return
         content = b"".join(buffers)
-        if self.faults.misdirected_writes > 0:
+        if self.faults.misdirected_writes > 0 and file.path.endswith(self.faults.misdirected):
             self.faults.misdirected_writes -= 1
             position += 512
         growth = position + len(content) - len(file.inode.data)

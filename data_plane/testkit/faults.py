@@ -31,6 +31,20 @@ class FaultKind(Enum):
     DISK_FULL = "full disk"
     BIT_FLIP = "bit flip"
     """One stored bit changes, as the broker finds it at its next boot or cold read."""
+    READ_ERROR = "read error"
+    """Some sectors of a segment answer EIO until they are written again."""
+    MISDIRECTED_WRITE = "misdirected write"
+    """A write to a segment lands one sector too far."""
+    FLAPPING = "flapping"
+    """A host is cut off and heard again, many times within a second or two."""
+    STORE_CUT = "store cut"
+    """The metadata store alone cannot be reached from a host."""
+    STORE_UNSURE = "store unsure"
+    """The store does what it is asked and its answers are lost, for everybody, for a while."""
+    STORE_COMPACTED = "store compacted"
+    """Watches break, and what they want to go on from is gone."""
+    SESSION_LOST = "session lost"
+    """A broker's session ends though it is kept alive."""
 
 
 class Step(Enum):

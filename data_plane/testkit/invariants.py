@@ -11,15 +11,18 @@ class Invariant(Enum):
     I3 = "an offset has one value, for every reader and replica, for ever"
     I4 = "an idempotent producer's value has one offset"
     I5 = "values of one producer stand in the order sent"
+    I6 = "a reader skips nothing and is handed nothing twice, unless it asks"
     I9 = "after healing every acknowledged message is read within 60 s"
     I10 = "leaders and candidates hold everything committed"
     I11 = "replicas are equal up to the watermark, and at rest byte for byte"
+    I12 = "what is committed is held by as many as the topic demands"
     I13 = "marks and epochs never go back"
+    I14 = "a partition has one owner in a group, and what is committed was delivered"
     I16 = "the metadata store is linearizable, its watches ordered and gap-free"
-    I18 = "no exception is left unhandled and no process ends without a cause"
+    I18 = "no exception is left unhandled, no process ends without a cause, nothing is left behind"
     I19 = "corruption is never served"
-    I21 = "what is metered is what is committed, and nothing is metered twice"
     I20 = "after healing: a leader within 5 s, writes within 15 s, full in-sync sets within 60 s"
+    I21 = "what is metered is what is committed, and nothing is metered twice"
 
 
 class InvariantViolated(Exception):

@@ -1,7 +1,8 @@
 """What a simulated disk holds: files as the page cache shows them, and what of them a power cut would leave.
 
 The model is POSIX at its least obliging. Per file, any subset of the sectors written since its last sync
-survives; a truncation or growth since then may be lost. Per directory, any subset of the creations, renames
+survives; a truncation or growth since then may be lost, or stop at any size that the file had meanwhile, with zeros
+where no data survived. Per directory, any subset of the creations, renames
 and removals since its last sync survives, but one on a name never survives without the earlier ones on that
 name, and a rename survives whole or not at all. What was synced survives always. A killed process leaves
 the page cache whole.
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SECTOR_BYTES = 512
+SIZES_MAX = 64
+"""So many sizes since its last sync are remembered of a file."""
 PAGE_SECTORS = 8
 """A power cut tears a file at sectors or at pages of 4 KiB; the choice is made per file and cut."""
 
@@ -29,7 +32,7 @@ class Flush:
 class Inode:
     """One file: `data` as readers see it, `durable` as the medium holds it."""
 
-    __slots__ = ("bad", "data", "dirty", "durable", "durable_version", "lost", "shrinks", "version")
+    __slots__ = ("bad", "data", "dirty", "durable", "durable_version", "lost", "shrinks", "sizes", "version")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
@@ -39,6 +42,8 @@ class Inode:
         """Sector -> version of its last write, for what no sync has covered."""
         self.shrinks: list[tuple[int, int]] = []
         """(version, size) of truncations that no sync has covered."""
+        self.sizes: list[tuple[int, int]] = []
+        """(version, size) of each other size that no sync has covered."""
         self.bad: list[tuple[int, int]] = []
         """Byte ranges that answer EIO until written again."""
         self.lost: dict[int, None] = {}
@@ -53,6 +58,8 @@ class Inode:
         if not content:
             return
         end = position + len(content)
+        if end > len(self.data):
+            self._sized(end)
         if position > len(self.data):
             self.data.extend(bytes(position - len(self.data)))
         self.data[position:end] = content
@@ -64,14 +71,20 @@ class Inode:
             self.bad = [(low, high) for low, high in self.bad if high <= position or end <= low]
 
     def resize(self, size: int) -> None:
+        self._sized(size)
         self.version += 1
         if size < len(self.data):
             del self.data[size:]
             self.shrinks.append((self.version, size))
             for sector in [sector for sector in self.dirty if sector * SECTOR_BYTES >= size]:
                 del self.dirty[sector]
+            self.bad = [(low, min(high, size)) for low, high in self.bad if low < size]
         else:
             self.data.extend(bytes(size - len(self.data)))
+
+    def _sized(self, size: int) -> None:
+        if len(self.sizes) < SIZES_MAX:
+            self.sizes.append((self.version + 1, size))
 
     def begin_flush(self) -> Flush:
         sectors = {sector: self._sector(sector) for sector in self.dirty}
@@ -111,6 +124,7 @@ class Inode:
     def _clean(self, flush: Flush) -> None:
         self.dirty = {sector: version for sector, version in self.dirty.items() if version > flush.version}
         self.shrinks = [shrink for shrink in self.shrinks if shrink[0] > flush.version]
+        self.sizes = [sized for sized in self.sizes if sized[0] > flush.version]
 
     def _sector(self, sector: int) -> bytes:
         return bytes(self.data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES])
@@ -132,7 +146,8 @@ class Inode:
             base.extend(bytes(max(0, start - len(base))))
             base[start : start + len(content)] = content
         if choice.keeps_size:
-            base.extend(bytes(max(0, len(self.data) - len(base))))
+            size = len(self.data) if choice.size is None else choice.size
+            base.extend(bytes(max(0, size - len(base))))
         return bytes(base)
 
 
@@ -177,6 +192,8 @@ class FileChoice:
     sectors: tuple[int, ...] = ()
     keeps_shrink: bool = True
     keeps_size: bool = False
+    size: int | None = None
+    """With `keeps_size`: a size that the file had meanwhile; None = its last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,8 +354,14 @@ class Medium:
             sectors = [sector for sector in inode.dirty if pages[sector // width]]
             if rng.random() < 0.3:
                 sectors = sorted(inode.dirty)[: rng.randint(0, len(inode.dirty))]
+            keeps_shrink, grown = rng.random() < 0.5, rng.random()
             files[id(inode)] = FileChoice(
-                sectors=tuple(sectors), keeps_shrink=rng.random() < 0.5, keeps_size=rng.random() < 0.5
+                sectors=tuple(sectors),
+                keeps_shrink=keeps_shrink,
+                keeps_size=grown < 0.5,
+                size=None
+                if grown < 0.25 or not inode.sizes
+                else inode.sizes[int(grown * 1e6) % len(inode.sizes)][1],
             )
         return CutChoice(operations=tuple(kept), files=files)
 

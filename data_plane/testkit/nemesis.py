@@ -9,10 +9,13 @@ cuts) are unlimited.
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
+from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX
+from data_plane.metadata import model
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Cell, FaultKind, ReachedTable, Step
-from data_plane.testkit.medium import Inode
+from data_plane.testkit.medium import SECTOR_BYTES, Inode
 from data_plane.testkit.steps import Provoker, StepWatch
 from data_plane.testkit.watcher import Watcher
 from penstock.contract.ids import TopicPartition
@@ -21,7 +24,8 @@ from penstock.contract.topic_settings import Durability
 _WAIT_FOR_STEP_S = 2.5
 _HOUR_MS = 3_600_000
 _JUMPS_MS = (5_000, 60_000, _HOUR_MS, 24 * _HOUR_MS, 365 * 24 * _HOUR_MS)
-_LOSSY = (FaultKind.SYNC_ERROR, FaultKind.BIT_FLIP)
+_LOSSY = (FaultKind.SYNC_ERROR, FaultKind.BIT_FLIP, FaultKind.READ_ERROR, FaultKind.MISDIRECTED_WRITE)
+_SECTORS_SPOILT_MAX = 8
 _FOR_ALL_PARTITIONS = ("journal/", "checkpoint")
 
 
@@ -31,6 +35,7 @@ class Nemesis:
     def __init__(self, cluster: SimCluster, watcher: Watcher, reached: ReachedTable) -> None:
         self._cluster, self._watcher, self._reached = cluster, watcher, reached
         self._plan = cluster.plan
+        self._store_usual = replace(cluster.plan.store)
         watcher.damaged = lambda broker, where: (broker, where) in self._lossy
         self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
         self._steps = StepWatch(cluster, self._rng)
@@ -164,7 +169,9 @@ class Nemesis:
         if not (
             broker.lives > self._lossy[broker, where]
             and not broker.faults.failing_syncs
+            and not broker.faults.misdirected_writes
             and not self._still_flipped(broker)
+            and not self._still_spoilt(broker, where)
             and broker.ready
             and broker.broker_id in record.in_sync
             and self._watcher.intact(broker, where)
@@ -184,6 +191,11 @@ class Nemesis:
         ]
         self._flips[broker] = left
         return bool(left)
+
+    def _still_spoilt(self, broker: SimBroker, where: TopicPartition) -> bool:
+        """Some sectors of its files answer an error yet."""
+        directory = _directory_of(where)
+        return any(inode.bad for path, inode in broker.medium.files() if path.startswith(directory))
 
     def _hosted(self, broker: SimBroker) -> list[TopicPartition]:
         return [
@@ -292,9 +304,7 @@ class Nemesis:
             return False
         path, inode = self._rng.choice(files)
         hosted = self._hosted(victim)
-        touched = [
-            where for where in hosted if path.startswith(f"topics/{where.topic_id.hex()}-{where.partition}/")
-        ]
+        touched = [where for where in hosted if path.startswith(_directory_of(where))]
         shared = path.startswith(_FOR_ALL_PARTITIONS)
         self._note_lost(victim, hosted if shared else touched)
         position = self._position(inode)
@@ -304,6 +314,69 @@ class Nemesis:
         self._cluster.timeline.note(victim.host, "flipped", f"{path} byte {position} of {len(inode.data)}")
         self._after(self._rng.uniform(0.2, 3.0), self._kill_if_same_life, victim, victim.lives)
         return True
+
+    def _read_error(self, victim: SimBroker) -> bool:
+        """As the broker finds it at a cold read, or at its next boot."""
+        files = [
+            (where, path, inode)
+            for where in self._hosted(victim)
+            for path, inode in victim.medium.files()
+            if inode.data
+            and path.startswith(_directory_of(where))
+            and path.endswith((LOG_SUFFIX, STAMPS_SUFFIX))
+        ]
+        if not files:
+            return False
+        where, path, inode = self._rng.choice(files)
+        self._note_lost(victim, [where])
+        position = self._position(inode) // SECTOR_BYTES * SECTOR_BYTES
+        victim.medium.spoil(path, position, self._rng.randint(1, _SECTORS_SPOILT_MAX) * SECTOR_BYTES)
+        self._cluster.timeline.note(victim.host, "spoilt", f"{path} from byte {position}")
+        self._after(self._rng.uniform(0.2, 3.0), self._kill_if_same_life, victim, victim.lives)
+        return True
+
+    def _misdirected_write(self, victim: SimBroker) -> bool:
+        self._note_lost(victim, self._hosted(victim))
+        victim.faults.misdirected = (LOG_SUFFIX, STAMPS_SUFFIX)
+        victim.faults.misdirected_writes += 1
+        self._after(self._rng.uniform(0.2, 3.0), self._kill_if_same_life, victim, victim.lives)
+        return True
+
+    def _flapping(self, victim: SimBroker) -> bool:
+        at = 0.0
+        for _ in range(self._rng.randint(2, 10)):
+            self._after(at, self._cluster.isolate, victim)
+            at += self._rng.choice((0.01, 0.1, 0.5)) * self._rng.random()
+            self._after(at, self._cluster.rejoin, victim)
+            at += self._rng.choice((0.01, 0.1, 0.5)) * self._rng.random()
+        return True
+
+    def _store_cut(self, victim: SimBroker) -> bool:
+        store = self._cluster.store
+        store.cut(victim.host)
+        self._after(self._rng.choice((0.5, 3.0, 8.0)) * self._rng.random(), store.heal, victim.host)
+        return True
+
+    def _store_unsure(self, victim: SimBroker) -> bool:
+        faults = self._cluster.store.faults
+        before = self._store_usual.answer_lost_chance
+        faults.answer_lost_chance = self._rng.choice((0.3, 1.0))
+        self._after(self._rng.uniform(0.2, 2.0), setattr, faults, "answer_lost_chance", before)
+        return True
+
+    def _store_compacted(self, victim: SimBroker) -> bool:
+        store = self._cluster.store
+        for broker in self._cluster.brokers:
+            store.cut(broker.host)
+            store.heal(broker.host)
+        store.compact(store.revision - self._rng.randint(0, 3))
+        return True
+
+    def _session_lost(self, victim: SimBroker) -> bool:
+        sessions = self._cluster.store.sessions_of(model.live_key(victim.broker_id))
+        for session_id in sessions:
+            self._cluster.store.expire(session_id)
+        return bool(sessions)
 
     def _kill_if_same_life(self, victim: SimBroker, life: int) -> None:
         """So that the flip is met at a boot if not before."""
@@ -335,4 +408,15 @@ _STRIKES = {
     FaultKind.SYNC_ERROR: Nemesis._sync_error,
     FaultKind.DISK_FULL: Nemesis._disk_full,
     FaultKind.BIT_FLIP: Nemesis._bit_flip,
+    FaultKind.READ_ERROR: Nemesis._read_error,
+    FaultKind.MISDIRECTED_WRITE: Nemesis._misdirected_write,
+    FaultKind.FLAPPING: Nemesis._flapping,
+    FaultKind.STORE_CUT: Nemesis._store_cut,
+    FaultKind.STORE_UNSURE: Nemesis._store_unsure,
+    FaultKind.STORE_COMPACTED: Nemesis._store_compacted,
+    FaultKind.SESSION_LOST: Nemesis._session_lost,
 }
+
+
+def _directory_of(where: TopicPartition) -> str:
+    return f"topics/{where.topic_id.hex()}-{where.partition}/"

@@ -318,6 +318,12 @@ class Scenario:
                 lambda: "not everything committed was metered",
             )
             check_usage(cluster, watcher)
+        await self._demand(
+            READ_S_MAX,
+            lambda: len(cluster.store.session_ids) <= len(cluster.brokers),
+            Invariant.I18,
+            lambda: f"{len(cluster.store.session_ids)} sessions of {len(cluster.brokers)} brokers",
+        )
         violations = cluster.store_history.violations(cluster.store.history)
         if violations:
             raise InvariantViolated(Invariant.I16, "; ".join(violations[:3]))

@@ -221,7 +221,7 @@ class SdkConsumer:
         expected = self._next.get(partition, 0)
         if offset != expected and not client.deletes:
             self._anomaly(
-                "I3", f"{client.history.name(where)}: offset {offset} was handed out where {expected} was due"
+                "I6", f"{client.history.name(where)}: offset {offset} was handed out where {expected} was due"
             )
         self._next[partition] = offset + 1
 

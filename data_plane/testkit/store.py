@@ -152,6 +152,11 @@ class SimulatedStore:
         if bound:
             self._commit([(key, None) for key in bound])
 
+    def sessions_of(self, key: str) -> tuple[int, ...]:
+        """The session that a key ends with, if there are both."""
+        item = self._values.get(key)
+        return () if item is None or item.session_id not in self._sessions else (item.session_id,)
+
     @property
     def session_ids(self) -> tuple[int, ...]:
         return tuple(self._sessions)

@@ -138,6 +138,8 @@ class Watcher:
             )
         seen.high_watermark = mark
         self.advances += 1
+        if replica.leading is not None and mark > self.ledger(replica.where).end:
+            self._check_quorum(broker, replica, mark)
         ledger = self.ledger(replica.where)
         before = ledger.end
         start = max(seen.checked_to, log.log_start_offset)
@@ -213,6 +215,26 @@ class Watcher:
             )
         if not self.damaged(broker, where):
             self._compare(broker, replica, replica.log.log_start_offset, ledger.end)
+
+    def _check_quorum(self, broker: SimBroker, replica: Replica, mark: int) -> None:
+        """I12: a leader calls committed only what so many hold as the topic demands, for whoever is elected later."""
+        leading = replica.leading
+        assert leading is not None
+        holders = 0
+        for broker_id in leading.record.in_sync:
+            other = self._cluster.broker(broker_id)
+            held = None if other.node is None else other.node.host.replicas.get(replica.where)
+            if held is None or held.broken or held.busy or self.damaged(other, replica.where):
+                holders += 1  # not to be seen now: I10 judges it when it is
+            else:
+                log = held.log
+                holders += (log.durable_end_offset if leading.strict else log.log_end_offset) >= mark
+        if holders < leading.min_insync:
+            raise InvariantViolated(
+                Invariant.I12,
+                f"{self._name(replica)}: {broker.host} calls {mark} committed with {list(leading.record.in_sync)} in"
+                f" sync, of whom {holders} hold it, {leading.min_insync} required",
+            )
 
     def _check_candidates(self, where: TopicPartition) -> None:
         """I10, candidate completeness: whoever may be elected now, and runs, holds what is committed."""

@@ -149,7 +149,7 @@ class WireConsumer:
                     )
                     if first > position.offset:
                         skipped = f"offset {position.offset} was skipped, {first} came next"
-                        self._anomaly("I3", partition, skipped)
+                        self._anomaly("I6", partition, skipped)
                 position.offset = header.base_offset + header.offset_span
                 position.last_epoch = header.leader_epoch
         except CorruptBatch as corrupt:

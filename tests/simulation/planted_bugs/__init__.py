@@ -2,12 +2,14 @@
 
 from tests.simulation.bug import PlantedBug
 from tests.simulation.planted_bugs import (
+    care,
     clients,
     elections,
     files,
     groups,
     identity,
     in_sync,
+    losses,
     moves,
     producing,
     retention,
@@ -21,6 +23,7 @@ BUGS: tuple[PlantedBug, ...] = (
     *in_sync.BUGS,
     *truncation.BUGS,
     *elections.BUGS,
+    *losses.BUGS,
     *moves.BUGS,
     *producing.BUGS,
     *clients.BUGS,
@@ -28,5 +31,6 @@ BUGS: tuple[PlantedBug, ...] = (
     *retention.BUGS,
     *storing.BUGS,
     *files.BUGS,
+    *care.BUGS,
     *working.BUGS,
 )

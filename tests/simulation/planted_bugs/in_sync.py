@@ -119,7 +119,7 @@ BUGS = (
         wrong=_below_minimum,
         finders=(
             Model(run=_ONE_EPOCH, first=0, by=("I10",)),
-            Seeds(plan=plans.too_few_in_sync, first=1, by=("I10",)),
+            Seeds(plan=plans.too_few_in_sync, first=1, by=("I10", "I12")),
         ),
     ),
     PlantedBug(
@@ -136,7 +136,7 @@ BUGS = (
         wrong=_only_committed,
         finders=(
             Model(run=_ONE_EPOCH, first=310, by=("I10",)),
-            Seeds(plan=plans.slow_answers, first=0, by=("I10",)),
+            Seeds(plan=plans.slow_answers, first=0, by=("I10", "I12")),
         ),
     ),
     PlantedBug(
@@ -146,7 +146,7 @@ BUGS = (
         wrong=_own_written_end,
         finders=(
             Model(run=_ONE_EPOCH, first=0, by=("I10",)),
-            Seeds(plan=plans.leaders_come_and_go, first=0, by=("I10",)),
+            Seeds(plan=plans.leaders_come_and_go, first=0, by=("I10", "I12")),
         ),
     ),
     PlantedBug(
@@ -170,7 +170,7 @@ BUGS = (
         wrong=_always,
         finders=(
             Model(run=_ONE_EPOCH, first=0, by=("I10",), tries=3_000),
-            Seeds(plan=plans.restarts, first=2, by=("I10",)),
+            Seeds(plan=plans.restarts, first=2, by=("I10", "I12")),
         ),
     ),
     PlantedBug(

@@ -115,7 +115,7 @@ BUGS = (
         rule="RL20",
         target="data_plane.node.consume:ConsumeStream._read",
         wrong=_to_the_end,
-        finders=(Seeds(plan=plans.left_with_a_tail, first=0, by=("I1", "I3")),),
+        finders=(Seeds(plan=plans.left_with_a_tail, first=0, by=("I1", "I3", "I6")),),
     ),
     PlantedBug(
         name="the clean marker stays",

@@ -1,0 +1,55 @@
+"""What is left of a failing seed is less than there was, and breaks the same invariant, every time."""
+
+from dataclasses import replace
+
+import pytest
+
+from data_plane.testkit.forks import run_forked
+from data_plane.testkit.scenario import SeedResult
+from data_plane.testkit.shrink import run_plan, shrink, told
+from data_plane.testkit.swarm import Plan
+from tests.simulation.bug import PlantedBug, planted
+from tests.simulation.plans import leaders_come_and_go
+from tests.simulation.planted_bugs import BUGS
+
+BUG: PlantedBug = next(bug for bug in BUGS if bug.name == "acknowledged before the leader's sync")
+
+
+def in_own_process(plan: Plan) -> SeedResult:
+    (answer,) = run_forked(run_plan, [plan], jobs=1, wall_s_max=120.0)
+    assert answer.result is not None, answer.ending
+    return answer.result
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_planted_bug_is_found_by_fewer_faults_and_clients_and_by_the_same_invariant() -> None:
+    plan = replace(leaders_come_and_go(0), consumers=1, sdk_consumers=1)
+    with planted(BUG.target, BUG.wrong):
+        failed = in_own_process(plan)
+        assert failed.violated == "I10"
+        small = shrink(plan, failed, runs_max=25)
+        again = in_own_process(small.plan)
+    assert (again.violated, again.trace_hash) == ("I10", small.result.trace_hash), "a plan is one run"
+    assert len(small.result.harms) <= len(failed.harms)
+    assert small.plan.consumers + small.plan.sdk_consumers == 0 < plan.consumers + plan.sdk_consumers
+    told_lines = small.lines()
+    assert told_lines[0].startswith("seed 0 violates I10")
+    assert len(told_lines) < 200
+    clean = in_own_process(small.plan)
+    assert clean.passed, "the product as it is has nothing of it"
+
+
+def test_a_table_tells_time_node_and_event_and_repetitions_once() -> None:
+    lines = [
+        "    1.000000  b0         start        b0.1",
+        "    2.000000  b0         committed    orders-0 0 to 3",
+        "    2.100000  b0         committed    orders-0 3 to 5",
+        "    3.000000  checker    I10          it is gone",
+    ]
+    table = told(lines)
+    assert [line.split(None, 2) for line in table[1:]] == [
+        ["1.000000", "b0", "start b0.1"],
+        ["2.100000", "b0", "committed orders-0 3 to 5"],
+        ["3.000000", "checker", "I10 it is gone"],
+    ]
