@@ -3,11 +3,12 @@ RL124)."""
 
 import pytest
 
+from data_plane.disk.port import DiskFull
 from data_plane.log import layout
 from data_plane.log.identity import Identity, pack_identity, unpack_identity
 from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn, ReplicaRejected
 from data_plane.log.sidecar import HEADER_BYTES
-from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Inode
 from penstock.contract.errors import CorruptLog
 from penstock.records.stamp import STAMP_BYTES
@@ -385,3 +386,23 @@ def test_other_names_are_no_partitions(name: str) -> None:
 def test_a_partitions_name_reads_back() -> None:
     assert layout.partition_of(DIRECTORY.rpartition("/")[2]) == where()
     assert SMALL.segment_bytes == 4096
+
+
+def test_recovery_needs_no_room_for_what_was_deleted() -> None:
+    """The journal still has the records of segments that retention removed."""
+    miniature = Miniature(journal_bytes=1 << 20)
+    miniature.create()
+    miniature.fill(40, body_bytes=900)
+    start = miniature.log._segments.all[-1].base_offset
+    assert miniature.move_log_start(start) > 20_000
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    room = disk.medium.used_bytes() + 4_096
+    full = SimDisk(disk.medium, faults=DiskFaults(capacity_bytes=room))
+    try:
+        again = Miniature(full, tail_bytes=0)
+    except DiskFull:
+        again = None
+    assert again is not None, "deleted segments were written again"
+    assert again.log.first_segment_offset == start
