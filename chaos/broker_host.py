@@ -61,7 +61,7 @@ class BrokerHost:
         values = {
             "broker_id": self.number,
             "zone": f"host-{self.number}",
-            "data": str(self.disk.point / "log"),
+            "data": str(self.log_directory),
             "client_listen": self.client_address,
             # Other brokers come in by way of the host's address, which leads here.
             "internal_listen": f"127.0.0.1:{INTERNAL_PORT}",
@@ -71,13 +71,17 @@ class BrokerHost:
         }
         write_private(self.config, json.dumps(values, indent=2) + "\n")
 
+    @property
+    def log_directory(self) -> Path:
+        return self.disk.point / "log"
+
     # -- the process -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the broker unless it runs."""
         if self.runs:
             return
-        (self.disk.point / "log").mkdir(exist_ok=True)
+        self.log_directory.mkdir(exist_ok=True)
         environment = dict(os.environ) | {FILE_VARIABLE: str(self._clock_file)}
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(

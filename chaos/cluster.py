@@ -41,8 +41,21 @@ class Shape:
     etcd: bool = False
 
 
+class Desk:
+    """Admin calls from the loop, one after the other: whoever may have to wait for long has one of his own."""
+
+    def __init__(self, addresses: Sequence[str], cluster_secret: str) -> None:
+        self.admin = AdminClient(addresses, cluster_secret)
+        self._lock = asyncio.Lock()
+
+    async def ask(self, question: Callable[[AdminClient], _T]) -> _T:
+        """A blocking call, in a thread."""
+        async with self._lock:
+            return await asyncio.to_thread(question, self.admin)
+
+
 class Cluster:
-    """Made, provisioned and ended by the run. Blocking calls; `ask` makes them from the loop."""
+    """Made, provisioned and ended by the run. What takes an `AdminClient` blocks, and is asked at a desk."""
 
     def __init__(self, folder: Path, shape: Shape, switch: Switch) -> None:
         self.folder, self.shape, self.switch = folder, shape, switch
@@ -54,11 +67,8 @@ class Cluster:
         cluster_id = f"chaos-{secrets.token_hex(6)}"
         self.hosts = {number: self._host(number, cluster_id) for number in BROKERS}
         self.bootstrap = [host.client_address for host in self.hosts.values()]
-        self._admin = AdminClient(
-            [host.internal_address for host in self.hosts.values()],
-            self.directory.secret_file.read_text().strip(),
-        )
-        self._one_at_a_time = threading.Lock()
+        self._desks: list[Desk] = []
+        self.desk = self.open_desk()
         self.api_key = ""
 
     def _host(self, number: int, cluster_id: str) -> BrokerHost:
@@ -110,6 +120,12 @@ class Cluster:
         )
         return certificate
 
+    def open_desk(self) -> Desk:
+        """Closed with the cluster."""
+        addresses = [host.internal_address for host in self.hosts.values()]
+        self._desks.append(Desk(addresses, self.directory.secret_file.read_text().strip()))
+        return self._desks[-1]
+
     # -- from nothing to a tenant with topics -------------------------------------------------------------------
 
     def boot(self) -> None:
@@ -118,22 +134,21 @@ class Cluster:
             self.etcd.start()
         for host in self.hosts.values():
             host.start()
-        self.wait_until("all brokers are active", lambda: len(self._active()) == len(BROKERS))
-        self._admin.put_tenant(TENANT)
-        self.api_key = self.make_key("chaos")
-        provision_internal_topics(self._admin, len(BROKERS))
+        admin = self.desk.admin
+        self._wait_until_active(admin)
+        admin.put_tenant(TENANT)
+        self.api_key = self.make_key(admin, "chaos")
+        provision_internal_topics(admin, len(BROKERS))
 
-    def _active(self) -> list[pb.DescribedBroker]:
-        return [broker for broker in self._admin.describe_cluster().brokers if broker.state == ACTIVE]
-
-    def make_key(self, name: str) -> str:
+    def make_key(self, admin: AdminClient, name: str) -> str:
         """A new key of the tenant, valid on every active broker. Raises `PenstockError`."""
         key = new_key()
-        put_key(self.directory, self._admin, key, tenant=TENANT, name=name)
+        put_key(self.directory, admin, key, tenant=TENANT, name=name)
         return key.reveal()
 
     def create_topic(
         self,
+        admin: AdminClient,
         name: str,
         partitions: int,
         settings: TopicSettings,
@@ -141,46 +156,37 @@ class Cluster:
         timeout_s: float = 15.0,
     ) -> bytes:
         """Known to every active broker on return. Raises `PenstockError`."""
-        made, revision = self._admin.create_topic(
-            TENANT, name, settings, self.assignments(partitions, settings), timeout_s, topic_id=topic_id
+        made, revision = admin.create_topic(
+            TENANT,
+            name,
+            settings,
+            self.assignments(admin, partitions, settings),
+            timeout_s,
+            topic_id=topic_id,
         )
-        self._admin.wait_until_seen(revision)
+        admin.wait_until_seen(revision)
         return made
 
-    def assignments(self, partitions: int, settings: TopicSettings) -> list[list[int]]:
+    def assignments(self, admin: AdminClient, partitions: int, settings: TopicSettings) -> list[list[int]]:
         """By the planner. Raises `PenstockError` when too few brokers are active."""
         views = [
             BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
-            for b in self._admin.describe_cluster().brokers
+            for b in admin.describe_cluster().brokers
         ]
         return [list(brokers) for brokers in plan(partitions, settings.replication, views)]
 
-    @property
-    def admin(self) -> AdminClient:
-        """For calls within `ask`."""
-        return self._admin
-
-    async def ask(self, question: Callable[[], _T]) -> _T:
-        """A blocking call, in a thread, one at a time."""
-
-        def alone() -> _T:
-            with self._one_at_a_time:
-                return question()
-
-        return await asyncio.to_thread(alone)
-
     # -- what it is like now ------------------------------------------------------------------------------------
 
-    def describe(self) -> pb.DescribeClusterResponse | None:
+    def describe(self, admin: AdminClient) -> pb.DescribeClusterResponse | None:
         """With all partitions; None when no broker answers."""
         try:
-            return self._admin.describe_cluster(partitions=True)
+            return admin.describe_cluster(partitions=True)
         except PenstockError:
             return None
 
-    def not_whole(self, topics: Sequence[str]) -> list[str]:
+    def not_whole(self, admin: AdminClient, topics: Sequence[str]) -> list[str]:
         """What keeps these topics from having a leader and every replica in sync; nothing when they have."""
-        described = self.describe()
+        described = self.describe(admin)
         if described is None:
             return ["no broker answers"]
         found = [
@@ -195,18 +201,19 @@ class Cluster:
                 found.append(f"{p.topic}/{p.partition}: leader {p.leader}, in sync {list(p.in_sync)}")
         return found
 
-    def wait_until(self, what: str, holds: Callable[[], bool], timeout_s: float = _BOOT_S) -> None:
-        """Raises `TimeoutError` with the brokers' last words."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                if holds():
-                    return
-            except PenstockError:
-                pass  # asked again
+    def _wait_until_active(self, admin: AdminClient) -> None:
+        """Raises `TimeoutError`."""
+        deadline = time.monotonic() + _BOOT_S
+        while (active := self._active(admin)) < len(BROKERS):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout_s:g} s still not: {what}\n{self.last_words()}")
+                raise TimeoutError(f"{active} brokers are active {_BOOT_S:g} s after their start")
             time.sleep(_POLL_S)
+
+    def _active(self, admin: AdminClient) -> int:
+        try:
+            return sum(broker.state == ACTIVE for broker in admin.describe_cluster().brokers)
+        except PenstockError:
+            return 0
 
     def last_words(self) -> str:
         return "\n".join(f"--- broker {number}\n{host.last_words()}" for number, host in self.hosts.items())
@@ -215,7 +222,8 @@ class Cluster:
 
     def end(self) -> list[int]:
         """Stop all brokers; those that had to be killed."""
-        self._admin.close()
+        for desk in self._desks:
+            desk.admin.close()
         threads: list[threading.Thread] = []
         killed: list[int] = []
 

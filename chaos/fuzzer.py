@@ -13,6 +13,7 @@ from chaos.cluster import TENANT, Cluster
 from chaos.history_lines import partition_name, value_of
 from chaos.recording import Recorder
 from chaos.workload import SEGMENT_BYTES, STRICT, Access
+from data_plane.dev.admin_client import AdminClient
 from data_plane.testkit.history import Outcome
 from penstock.asyncio import Client
 from penstock.asyncio.delivery import Delivery
@@ -34,6 +35,7 @@ class Fuzzer:
 
     def __init__(self, cluster: Cluster, access: Access, recorder: Recorder, seed: int) -> None:
         self._cluster, self._access, self._recorder = cluster, access, recorder
+        self._desk = cluster.open_desk()
         self._rng = random.Random(f"{seed}/fuzzer")
         self._incarnations = 0
         self._number = self._readers = 0
@@ -92,8 +94,6 @@ class Fuzzer:
             min_insync_replicas=1,
             durability=Durability.FSYNC,
             segment_bytes=SEGMENT_BYTES,
-            max_message_bytes=SEGMENT_BYTES // 2,
-            max_batch_bytes=SEGMENT_BYTES,
         )
         if settings.replication == 3:
             settings = replace(settings, min_insync_replicas=2)
@@ -101,7 +101,9 @@ class Fuzzer:
         self._incarnations += 1
         cluster = self._cluster
         self._unsure[name] = None
-        await cluster.ask(lambda: cluster.create_topic(name, partitions, settings, topic_id, _CALL_S))
+        await self._desk.ask(
+            lambda admin: cluster.create_topic(admin, name, partitions, settings, topic_id, _CALL_S)
+        )
         del self._unsure[name]
         self._made[name] = (f"{name}#{self._incarnations}", topic_id, partitions)
         self._count(self.done, "topic made")
@@ -172,16 +174,15 @@ class Fuzzer:
 
     async def _clear(self, name: str, topic_id: bytes = b"") -> None:
         """No topic of this name is there on return."""
-        admin = self._cluster.admin
 
-        def delete() -> None:
+        def delete(admin: AdminClient) -> None:
             try:
                 revision = admin.delete_topic(TENANT, name, timeout_s=_CALL_S, topic_id=topic_id)
             except NotFound:
                 return
             admin.wait_until_seen(revision)
 
-        await self._cluster.ask(delete)
+        await self._desk.ask(delete)
         del self._unsure[name]
         self._count(self.done, "topic deleted")
 
@@ -199,13 +200,13 @@ class Fuzzer:
 
     async def _key(self) -> None:
         """A new key, used once, and revoked."""
-        cluster, admin = self._cluster, self._cluster.admin
-        key = await cluster.ask(lambda: cluster.make_key("fuzzer"))
+        cluster = self._cluster
+        key = await self._desk.ask(lambda admin: cluster.make_key(admin, "fuzzer"))
         async with replace(self._access, api_key=key).client() as client:
             await client.topics(timeout=3.0)
         self._count(self.done, "key made and used")
         key_id = parse_api_key(key).key_id
-        await cluster.ask(lambda: admin.revoke_key(key_id, _CALL_S))
+        await self._desk.ask(lambda admin: admin.revoke_key(key_id, _CALL_S))
         self._count(self.done, "key revoked")
 
     async def _settings(self) -> None:
@@ -216,6 +217,6 @@ class Fuzzer:
             index_interval_bytes=self._rng.choice((1_024, 4_096)),
             segment_ms=self._rng.choice((5_000, 60_000)),
         )
-        admin, topic_id = self._cluster.admin, self._strict_id
-        await self._cluster.ask(lambda: admin.update_topic(TENANT, topic_id, settings, timeout_s=_CALL_S))
+        topic_id = self._strict_id
+        await self._desk.ask(lambda admin: admin.update_topic(TENANT, topic_id, settings, timeout_s=_CALL_S))
         self._count(self.done, "settings changed")

@@ -17,6 +17,7 @@ from chaos.etcd_hosts import EtcdNode
 from chaos.faults import ALL_UNSYNCED_LOST, UNSYNCED_LOST, Aim, Kind, Strike
 from chaos.recording import Recorder
 from chaos.workload import Workload
+from data_plane.dev.admin_client import AdminClient
 
 STUCK_S = 90.0
 """Far beyond every goal: what does not go on by then, with nothing wrong any more, is stuck."""
@@ -91,7 +92,9 @@ class Nemesis:
     async def _whole(self, when: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STUCK_S
-        while found := await self._cluster.ask(lambda: self._cluster.not_whole(self._topics())):
+        while found := await self._cluster.desk.ask(
+            lambda admin: self._cluster.not_whole(admin, self._topics())
+        ):
             if loop.time() > deadline:
                 raise Stuck(f"not whole {when} within {STUCK_S:g} s: {'; '.join(found)}")
             await asyncio.sleep(_POLL_S)
@@ -115,11 +118,11 @@ class Nemesis:
         hosts = self._cluster.hosts
         numbers = sorted(hosts)
         if strike.aim is not Aim.ANY:
-            numbers = await self._cluster.ask(lambda: self._aimed(strike.aim)) or numbers
+            numbers = await self._cluster.desk.ask(lambda admin: self._aimed(admin, strike.aim)) or numbers
         return hosts[numbers[strike.pick % len(numbers)]]
 
-    def _aimed(self, aim: Aim) -> list[int]:
-        described = self._cluster.describe()
+    def _aimed(self, admin: AdminClient, aim: Aim) -> list[int]:
+        described = self._cluster.describe(admin)
         if described is None:
             return []
         if aim is Aim.CONTROLLER:
@@ -197,7 +200,9 @@ class Nemesis:
     @asynccontextmanager
     async def _leader_cut(self, strike: Strike) -> AsyncIterator[str]:
         """Clients and the metadata store still reach it, other brokers do not."""
-        leaders = await self._cluster.ask(lambda: self._aimed(Aim.LEADER)) or sorted(self._cluster.hosts)
+        leaders = await self._cluster.desk.ask(lambda admin: self._aimed(admin, Aim.LEADER)) or sorted(
+            self._cluster.hosts
+        )
         number = leaders[strike.pick % len(leaders)]
         others = [host.wire.address for host in self._cluster.hosts.values() if host.number != number]
         wire = self._cluster.hosts[number].wire

@@ -13,9 +13,13 @@ from chaos.fuzzer import Fuzzer
 from chaos.nemesis import Nemesis, Stuck
 from chaos.probes import Probes
 from chaos.recording import Recorder
+from chaos.replica_files import differences, stored_batches
 from chaos.switch import Switch
 from chaos.workload import RELAXED, TOPICS, Access, Topic, Workload, read_everything
+from data_plane.dev.admin_client import AdminClient
 from penstock.cli.output import say
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import TopicId, TopicPartition
 
 _STRICT_FROM = 0.6
 """From this part of the time on no topic is written to that may lose what all brokers have not synced."""
@@ -50,6 +54,9 @@ class Run:
             unavailable={kind.value: why for kind, why in self.probes.unavailable.items()},
         )
         self._topics: tuple[Topic, ...] = TOPICS if wanted.plan is Plan.ALL else TOPICS[:2]
+        self._ids: dict[str, bytes] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+        """Of the partitions that were read to their end last."""
         self._cluster = Cluster(folder, self._shape(), switch)
 
     def _shape(self) -> Shape:
@@ -78,19 +85,20 @@ class Run:
                     recorder.anomaly("I18", f"broker {host.number}: {line}")
                 recorder.note("ended by itself", broker=host.number, statuses=host.ended_by_itself)
             recorder.note("ended", killed=killed)
+            await asyncio.to_thread(self._compare_replicas)
             await asyncio.to_thread(cluster.unmount)
             recorder.close()
 
     async def _play(self) -> None:
         cluster, recorder = self._cluster, self._recorder
-        ids = {topic.name: await cluster.ask(partial(self._make, topic)) for topic in self._topics}
+        self._ids = {topic.name: await cluster.desk.ask(partial(self._make, topic)) for topic in self._topics}
         access = Access(bootstrap=cluster.bootstrap, api_key=cluster.api_key, ca_file=cluster.certificate)
         async with asyncio.TaskGroup() as tasks:
             guards = [tasks.create_task(host.keep_running()) for host in cluster.hosts.values()]
             guards.append(tasks.create_task(self._flush()))
             workload = Workload(access, recorder, self._wanted.seed, tasks)
             fuzzer = Fuzzer(cluster, access, recorder, self._wanted.seed)
-            fuzzer.watch_over(ids[self._topics[0].name])
+            fuzzer.watch_over(self._ids[self._topics[0].name])
             nemesis = Nemesis(cluster, workload, recorder, lambda: [topic.name for topic in self._topics])
             workload.start(self._topics)
             await nemesis.writing("at the start", 0.0)
@@ -105,8 +113,8 @@ class Run:
             for guard in guards:
                 guard.cancel()
 
-    def _make(self, topic: Topic) -> bytes:
-        return self._cluster.create_topic(topic.name, topic.partitions, topic.settings)
+    def _make(self, topic: Topic, admin: AdminClient) -> bytes:
+        return self._cluster.create_topic(admin, topic.name, topic.partitions, topic.settings)
 
     async def _strike(self, nemesis: Nemesis, workload: Workload, access: Access) -> None:
         """All faults of the plan, or as many as the time allows; the later part without `replicated` topics."""
@@ -152,8 +160,32 @@ class Run:
     async def _read_to_the_end(self, workload: Workload, access: Access, topics: Sequence[Topic]) -> None:
         for missing in await workload.drain(topics):
             self._recorder.anomaly("I9", missing)
-        for missing in await read_everything(access, self._recorder, topics, _READ_ALL_S):
+        last = await read_everything(access, self._recorder, topics, _READ_ALL_S)
+        for missing in last.missing:
             self._recorder.anomaly("I9", f"the last reader did not get to the end: {missing}")
+        self._ends = last.ends
+
+    def _compare_replicas(self) -> None:
+        """Once all brokers have ended: the replicas' files are equal, batch by batch and stamp by stamp (I11)."""
+        batches, segments = 0, 0
+        for (topic, partition), end in self._ends.items():
+            where = TopicPartition(TopicId(self._ids[topic]), partition)
+            try:
+                stored = {
+                    number: stored_batches(host.log_directory, where, end)
+                    for number, host in self._cluster.hosts.items()
+                }
+            except (AssertionError, OSError, PenstockError) as damaged:
+                self._recorder.anomaly("I11", f"{topic}/{partition} up to {end}: {damaged}")
+                continue
+            for found in differences(stored):
+                self._recorder.anomaly("I11", f"{topic}/{partition} up to {end}: {found}")
+            first = next(iter(stored.values()))
+            if (first[-1].end_offset if first else 0) != end:
+                self._recorder.anomaly("I11", f"{topic}/{partition}: the files do not reach up to {end}")
+            batches += len(first)
+            segments += len({one.segment for one in first})
+        self._recorder.note("compared", batches=batches, segments=segments)
 
     async def _flush(self) -> None:
         """So that a run that is killed leaves what it saw."""
