@@ -14,7 +14,7 @@ held from there on is lost, whether or not anybody ever saw it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from data_plane.controller.elections import Transition, alive_in, candidate
+from data_plane.controller.elections import Alive, Transition, alive_in, candidate
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import LossKind, LossRecord, PartitionRecord, TopicRecord
@@ -80,6 +80,18 @@ def longest(ends: Sequence[ReplicaEnd]) -> ReplicaEnd:
     return max(ends, key=lambda end: (end.last_epoch, end.log_end_offset))
 
 
+def why_not(record: PartitionRecord, broker: BrokerId, alive: Alive) -> str:
+    """Why an operator may not let `broker` lead now (RL48); empty when he may. A loss is never risked without need."""
+    if broker not in record.replicas:
+        return f"broker {broker} holds no replica; {_listed(record.replicas)} do"
+    if record.leader != NO_BROKER:
+        return f"broker {record.leader} leads it, there is nothing to elect"
+    clean = candidate(record, alive)
+    if clean != NO_BROKER:
+        return f"broker {clean} is elected without any loss, no other one is needed"
+    return ""
+
+
 def led_after_loss(record: PartitionRecord, leader: BrokerId) -> PartitionRecord:
     """The record led by `leader` alone, in a new leader epoch and a new log generation (RL4, RL47, RL48)."""
     return record.changed(
@@ -123,7 +135,7 @@ def elect_longest(
     }
     if not all_back(record, answered):
         return None
-    asked = [answered[broker] for broker in record.replicas if broker in record.last_known]
+    asked = [answered[b] for b in record.replicas if b in record.last_known and b in answered]
     return _declared(image, topic, record, longest(asked), asked, LossKind.LONGEST, "", declared_ms)
 
 
@@ -137,13 +149,9 @@ def force_election(
     """
     topic, record, name = _named(image, where)
     broker, alive = end.broker, alive_in(image)
-    if broker not in record.replicas:
-        raise InvalidRequest(f"{name}: broker {broker} holds no replica; {_listed(record.replicas)} do")
-    if record.leader != NO_BROKER:
-        raise InvalidRequest(f"{name}: broker {record.leader} leads it, there is nothing to elect")
-    clean = candidate(record, alive)
-    if clean != NO_BROKER:
-        raise InvalidRequest(f"{name}: broker {clean} is elected without any loss, no other one is needed")
+    why = why_not(record, broker, alive)
+    if why:
+        raise InvalidRequest(f"{name}: {why}")
     if not alive(broker) or end.broker_epoch != image.epoch_of(broker):
         raise BrokerUnavailable(f"{name}: broker {broker} is not active, and must be to lead")
     return _declared(image, topic, record, end, [end], LossKind.FORCED, asked_by, declared_ms)

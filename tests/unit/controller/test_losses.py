@@ -15,6 +15,7 @@ from data_plane.controller.losses import (
     force_election,
     repair,
     waiting_in,
+    why_not,
 )
 from data_plane.metadata import model
 from data_plane.metadata.model import LossKind, LossRecord, PartitionRecord
@@ -244,6 +245,14 @@ def test_an_election_that_is_not_needed_or_not_possible_is_refused(
     with pytest.raises(refusal, match=words):
         forced(store, end(store, broker, 5, 60))
     assert store.image.losses == {}
+
+
+def test_a_loss_is_never_risked_without_need() -> None:
+    alive = {1, 2, 3}.__contains__
+    assert why_not(record((2, 3), leader=NO_BROKER), BrokerId(1), alive)
+    assert why_not(record((1, 2, 3)), BrokerId(2), alive)
+    assert why_not(lost(), BrokerId(4), alive)
+    assert why_not(lost(), BrokerId(1), alive) == ""
 
 
 def test_a_broker_that_is_fenced_or_has_come_anew_cannot_be_made_leader() -> None:
