@@ -1,6 +1,6 @@
 """`make chaos`: hurt a cluster for some minutes and judge it, or judge a history anew.
 
-Usage: python -m chaos [--minutes N] [--seed N] [--metadata sqlite|etcd] [--plan all|short|rounds] [--history PATH]
+Usage: python -m chaos [--minutes N] [--seed N] [--metadata etcd|sqlite] [--plan all|short|rounds] [--history PATH]
        [--folder DIR]. Exit code: 0 everything held, 1 something was violated, 2 it could not be run, 130 interrupted.
 """
 
@@ -93,7 +93,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults go on")
     parser.add_argument("--seed", type=int, help="fixes the faults and their order")
-    parser.add_argument("--metadata", choices=("sqlite", "etcd"), default="sqlite")
+    parser.add_argument("--metadata", choices=("etcd", "sqlite"), default="etcd")
     parser.add_argument("--plan", choices=[plan.value for plan in Plan], default=Plan.ALL.value)
     parser.add_argument("--history", type=Path, help="judge this history, and run nothing")
     parser.add_argument("--folder", type=Path, default=Path("var/chaos"), help="where runs are kept")

@@ -1,5 +1,5 @@
 """Admin work beside the load: topics made, filled, changed, deleted and made again under their old names; keys that
-come and go; settings of topics that are written to.
+come and go; settings and leaders of topics that are written to; partitions that move.
 
 What it sends and reads is recorded like everything else, each incarnation of a topic as a topic of its own: a value
 that gets from one into another is one that nobody sent there.
@@ -10,6 +10,7 @@ import random
 from dataclasses import replace
 
 from chaos.cluster import TENANT, Cluster
+from chaos.faults import BROKERS
 from chaos.history_lines import partition_name, value_of
 from chaos.recording import Recorder
 from chaos.workload import SEGMENT_BYTES, STRICT, Access
@@ -62,7 +63,17 @@ class Fuzzer:
                 await asyncio.wait_for(self._stopping.wait(), self._rng.uniform(*_PAUSE_S))
             except TimeoutError:
                 pass
-            act = self._rng.choice((self._scratch, self._scratch, self._scratch, self._key, self._settings))
+            act = self._rng.choice(
+                (
+                    self._scratch,
+                    self._scratch,
+                    self._scratch,
+                    self._key,
+                    self._settings,
+                    self._place,
+                    self._lead,
+                )
+            )
             try:
                 await act()
             except PenstockError as error:
@@ -80,7 +91,7 @@ class Fuzzer:
             await self._clear(name)
         elif name not in self._made:
             await self._create(name)
-        elif self._rng.random() < 0.5:
+        elif self._rng.random() < 0.6:
             await self._fill(name)
         else:
             await self._delete(name)
@@ -185,6 +196,23 @@ class Fuzzer:
         await self._desk.ask(delete)
         del self._unsure[name]
         self._count(self.done, "topic deleted")
+
+    async def _place(self) -> None:
+        """A partition of a topic of its own moves to other brokers, or, now and then, the move is called off."""
+        if not self._made:
+            return
+        _, topic_id, partitions = self._made[self._rng.choice(sorted(self._made))]
+        partition = self._rng.randrange(partitions)
+        replicas = self._rng.sample(BROKERS, self._rng.randint(2, len(BROKERS)))
+        wanted = replicas if self._rng.random() < 0.8 else None
+        await self._desk.ask(lambda admin: admin.alter_replicas(topic_id, partition, wanted, _CALL_S))
+        self._count(self.done, "partition moved" if wanted else "move called off")
+
+    async def _lead(self) -> None:
+        """Another leader for a partition that the strict producers write to, handed over in good order."""
+        partition, broker = self._rng.randrange(STRICT.partitions), self._rng.choice(BROKERS)
+        await self._desk.ask(lambda admin: admin.move_leader(self._strict_id, partition, broker, _CALL_S))
+        self._count(self.done, "leader moved")
 
     async def delete_what_is_left(self) -> list[str]:
         """After the faults: every topic that was made here can be deleted; those that cannot."""

@@ -45,9 +45,7 @@ class Probes:
         if etcd:
             self._try(lambda: _expect(bool(find("etcd")), ("etcd",), "not found"), *NEED_ETCD)
         else:
-            self.unavailable |= dict.fromkeys(
-                NEED_ETCD, "the metadata store of this run is SQLite: METADATA=etcd"
-            )
+            self.unavailable |= dict.fromkeys(NEED_ETCD, "the metadata of this run is in SQLite")
 
     @property
     def available(self) -> list[Kind]:
