@@ -11,7 +11,6 @@ from control_plane import config, heartbeat, logs, wake_up_files
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
 SWEEP_S = 2.0
-RECONCILE_S = 10.0
 PLACEMENT_S = 1.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
@@ -74,8 +73,8 @@ app.conf.update(
         "sweep": {"task": "outbox.sweep", "schedule": SWEEP_S, "options": {"expires": SWEEP_S * 2}},
         "reconcile": {
             "task": "cluster.reconcile",
-            "schedule": RECONCILE_S,
-            "options": {"expires": RECONCILE_S},
+            "schedule": float(config.current().reconcile_interval_s),
+            "options": {"expires": float(config.current().reconcile_interval_s)},
         },
         "placement": {
             "task": "placement.drive",

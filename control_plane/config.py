@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 VARIABLE = "PENSTOCK_CONFIG"
+RECONCILE_S = 10
 
 
 class Misconfigured(Exception):
@@ -50,6 +51,8 @@ class Config:
     spark_master: str
     pipeline_interval_s: int
     price_book_file: Path | None
+    reconcile_interval_s: int = RECONCILE_S
+    """Between two comparisons of what is wanted with what the brokers hold."""
 
     @property
     def state_directory(self) -> Path:
@@ -98,6 +101,7 @@ def read(file: Path) -> Config:
         spark_master=spark.text("master"),
         pipeline_interval_s=top.number("pipeline_interval_s"),
         price_book_file=top.path_or_none("price_book_file"),
+        reconcile_interval_s=top.number("reconcile_interval_s", RECONCILE_S),
     )
     for section in (top, brokers, spark):
         section.refuse_unknown()
@@ -159,7 +163,11 @@ class _Section:
             raise Misconfigured(f"{self._where}: {name}: a list of at least one text required")
         return tuple(value)
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, usual: int | None = None) -> int:
+        """`usual`: what holds when it is left out."""
+        if usual is not None and name not in self._values:
+            self._known.append(name)
+            return usual
         value = self._take(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise Misconfigured(f"{self._where}: {name}: a whole number above 0 required")

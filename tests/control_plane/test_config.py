@@ -33,6 +33,8 @@ def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
     read = config.read(file)
     assert read.brokers.internal == ("127.0.0.1:9",) * 3
     assert read.price_book_file is None and read.state_directory == file.parent
+    assert read.reconcile_interval_s == config.RECONCILE_S
+    assert config.read(changed(file, ["reconcile_interval_s"], 3)).reconcile_interval_s == 3
     assert "hidden" not in repr(read) and read.secret_key not in repr(read)
 
 
@@ -47,6 +49,7 @@ def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
         (["brokers", "pepper_version"], True, "a whole number above 0 required"),
         (["brokers"], [], "brokers: an object is required"),
         (["spark", "workers"], 1, "spark: workers: no such setting; known: master"),
+        (["reconcile_interval_s"], 0, "reconcile_interval_s: a whole number above 0 required"),
         (["price_book_file"], 1, "price_book_file: a path or null required"),
     ],
 )

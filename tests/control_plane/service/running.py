@@ -101,6 +101,7 @@ class Service:
             "spark": {"master": "local[1]"},
             "pipeline_interval_s": 20,
             "price_book_file": None,
+            "reconcile_interval_s": 2,
         }
 
     # -- processes -------------------------------------------------------------------------------------------
