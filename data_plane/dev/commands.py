@@ -11,6 +11,7 @@ import click
 from data_plane.dev import etcd_process, processes
 from data_plane.dev.access import data_option, directory_of
 from data_plane.dev.account import read_account
+from data_plane.dev.bill import bill
 from data_plane.dev.cluster import DRAIN_S, DevCluster, Report
 from data_plane.dev.layout import (
     BROKERS_DEFAULT,
@@ -100,6 +101,9 @@ def down(data: Path | None, timeout: float) -> None:
     say("Everything is down.")
     if killed:
         say(f"Killed because they did not end in time: {', '.join(killed)}")
+
+
+dev.add_command(bill)
 
 
 @dev.group("broker", cls=Group, path=("dev", "broker"))

@@ -5,7 +5,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from penstock.rest.client import RestClient
 BIN = Path(sys.executable).parent
 START_S = 300
 PAGE_S = 400
-INVOICE_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,26 +65,6 @@ class Reader:
             timeout=PAGE_S,
             check=False,
         )
-
-    def invoice(self) -> str:
-        """Send a few messages, end the tenant's period as an operator may, and wait for the issued invoice."""
-        for words in (
-            ("topic", "create", "billed", "--partitions", "2"),
-            ("produce", "billed", "one", "two"),
-        ):
-            ended = self.run("penstock", *words)
-            assert ended.returncode == 0, ended.stderr
-        with RestClient(self.service.api_url, self.service.operator_token) as operator:
-            operator.post("/v1/billing/cuts", {"tenant": self.tenant})
-        deadline = time.monotonic() + INVOICE_S
-        with RestClient(self.service.api_url, self.api_key) as rest:
-            while True:
-                invoices = list(rest.items("/v1/invoices"))
-                if invoices and all(invoice["status"] == "issued" for invoice in invoices):
-                    return str(invoices[0]["id"])
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"no issued invoice after {INVOICE_S:g} s: {invoices}")
-                time.sleep(0.5)
 
 
 @pytest.fixture(scope="package")
