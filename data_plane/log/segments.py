@@ -182,8 +182,8 @@ class Segments:
             segment.forget_index()
 
     def close(self) -> None:
+        """What is read at this moment is closed when the read has ended."""
         for segment in self.all:
-            segment.holds = 0
             segment.abandon_files()
 
     def end_before(self, accepted_ms: int, log_end: int) -> int:
