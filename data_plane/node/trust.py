@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from data_plane.disk.port import Disk, DiskFull
-from data_plane.log.small_file import SmallFileKind, pack_small_file, read_cache, write_small_file
+from data_plane.log.small_file import Protocol, SmallFileKind, pack_small_file, read_cache, write_small_file
 from data_plane.metadata import model
 from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord, Witness, refusal
 from data_plane.metadata.port import (
@@ -71,6 +71,7 @@ class Trust:
                 await asyncio.sleep(ASK_MS / 1000)
                 continue
             if not self.refused:
+                self._note_at_boot()
                 return
             if self.refused != said:
                 said = self.refused
@@ -122,13 +123,35 @@ class Trust:
         witness = self._witness
         if witness == self._written or self.refused:
             return
-        content = pack_small_file(SmallFileKind.WITNESS, FORMAT, witness.encode())
         try:
-            for steps in write_small_file(self._disk, WITNESS_FILE, content):
+            for steps in self._writing(witness):
                 await self._disk.sync(steps)
         except DiskFull:
             return  # tried again; until then less is remembered
         self._written = witness
+
+    def write_now(self) -> None:
+        """As `write`, blocking: only while the broker does not serve. Raises `DiskFull`."""
+        for steps in self._writing(self._witness):
+            self._disk.sync_now(steps)
+        self._written = self._witness
+
+    def _note_at_boot(self) -> None:
+        """Another line than before is noted before it is acted on."""
+        if self._witness != self._written:
+            try:
+                self.write_now()
+            except DiskFull:
+                return  # recovery needs no room for it
+
+    def _writing(self, witness: Witness) -> Protocol:
+        content = pack_small_file(SmallFileKind.WITNESS, FORMAT, witness.encode())
+        return write_small_file(self._disk, WITNESS_FILE, content)
+
+    @property
+    def seen(self) -> Witness:
+        """What is remembered."""
+        return self._witness
 
 
 class TrustedStore:
