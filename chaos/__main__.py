@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             return 130
     status = _judge(folder / FILE)
     if status == 0:
-        _lighten(folder, *_HEAVY, "brokers", "cluster")
+        _lighten(folder, *_HEAVY, "brokers", "cluster", "etcd")
     return status
 
 

@@ -78,6 +78,7 @@ class Fuzzer:
                 await act()
             except PenstockError as error:
                 self._count(self.refused, error.code.name)
+                self._recorder.note("admin refused", act=act.__name__.strip("_"), message=str(error))
 
     def _count(self, table: dict[str, int], what: str) -> None:
         table[what] = table.get(what, 0) + 1

@@ -60,7 +60,7 @@ def test_nothing_acknowledged_is_lost_when_brokers_are_killed_stopped_cut_off_an
     history = history_of(tmp_path)
     told = next(lines(history))
     assert told["is"] == "run"
-    struck = [line["kind"] for line in lines(history) if line["is"] == "fault over"]
+    struck = [line["kind"] for line in lines(history) if line["is"] == "fault"]
     compared = next(line for line in lines(history) if line["is"] == "compared")
     assert compared["segments"] > 8, "no segment was rolled while brokers failed"
     assert len(struck) == PLANS[plan], f"{struck}; unavailable: {told['unavailable']}"
