@@ -26,6 +26,8 @@ CALL_S = 4.0
 BUDGET_S = 10.0
 """Of one change with all its attempts; below the lease of a delivery."""
 _RETRY_S = 0.1
+_PROBE_S = 1.0
+"""For a question that somebody waits for, and may ask again."""
 _SEEN_S = 1.0
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 """A description of every object of a large cluster."""
@@ -216,7 +218,8 @@ class Brokers:
             accept_loss=accept,
             asked_by=asked_by,
         )
-        answer = self._tell(methods.DECLARE_LOSS, request, pb.DeclareLossResponse)
+        budget_s = BUDGET_S if accept else _PROBE_S
+        answer = self._tell(methods.DECLARE_LOSS, request, pb.DeclareLossResponse, budget_s)
         _applied(answer.outcome, f"{topic_id}-{partition}", 0)
         return _loss(answer.loss), answer.declared
 

@@ -81,6 +81,10 @@ VALID: dict[str, Any] = {
     "produce_bytes_per_s": 1_000,
     "partitions_max": 100,
     "end": "2026-01-01T00:00:00Z",
+    "topic_id": "0" * 32,
+    "partition": 0,
+    "broker": 1,
+    "accept_loss": False,
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 
