@@ -1,9 +1,13 @@
 """The list of rules in force names only files, functions and tests that exist."""
 
 import ast
+import math
 import re
 
 import pytest
+
+from tests.simulation.planted import table
+from tests.simulation.planted_bugs import BUGS
 
 from .house import ROOT
 
@@ -29,9 +33,8 @@ def test_everything_cited_exists() -> None:
 
 def test_each_rule_stands_once_and_in_order() -> None:
     for prefix in ("RL", "S"):
-        numbers = [
-            int(n) for n in re.findall(rf"^\| {prefix}(\d+) \|", PAGE.read_text(encoding="utf-8"), re.M)
-        ]
+        rules = PAGE.read_text(encoding="utf-8").partition("## Planted bugs")[0]
+        numbers = [int(n) for n in re.findall(rf"^\| {prefix}(\d+) \|", rules, re.M)]
         assert numbers == sorted(set(numbers))
         assert numbers
 
@@ -45,3 +48,38 @@ def test_each_rule_that_a_core_cites_is_in_the_list(core: str) -> None:
         for rule in re.findall(r"\bRL\d+\b", path.read_text(encoding="utf-8"))
     }
     assert sorted(cited - listed) == []
+
+
+def test_the_table_of_planted_bugs_is_the_one_that_is_planted() -> None:
+    """Write it anew with `python tests/simulation/planted.py --table`."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert [
+        row for row in page.partition("## Planted bugs")[2].splitlines() if row.startswith("|")
+    ] == table()
+
+
+def test_each_rule_with_a_planted_bug_is_in_the_list() -> None:
+    listed = set(
+        re.findall(r"^\| (RL\d+) \|", PAGE.read_text(encoding="utf-8").partition("## Planted bugs")[0], re.M)
+    )
+    assert sorted({bug.rule for bug in BUGS} - listed) == []
+
+
+def test_the_nines_are_what_their_formula_gives() -> None:
+    rows = re.findall(
+        r"^\| ([\d.]+) % \| (\d+) h \| (\S+) \| ([\d.]+) \|$", PAGE.read_text(encoding="utf-8"), re.M
+    )
+    assert len(rows) > 3
+    for rate, hours, lost, nines in rows:
+        exact = 6 * (float(rate) / 100) ** 3 * (int(hours) / 8766) ** 2
+        assert (lost, nines) == (f"{exact:.1e}", f"{-math.log10(exact):.1f}")
+
+
+def test_no_data_file_is_mapped_into_memory() -> None:
+    """RL131: a file cut short or a bad sector would end the process."""
+    for path in sorted((ROOT / "data_plane").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert "mmap" not in names, path

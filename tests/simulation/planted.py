@@ -2,12 +2,14 @@
 
 Each finder must pass on the product as it is, at the same numbers, and fail with the bug by a promise that it names.
 A find by an exception of the program does not count. SEARCH=1 in the environment searches each finder's numbers from 0
-on. `found N of M` comes last; exit code 0 only when all are found.
+on. `found N of M` comes last; exit code 0 only when all are found. `--table` writes the table
+of `docs/reliability.md` anew.
 """
 
 import argparse
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
@@ -22,6 +24,7 @@ from tests.simulation.bug import PlantedBug, planted
 from tests.simulation.finders import Finder
 from tests.simulation.planted_bugs import BUGS
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 LOOK_S_MAX = 400
 """A finder that looks longer than this is ended: it is stuck, or no finder."""
 
@@ -95,11 +98,42 @@ def _out_of_time(*_: object) -> None:
     raise OutOfTime(f"no verdict within {LOOK_S_MAX} s")
 
 
+def before_table(page: str) -> list[str]:
+    """The lines of the page before its last table."""
+    lines = page.rstrip().splitlines()
+    while lines[-1].startswith("|"):
+        lines.pop()
+    return lines
+
+
+def table() -> list[str]:
+    """The planted bugs as rows of Markdown, by rule."""
+    rows = ["| rule | wrong decision | instead of | found by | after |", "|---|---|---|---|---|"]
+    for bug in sorted(BUGS, key=lambda bug: int(re.sub(r"\D", "", bug.rule))):
+        path, _, name = bug.target.partition(":")
+        found = "<br>".join(finder.describe() for finder in bug.finders)
+        after = "<br>".join(_effort(finder) for finder in bug.finders)
+        rows.append(f"| {bug.rule} | {bug.name} | `{path.rpartition('.')[2]}:{name}` | {found} | {after} |")
+    return rows
+
+
+def _effort(finder: Finder) -> str:
+    """How much looking it takes, from number 0 on."""
+    if finder.search_tries == 1:
+        return "1 run"
+    return f"at most {finder.first + finder.tries} runs"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="planted.py", description=__doc__)
     parser.add_argument("--only", help="bugs whose name contains this")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="write the table anew and look for nothing")
     options = parser.parse_args(arguments)
+    if options.table:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text("\n".join([*before_table(page), *table(), ""]), encoding="utf-8")
+        return 0
     chosen = [at for at, bug in enumerate(BUGS) if options.only is None or options.only in bug.name]
     if not chosen:
         parser.error(f"no planted bug's name contains {options.only!r}")
