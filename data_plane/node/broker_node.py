@@ -373,8 +373,8 @@ class BrokerNode:
     @property
     def ready_reason(self) -> str:
         """Why not ready; empty when ready."""
-        if self.trust.refused:
-            return self.trust.refused
+        if self.trust.refused or self.trust.unreachable:
+            return self.trust.refused or self.trust.unreachable
         if not self.booted.is_set():
             return "booting"
         if self._draining:

@@ -42,11 +42,13 @@ _REMEDY = (
 
 
 class Trust:
-    """One broker's memory of the store. `refused` says why the store may not be acted on; empty while it may."""
+    """One broker's memory of the store. `refused` says why the store may not be acted on, empty while it may;
+    `unreachable` why nothing is known of it at boot.
+    """
 
     def __init__(self, disk: Disk, told: Callable[[str], None]) -> None:
         """`told` is called with the reason when the store is found to be one that may not be acted on."""
-        self.refused = ""
+        self.refused = self.unreachable = ""
         self._disk, self._told = disk, told
         self._witness = self._written = Witness()
 
@@ -67,9 +69,11 @@ class Trust:
         while True:
             try:
                 await self.look(store, broker)
-            except StoreUnavailable:
+            except StoreUnavailable as error:
+                self.unreachable = f"the metadata store cannot be asked: {error}"
                 await asyncio.sleep(ASK_MS / 1000)
                 continue
+            self.unreachable = ""
             if not self.refused:
                 self._note_at_boot()
                 return

@@ -1,5 +1,6 @@
 """A broker that has seen a metadata store before does not act on an older one (RL55)."""
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
@@ -194,3 +195,18 @@ def test_a_crash_leaves_the_old_memory_or_the_new_one() -> None:
 
     assert explore_crashes(disk, operate, check).exhaustive
     assert disk.exists(WITNESS_FILE)
+
+
+def test_a_store_that_cannot_be_asked_at_boot_is_said_and_asked_again() -> None:
+    async def scenario() -> None:
+        trust, _ = trust_on(Medium())
+        store = store_at(3)
+        store.cut("b1")
+        waiting = asyncio.ensure_future(trust.wait_until_trusted(store.client("b1"), ME))
+        await asyncio.sleep(10)
+        assert "the metadata store cannot be asked" in trust.unreachable
+        store.heal("b1")
+        await waiting
+        assert (trust.unreachable, trust.refused) == ("", "")
+
+    run(scenario)
