@@ -48,7 +48,7 @@ from data_plane.node.trust import Trust, TrustedStore
 from data_plane.node.usage_topic import UsageTopic
 from data_plane.throttling.pacing import Pacing
 from penstock.contract import methods
-from penstock.contract.errors import BrokerUnavailable, ConfigurationError
+from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
 
@@ -143,8 +143,8 @@ class BrokerNode:
                         self.host.run(),
                         self.in_sync.run(),
                         self.control.run(),
-                        self.handover.run(),
                         self.losses.run(),
+                        self.handover.run(),
                         self.retention.run(),
                         self.slow_disk.run(),
                         self.scrubber.run(),
@@ -214,10 +214,6 @@ class BrokerNode:
             self.stats,
             self.handover.ask_all,
         )
-        self.slow_disk = SlowDisk(
-            config, view, self.registration, store, clock, self.stats, lambda: self.committer.sync_began_ms
-        )
-        self.committer.lacks_room = self.host.room.free_ballast
         self.losses = DeclaredLosses(
             config,
             view,
@@ -230,12 +226,17 @@ class BrokerNode:
             lambda: self.control.seated,
         )
         self.losses.announce = self.announce_loss
+        self.slow_disk = SlowDisk(
+            config, view, self.registration, store, clock, self.stats, lambda: self.committer.sync_began_ms
+        )
+        self.committer.lacks_room = self.host.room.free_ballast
         self.retention = Retention(
             config,
             self.host,
             clock,
             self.stats,
             lambda: self.control.clock_off_ms,
+            lambda: self.control.clock_checked,
             lambda where, end: (
                 not self.trust.refused
                 and self.metering.may_delete(where, end)
@@ -368,7 +369,12 @@ class BrokerNode:
     @property
     def ready(self) -> bool:
         """Registered and serving."""
-        return not self.trust.refused and self.booted.is_set() and not self._draining and self.registration.in_force()
+        return (
+            not self.trust.refused
+            and self.booted.is_set()
+            and not self._draining
+            and self.registration.in_force()
+        )
 
     @property
     def ready_reason(self) -> str:
@@ -389,16 +395,6 @@ class BrokerNode:
         """The event loop stands still (RL137). Called from another thread."""
         if self.booted.is_set():
             self.registration.doubt()
-
-    def _may_write(self) -> bool:
-        """Raises `BrokerUnavailable` while the metadata store may not be acted on (RL55)."""
-        if self.trust.refused:
-            raise BrokerUnavailable(self.trust.refused)
-        return self.registration.confident()
-
-    def _may_read(self) -> bool:
-        """Committed records stay readable, in the roles that this broker had, when the store has gone back (RL55)."""
-        return bool(self.trust.refused) or self.registration.confident()
 
     def levels(self) -> dict[str, int]:
         """What can be counted now rather than since the start, for metrics."""
@@ -456,7 +452,9 @@ class BrokerNode:
                 internal.CONTROL: lambda caller, connection: self.control.serve(caller, connection),
             },
             calls={
-                internal.COMPARE_SEGMENTS: lambda caller, asked: self.scrubber.compare_segments(caller, asked),
+                internal.COMPARE_SEGMENTS: lambda caller, asked: self.scrubber.compare_segments(
+                    caller, asked
+                ),
                 internal.APPEND_USAGE: self.usage_topic.append,
                 internal.REPLICA_ENDS: lambda caller, request: self.losses.replica_ends(caller, request),
                 internal.DECLARE_LOSS: lambda caller, request: self.losses.declare_loss(caller, request),
@@ -493,7 +491,7 @@ class BrokerNode:
             self._clock,
             self.stats,
             lambda: self.host.room.refuses_writes,
-            self._may_write,
+            self.trust.writing(self.registration.confident),
             lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
             tally,
         )
@@ -513,7 +511,7 @@ class BrokerNode:
             self._disk,
             self.config,
             self.stats,
-            self._may_read,
+            self.trust.reading(self.registration.confident),
             self.metering,
             tally,
         )

@@ -24,6 +24,8 @@ from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_f
 from penstock.contract.ids import BrokerId
 
 _WRITES_AT_ONCE = 1_000
+_CLOCK_CHECK_MS_MAX = 5_000
+"""A comparison of clocks counts for so long: far longer than a beat, far shorter than what retention goes by."""
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 
@@ -69,6 +71,8 @@ class Control:
         self._clocks = ClockComparison()
         """As controller."""
         self._told_off_ms: int | None = None
+        self._clock_checked_ms = float("-inf")
+        """When this broker's clock was last compared with another one's (monotonic)."""
         self._settled_at = -1
         """The image's revision at which nothing had to change: `plan` reads the image alone, and all of it."""
 
@@ -87,6 +91,14 @@ class Control:
     def clock_off_ms(self) -> int | None:
         """How far this broker's wall clock is off the middle of all brokers' clocks; None = not known."""
         return self._clocks.off_ms(None) if self.seated else self._told_off_ms
+
+    @property
+    def clock_checked(self) -> bool:
+        """Whether that is known as of now. Alone there is nobody to compare with."""
+        if self._clock.monotonic_ms() - self._clock_checked_ms <= _CLOCK_CHECK_MS_MAX:
+            return True
+        image = self._view.image
+        return not any(image.epoch_of(broker) for broker in image.brokers if broker != self._me)
 
     def wake(self) -> None:
         """Something changed: look at once."""
@@ -287,24 +299,28 @@ class Control:
             self._brokers.heard(broker, now_ms)
             asked = sent.pop(beat.sequence, None)
             if asked is not None and beat.wall_ms:
+                self._clock_checked_ms = asked[1]
                 self._clocks.answered(broker, beat.wall_ms, asked[0], now_ms - asked[1])
 
     async def serve(self, caller: Caller, connection: Connection) -> None:
         """The broker's end of the controller's stream."""
-        controller = BrokerId(-1)
+        controller, answered_ms = BrokerId(-1), float("-inf")
         try:
             while True:
                 beat = _beat(await connection.receive())
                 controller = BrokerId(beat.broker_id)
                 if beat.controller_epoch == self._view.image.controller_epoch:
                     self._controller.heard(controller, self._clock.monotonic_ms())
-                    self._told_off_ms = beat.clock_off_ms if beat.HasField("clock_off_ms") else None
+                    if beat.HasField("clock_off_ms"):
+                        # It was measured by the answer to the beat before.
+                        self._told_off_ms, self._clock_checked_ms = beat.clock_off_ms, answered_ms
                 answer = pb.BeatHead(
                     broker_id=self._me,
                     broker_epoch=self._registration.epoch,
                     sequence=beat.sequence,
                     wall_ms=self._clock.now_ms(),
                 )
+                answered_ms = self._clock.monotonic_ms()
                 await connection.send(pack_frame(FrameKind.BEAT, answer.SerializeToString()))
         except ConnectionLost:
             if controller == self._view.image.controller_id:

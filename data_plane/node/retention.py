@@ -25,19 +25,26 @@ class Retention:
         clock: Clock,
         stats: NodeStats,
         clock_off_ms: Callable[[], int | None],
+        clock_checked: Callable[[], bool],
         may_delete: MayDelete,
     ) -> None:
-        """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's; None = not known."""
+        """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's, None = not known;
+        `clock_checked`: whether that was found out just now."""
         self._config, self._host = config, host
         self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
-        self._stats = stats
+        self._stats, self._clock_checked = stats, clock_checked
         self._seen: dict[TopicPartition, int] = {}
 
     @property
     def clock_trusted(self) -> bool:
-        """Whether anything may be deleted for its age: no other broker says that this one's clock is off."""
+        """Whether the other brokers' clocks agree with this one's, as far as is known."""
         off_ms = self._clock_off_ms()
         return off_ms is None or abs(off_ms) <= self._config.timings.clock_off_ms_max
+
+    @property
+    def may_go_by_age(self) -> bool:
+        """Whether anything may be deleted for its age: the clock was compared just now, and agrees."""
+        return self.clock_trusted and self._clock_checked()
 
     async def run(self) -> None:
         since_ms, strays_ms = 0, 0
@@ -57,11 +64,11 @@ class Retention:
 
     def _look_at_strays(self) -> None:
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
-        self._host.strays.look(now_ms, monotonic_ms, clock_trusted=self.clock_trusted)
+        self._host.strays.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
 
     def _trim_all(self) -> int:
         """Look at all that is led here; how many partitions have something to be deleted."""
-        by_time = self.clock_trusted
+        by_time = self.may_go_by_age
         return sum([self._trim(replica, by_time) for replica in self._host.all()])
 
     def _trim(self, replica: Replica, by_time: bool) -> bool:

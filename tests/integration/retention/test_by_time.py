@@ -108,3 +108,35 @@ def test_a_wall_clock_that_is_set_a_year_ahead_deletes_nothing(
     assert segment_bases(cluster, topic_id) == before
     assert bounds(client, "kept") == (0, 12)
     assert read_all(client, "kept") == list(range(12))
+
+
+@pytest.mark.slow
+def test_a_broker_whose_clock_differs_from_the_others_says_so_and_deletes_nothing_for_its_age(
+    cluster: Brokers, tenant: Tenant, client: Client
+) -> None:
+    topic_id = cluster.create_topic(
+        tenant, "odd", assignments=[[1, 2, 3]], segment_ms=HOUR_MS, retention_ms=HOUR_MS
+    )
+    produce(client, "odd", range(5))
+    cluster.signal(TWO_HOURS_PASS)
+    produce(client, "odd", range(5, 10))
+    assert segment_bases(cluster, topic_id) == {number: [0, 5] for number in cluster.ids}
+    wait_for_a_look(cluster, tenant, client, "closed")
+    cluster.signal(TWO_HOURS_PASS, 1)
+
+    def told(number: int) -> bool:
+        return '"clock"' in cluster.http(number, "/readyz")[1]
+
+    cluster.wait_until("broker 1 is told that its clock is off", lambda: told(1))
+    assert cluster.metric(1, "penstock_clock_trusted") == 0
+    assert abs(cluster.metric(1, "penstock_clock_off_ms") - 2 * HOUR_MS) < 60_000
+    assert not told(2) and not told(3)
+    cluster.wait_until("broker 1 leads", lambda: cluster.leader(topic_id) == 1, 40)
+    wait_for_a_look(cluster, tenant, client, "odd")
+    assert segment_bases(cluster, topic_id) == {number: [0, 5] for number in cluster.ids}
+    assert bounds(client, "odd") == (0, 10)
+
+    cluster.signal(TWO_HOURS_PASS, 2, 3)
+    cluster.wait_until("the clocks agree", lambda: not any(told(number) for number in cluster.ids))
+    cluster.wait_until("the old segment is gone", lambda: first_base(cluster, topic_id) == 5, 40)
+    assert read_all(client, "odd") == [5, 6, 7, 8, 9]

@@ -69,7 +69,11 @@ def test_every_flipped_byte_of_a_closed_segment_is_found() -> None:
     disk = medium_of(miniature)
     for suffix, first in ((layout.LOG_SUFFIX, 0), (layout.STAMPS_SUFFIX, 64)):
         path = path_of(miniature, 0, suffix)
-        size = miniature.log._segments.all[0].size if first == 0 else 64 * miniature.log._segments.all[0].stamp_count
+        size = (
+            miniature.log._segments.all[0].size
+            if first == 0
+            else 64 * miniature.log._segments.all[0].stamp_count
+        )
         for position in range(first, first + size, 13):
             disk.medium.flip(path, position, position % 8)
             check = read_back(miniature)

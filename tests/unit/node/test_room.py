@@ -15,9 +15,7 @@ class Filled:
     """A disk of ten MiB and what is free on it."""
 
     def __init__(self, *, ballast: int = 100 * KIB, soft: int = DISK, hard: int = DISK) -> None:
-        config = replace(
-            CONFIG, disk_soft_free_bytes=soft, disk_hard_free_bytes=hard, ballast_bytes=ballast
-        )
+        config = replace(CONFIG, disk_soft_free_bytes=soft, disk_hard_free_bytes=hard, ballast_bytes=ballast)
         self.disk = SimDisk(Medium(), faults=DiskFaults(capacity_bytes=DISK))
         self.room = Room(config, self.disk)
         self.due = 0
