@@ -88,6 +88,14 @@ class Writer:
 
     def _run(self) -> None:
         try:
+            self._serve()
+        except Exception as error:
+            # Our own bug: nobody may go on waiting for a thread that is gone.
+            self._fail(error)
+            raise
+
+    def _serve(self) -> None:
+        try:
             self._connection = connect(self._config.path)
             self._checkpointer = connect(self._config.path)
             install_effects(self._connection)

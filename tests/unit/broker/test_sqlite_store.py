@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import sqlite_schema
+from data_plane.broker import sqlite_schema, sqlite_writer
 from data_plane.broker.sqlite_reader import PENDING_REVISIONS_MAX
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.sqlite_writer import CHECKPOINT_COMMITS
@@ -115,6 +115,28 @@ def test_a_process_that_sits_on_the_write_lock_holds_up_no_reader_and_is_named(p
         assert (await store.txn([], [Put("/a", b"3")])).revision == 2
 
     run(path, scenario, busy_ms=300)
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_writer_that_ends_by_its_own_fault_fails_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(seconds: float) -> None:
+        raise OSError("no sleep")
+
+    async def scenario(store: SqliteStore) -> None:
+        await store.txn([], [Put("/a", b"1")])
+        with worker("hold", path) as holder:
+            assert await asyncio.to_thread(line, holder) == "held"
+            with monkeypatch.context() as broken:
+                broken.setattr(sqlite_writer.time, "sleep", fault)
+                waiting = asyncio.ensure_future(store.txn([], [Put("/a", b"2")]))
+                fault_seen = await asyncio.wait_for(store.failed(), 30)
+            assert "no sleep" in str(fault_seen)
+            waiting.cancel()
+
+    run(path, scenario, busy_ms=10_000)
 
 
 @pytest.mark.processes
