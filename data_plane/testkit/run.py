@@ -1,7 +1,7 @@
 """Runs seeds: `python -m data_plane.testkit.run --seed 7 [--shrink]` or `--seeds 200 [--start N] [--jobs 2] [--json]`.
 
 Each seed runs in a process of its own, so that nothing of one is left in the next. Progress goes to standard error;
-the last line of standard output is the summary. Exit code 0: every invariant held and, of 200 seeds or more, no
+the last line of standard output is the summary. Exit code 0: every invariant held and, of 500 seeds or more, no
 cell of faults x steps stayed at zero. `--shrink` makes the first failure small before it is told.
 """
 
@@ -19,11 +19,12 @@ from data_plane.testkit.forks import run_forked
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import Scenario, SeedResult
 from data_plane.testkit.shrink import shrink
+from data_plane.testkit.store import StoreFaultKind
 from data_plane.testkit.swarm import draw_plan
 
 _TIMELINE_LINES = 60
-REACHED_FROM_SEEDS = 200
-"""Of so many seeds each cell must have been reached."""
+REACHED_FROM_SEEDS = 500
+"""Of so many seeds each cell must have been reached, and each fault of the metadata store."""
 SEED_WALL_S_MAX = 600.0
 """A seed that takes longer is stuck in one step, which virtual time cannot see."""
 
@@ -72,7 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _tell(result, number, len(seeds), verbose=len(seeds) == 1, brief=options.shrink)
     if failed and options.shrink:
         print("\n".join(shrink(draw_plan(failed[0].seed), failed[0]).lines()))
-    missing = table.missing() if options.require_reached or len(seeds) >= REACHED_FROM_SEEDS else []
+    missing = [str(cell) for cell in table.missing()]
+    missing += [kind for kind, count in _store_faults(results).items() if not count]
+    if not options.require_reached and len(seeds) < REACHED_FROM_SEEDS:
+        missing = []
     if not options.json:
         _summarize(results, table, wall_s=time.perf_counter() - began, quiet=len(seeds) == 1)
         for cell in missing:
@@ -123,10 +127,19 @@ def _tell(result: SeedResult, number: int, of: int, *, verbose: bool, brief: boo
         print(f"  trace hash {result.trace_hash}")
 
 
+def _store_faults(results: Sequence[SeedResult]) -> dict[str, int]:
+    """How often each fault of the metadata store happened in all of them."""
+    return {
+        kind.value: sum(result.store_faults.get(kind.value, 0) for result in results)
+        for kind in StoreFaultKind
+    }
+
+
 def _summarize(results: list[SeedResult], table: ReachedTable, *, wall_s: float, quiet: bool) -> None:
     if quiet:
         return
     print("\n".join(table.lines()))
+    print("metadata store: " + ", ".join(f"{kind} {count}" for kind, count in _store_faults(results).items()))
     steps = sum(result.steps for result in results)
     virtual_s = sum(result.virtual_s for result in results)
     print(f"{steps} steps, {virtual_s:.0f} virtual s in {wall_s:.0f} s: {steps / wall_s:.0f} steps a second")

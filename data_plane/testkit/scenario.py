@@ -55,6 +55,8 @@ class SeedResult:
     counts: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
     chances: dict[str, int] = field(default_factory=dict)
+    store_faults: dict[str, int] = field(default_factory=dict)
+    """What went wrong on the way to the metadata store and back."""
     harms: dict[int, str] = field(default_factory=dict)
     """What the nemesis did, by number."""
     timeline: list[str] = field(default_factory=list)
@@ -120,6 +122,7 @@ class Scenario:
             result.missed = [str(cell) for cell in self.nemesis.missed]
         if self.cluster is not None:
             reached = self.cluster.chances.reached
+            result.store_faults = {kind.value: count for kind, count in self.cluster.store.reached.items()}
             result.chances = {name: reached[name].taken for name in sorted(reached)}
         if result.violated:
             result.timeline = self.timeline.lines()
