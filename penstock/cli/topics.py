@@ -152,6 +152,7 @@ def _partition(partition: "PartitionDescription") -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "replicas": list(partition.replicas),
         "in_sync": list(partition.in_sync),
+        "log_generation": partition.log_generation,
     }
 
 

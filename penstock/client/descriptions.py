@@ -19,6 +19,8 @@ class PartitionDescription:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+    log_generation: int = 1
+    """Grows with each declared loss: offsets of an older generation may name other messages now, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ def _topic(message: log_pb2.TopicMetadata) -> TopicDescription:
                 leader_epoch=partition.leader_epoch,
                 replicas=tuple(partition.replicas),
                 in_sync=tuple(partition.in_sync),
+                log_generation=partition.log_generation or 1,
             )
             for partition in message.partitions
         ),

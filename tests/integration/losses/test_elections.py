@@ -129,3 +129,5 @@ def test_an_operator_forces_an_election_and_everybody_follows_what_is_left(
     assert consumed(cluster, acme, "strict", 75) == [*range(70), *range(200, 205)]
     (loss,) = losses(cluster, topic_id)
     assert (loss.kind, loss.log_generation, loss.leader) == ("forced election", 2, 3)
+    with cluster.client(acme) as client:
+        assert [p.log_generation for p in client.topic("strict", timeout=20).partitions] == [2]
