@@ -27,6 +27,7 @@ from data_plane.metadata.port import (
     TxnResult,
     WatchBatch,
 )
+from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.ids import BrokerId
 
 WITNESS_FILE = "metadata.seen"
@@ -115,6 +116,20 @@ class Trust:
         if not self.refused:
             self.refused = f"the metadata store went back: {reason}{_REMEDY}"
             self._told(self.refused)
+
+    def writing(self, confident: Callable[[], bool]) -> Callable[[], bool]:
+        """`confident`, but it raises `BrokerUnavailable` while the store may not be acted on."""
+
+        def may_write() -> bool:
+            if self.refused:
+                raise BrokerUnavailable(self.refused)
+            return confident()
+
+        return may_write
+
+    def reading(self, confident: Callable[[], bool]) -> Callable[[], bool]:
+        """`confident`, or the store went back: what was committed stays readable in the roles that there were."""
+        return lambda: bool(self.refused) or confident()
 
     async def run(self) -> None:
         """Write down what was seen, for ever."""
