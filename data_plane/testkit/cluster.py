@@ -177,8 +177,7 @@ class SimCluster:
 
     async def _listen(self, broker: SimBroker, process: Process, node: BrokerNode) -> None:
         """As the shell does: listen once the node has booted."""
-        while node.ready_reason == "booting":  # noqa: ASYNC110 -- the node has no event for it, nor needs one
-            await asyncio.sleep(0.002)
+        await node.booted.wait()
         for address, service, internal in (
             (broker.client_address, node.client_service, False),
             (broker.internal_address, node.internal_service, True),
