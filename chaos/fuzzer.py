@@ -7,7 +7,7 @@ that gets from one into another is one that nobody sent there.
 
 import asyncio
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from chaos.cluster import TENANT, Cluster
 from chaos.faults import BROKERS
@@ -31,6 +31,16 @@ _DELIVERY_MS = 20_000
 _PRODUCER = "fuzzer"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A topic of the fuzzer's own. `incarnation` is its name among those that had the same one."""
+
+    incarnation: str
+    topic_id: bytes
+    partitions: int
+    replication: int
+
+
 class Fuzzer:
     """`run` goes on until `stop`; every call may be refused, nothing it does may break a promise."""
 
@@ -40,8 +50,8 @@ class Fuzzer:
         self._rng = random.Random(f"{seed}/fuzzer")
         self._incarnations = 0
         self._number = self._readers = 0
-        self._made: dict[str, tuple[str, bytes, int]] = {}
-        """Incarnation, topic id and partitions, by topic name, of what stands."""
+        self._made: dict[str, Made] = {}
+        """By topic name: what stands."""
         self._unsure: dict[str, None] = {}
         """Names of which a call left open whether there is such a topic, and which one."""
         self._strict_id = b""
@@ -117,15 +127,20 @@ class Fuzzer:
             lambda admin: cluster.create_topic(admin, name, partitions, settings, topic_id, _CALL_S)
         )
         del self._unsure[name]
-        self._made[name] = (f"{name}#{self._incarnations}", topic_id, partitions)
+        self._made[name] = Made(
+            incarnation=f"{name}#{self._incarnations}",
+            topic_id=topic_id,
+            partitions=partitions,
+            replication=settings.replication,
+        )
         self._count(self.done, "topic made")
         await self._fill(name)
 
     async def _fill(self, name: str) -> None:
         """Some values, and all of them read again by a new reader."""
-        incarnation, _, partitions = self._made[name]
-        partition = self._rng.randrange(partitions)
-        place = partition_name(incarnation, partition)
+        made = self._made[name]
+        partition = self._rng.randrange(made.partitions)
+        place = partition_name(made.incarnation, partition)
         async with self._access.client() as client:
             producer = client.producer(delivery_timeout_ms=_DELIVERY_MS, max_block_ms=3_000)
             deliveries: list[tuple[int, Delivery]] = []
@@ -150,7 +165,7 @@ class Fuzzer:
                     "outcome", producer=_PRODUCER, number=number, outcome=Outcome.APPLIED.value, offset=offset
                 )
                 end = max(end, offset + 1)
-            await self._read(client, incarnation, (name, partition), end)
+            await self._read(client, made.incarnation, (name, partition), end)
         self._count(self.done, "topic filled and read")
 
     def _failed(self, number: int, error: PenstockError) -> None:
@@ -176,13 +191,12 @@ class Fuzzer:
             at = messages[-1].offset + 1 if messages else at
 
     async def _delete(self, name: str) -> None:
-        incarnation, topic_id, partitions = self._made[name]
+        made = self._made.pop(name)
         # From here on nobody may rely on it, whatever becomes of the call.
-        gone = [partition_name(incarnation, partition) for partition in range(partitions)]
+        gone = [partition_name(made.incarnation, partition) for partition in range(made.partitions)]
         self._recorder.note("deleted", partitions=gone)
-        del self._made[name]
         self._unsure[name] = None
-        await self._clear(name, topic_id)
+        await self._clear(name, made.topic_id)
 
     async def _clear(self, name: str, topic_id: bytes = b"") -> None:
         """No topic of this name is there on return."""
@@ -202,11 +216,11 @@ class Fuzzer:
         """A partition of a topic of its own moves to other brokers, or, now and then, the move is called off."""
         if not self._made:
             return
-        _, topic_id, partitions = self._made[self._rng.choice(sorted(self._made))]
-        partition = self._rng.randrange(partitions)
-        replicas = self._rng.sample(BROKERS, self._rng.randint(2, len(BROKERS)))
+        made = self._made[self._rng.choice(sorted(self._made))]
+        partition = self._rng.randrange(made.partitions)
+        replicas = self._rng.sample(BROKERS, made.replication)
         wanted = replicas if self._rng.random() < 0.8 else None
-        await self._desk.ask(lambda admin: admin.alter_replicas(topic_id, partition, wanted, _CALL_S))
+        await self._desk.ask(lambda admin: admin.alter_replicas(made.topic_id, partition, wanted, _CALL_S))
         self._count(self.done, "partition moved" if wanted else "move called off")
 
     async def _lead(self) -> None:

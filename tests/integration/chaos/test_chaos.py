@@ -13,8 +13,14 @@ import pytest
 from chaos.history_lines import FILE, lines
 from tests.architecture import house
 from tests.conftest import FULL
+from tests.integration.bad_input.small_disk import may_mount
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.optional_peer,
+    pytest.mark.skipif(not may_mount(), reason="needs root, for hosts and disks of its own"),
+]
 
 ENDED = re.compile(
     r"(\d+) acknowledged writes checked: lost 0, doubled 0, out of order 0; unknown outcomes \d+ \(of which applied"
