@@ -47,7 +47,10 @@ def points_of(readings: DataFrame) -> DataFrame:
 
 
 def _ends_of_older(readings: DataFrame) -> DataFrame:
-    """Readings that begin a generation, as readings of the older one to which the log below them belongs."""
+    """Readings that begin a generation, as readings of the older one to which the log below them belongs: the newest
+    that begins at or below, else the first that is known.
+    """
+    first = readings.groupBy(*PARTITION).agg(F.min("log_generation").alias("first"))
     begins = readings.where((F.col("reading_kind") == GENERATION_START) & (F.col("log_generation") > 0))
     older = begins.select(
         *PARTITION, F.col("log_generation").alias("older"), F.col("end_offset").alias("begun_at")
@@ -55,8 +58,13 @@ def _ends_of_older(readings: DataFrame) -> DataFrame:
     below = (F.col("older") < F.col("log_generation")) & (F.col("begun_at") <= F.col("end_offset"))
     return (
         begins.join(older, list(PARTITION))
+        .join(first, list(PARTITION))
         .groupBy(*(f"`{name}`" for name in readings.columns))
-        .agg(F.coalesce(F.max(F.when(below, F.col("older"))), F.lit(0)).alias("owner"))
+        .agg(
+            F.coalesce(
+                F.max(F.when(below, F.col("older"))), F.least(F.min("first"), F.col("log_generation") - 1)
+            ).alias("owner")
+        )
         .withColumn("log_generation", F.col("owner"))
         .withColumn("reading_kind", F.lit(PERIODIC))
         .drop("owner")

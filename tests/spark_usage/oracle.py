@@ -19,7 +19,10 @@ def fold(readings: Iterable[pb.Reading]) -> Usage:
             begins[where][one.log_generation] = one.end_offset
     for where, starts in begins.items():
         for generation, offset in starts.items():
-            owner = max((old for old, at in starts.items() if old < generation and at <= offset), default=0)
+            first = min(min(known for known, _ in logs[where]), generation - 1)
+            owner = max(
+                (old for old, at in starts.items() if old < generation and at <= offset), default=first
+            )
             logs[where].setdefault((owner, offset), logs[where][generation, offset])
     usage: Usage = defaultdict(lambda: (0, 0))
     for where, points in logs.items():

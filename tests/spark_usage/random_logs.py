@@ -38,7 +38,7 @@ class Log:
 
 def random_log(random: Random, tenant: str, partition: int, cuts: int = 2) -> Log:
     """A log of up to 120 batches with up to two declared losses."""
-    state, generation = State(), 0
+    state, generation = State(), 1
     history = [state.copy()]
     log = Log(tenant, partition, [], state, {})
     now = START_MS + random.randrange(MINUTE)

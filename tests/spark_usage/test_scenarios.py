@@ -105,6 +105,26 @@ def scenarios() -> Written:
         reading(35, day_two, 35, 350, tenant="tn_loss", generation=1, cut="cut_loss_2", cut_end=day_two + 1),
     )
 
+    # brokers count generations from 1; a cut ended below the loss, and a second loss reaches below the first
+    for end_offset, generation, kind, cut in (
+        (20, 1, pb.PERIODIC, ""),
+        (30, 1, pb.CUT, "cut_real_1"),
+        (50, 1, pb.PERIODIC, ""),
+        (40, 2, pb.GENERATION_START, ""),
+        (45, 2, pb.CUT, "cut_real_2"),
+        (60, 2, pb.PERIODIC, ""),
+        (35, 3, pb.GENERATION_START, ""),
+        (38, 3, pb.CUT, "cut_real_3"),
+    ):
+        at = NOON + end_offset + generation
+        cut_end = NOON + MINUTE + int(cut[-1]) if cut else 0
+        usage.read(
+            reading(
+                end_offset, at, end_offset, end_offset * 10, tenant="tn_real", generation=generation, kind=kind,
+                cut=cut, cut_end=cut_end,
+            )
+        )  # fmt: skip
+
     # increments of one record stored twice, and of another with the same identity
     taken = pb.Delivered(
         tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", group="g", principal=7,
@@ -241,6 +261,31 @@ def test_a_declared_loss_is_taken_back_from_the_cut_that_counted_it(folded: Fold
     ]
     day = folded.rows("usage_day", "tn_loss", "meter", "quantity")
     assert sum(int(str(row[1])) for row in day if row[0] == "messages_in") == 35
+
+
+def test_losses_leave_what_was_counted_below_them_as_it_was(folded: Folded) -> None:
+    found = folded.rows(
+        "cut_usage", "tn_real", "cut_id", "log_generation", "meter", "quantity", "first_offset", "end_offset"
+    )
+    messages = sorted(
+        (row[0], row[1], int(str(row[3])), row[4], row[5]) for row in found if row[2] == "messages_in"
+    )
+    assert messages == [
+        ("cut_real_1", 1, 30, 0, 30),
+        ("cut_real_2", 1, 10, 30, 40),
+        ("cut_real_2", 2, 5, 40, 45),
+        ("cut_real_3", 1, -5, 35, 40),
+        ("cut_real_3", 2, -5, 40, 45),
+        ("cut_real_3", 3, 3, 35, 38),
+    ]
+    coverage = folded.rows("cut_coverage", "tn_real", "cut_id", "status", "start_offset", "end_offset")
+    assert sorted(coverage) == [
+        ("cut_real_1", "covered", 0, 30),
+        ("cut_real_2", "covered", 30, 45),
+        ("cut_real_3", "covered", 45, 38),
+    ]
+    day = folded.rows("usage_day", "tn_real", "meter", "quantity")
+    assert sum(int(str(row[1])) for row in day if row[0] == "messages_in") == 38
 
 
 def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:

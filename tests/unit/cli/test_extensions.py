@@ -61,10 +61,10 @@ def test_a_command_of_an_absent_server_says_what_to_install_whatever_its_argumen
     arguments: list[str],
 ) -> None:
     absent = 'raise ModuleNotFoundError("No module named \'data_plane\'", name="data_plane")'
-    installed({"cluster": "planted_two:command"}, planted_two=absent)
-    assert run(["cluster", *arguments]) == 8
+    installed({"elsewhere": "planted_two:command"}, planted_two=absent)
+    assert run(["elsewhere", *arguments]) == 8
     told = capsys.readouterr()
-    assert "penstock cluster belongs to the server, which is not installed here" in told.err
+    assert "penstock elsewhere belongs to the server, which is not installed here" in told.err
     assert "make setup" in told.err
     assert "Traceback" not in told.err
 
