@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from billing import queries
-from billing.shapes import shown_invoice
+from billing.shapes import shown_credit_note, shown_invoice
 from penstock.contract.errors import NotFound
 from tenants.roles import Permission
 from web import proofs
@@ -45,6 +45,10 @@ def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
         "here": "invoices",
         "invoice": row,
         "shown": shown_invoice(row),
+        "credit_notes": [
+            (note, shown_credit_note(note))
+            for note in queries.credit_notes(place.tenant).filter(invoice=row).order_by("number")
+        ],
         "proof": proofs.find(place.tenant.public_id, row.public_id),
         "partitions": row.cut.readings.count() if row.cut.delivered_at else 0,
     }

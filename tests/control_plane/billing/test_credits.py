@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.test import Client
 
 from billing import queries
 from billing.credits import BilledPart, Place, allocate
@@ -12,8 +13,9 @@ from billing.models import CreditNote, Cut, Invoice
 from billing.settlement import Usage
 from control_plane.audit import queries as audit
 from penstock.rules.rating import PriceBook, rate
-from tenants.models import Tenant
+from tenants.models import Membership, Tenant
 from tests.control_plane.billing.world import Part, World, topic_id
+from tests.control_plane.world import make_person
 
 ORDERS: Place = (topic_id("orders"), 0)
 LOGS: Place = (topic_id("logs"), 0)
@@ -45,6 +47,23 @@ def cuts(world: World, acme: Tenant) -> tuple[Cut, Cut]:
     world.spark()
     world.bill()
     return first, second
+
+
+def test_the_console_shows_the_credit_beside_its_invoice(
+    world: World, acme: Tenant, cuts: tuple[Cut, Cut]
+) -> None:
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=acme, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    page = client.get(f"/t/acme/invoices/{world.invoice(cuts[0]).public_id}").content.decode()
+    assert "Credit note no. 1" in page and "1.25 USD credited" in page
+    assert "2,500" in page and "3,000" in page and "1 partition with a declared loss" in page
+    assert (
+        "Credit note"
+        not in client.get(f"/t/acme/invoices/{world.invoice(cuts[1]).public_id}").content.decode()
+    )
+    assert "1.25 USD" in client.get("/t/acme/invoices").content.decode()
 
 
 def quantities(invoice: Invoice) -> dict[str, int]:

@@ -56,6 +56,10 @@ def test_messages_become_an_invoice_that_the_browser_sees_proven(visitor: Visito
     visitor.page.get_by_role("button", name="Verify").click()
     expect(visitor.page.get_by_text("Proven.")).to_be_visible(timeout=60_000)
     assert serious(visitor.page) == []
+    visitor.here()
+    flow = visitor.page.locator("section", has_text="The last hour")
+    expect(flow.get_by_text(f"{MESSAGES:,}")).to_be_visible(timeout=60_000)
+    expect(flow.get_by_text("Bytes a ")).to_be_visible()
     for path in ("/usage", "/invoices", ""):
         look(visitor, f"/t/{visitor.tenant}{path}")
     visitor.page.set_viewport_size({"width": 390, "height": 844})
