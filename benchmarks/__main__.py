@@ -18,6 +18,7 @@ from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
 from benchmarks.planned_moves import planned_moves
+from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 
 BENCHMARKS = (
@@ -48,6 +49,7 @@ BENCHMARKS = (
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=400),
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
+    RECOVERY,
     DURABILITY,
 )
 
