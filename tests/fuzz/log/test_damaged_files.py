@@ -2,11 +2,13 @@
 served, never an exception without a class, never an acknowledged record missing without anybody saying so."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from data_plane.log import layout
 from data_plane.log.outcomes import PartitionDamaged
+from data_plane.log.scrub import Finding
 from data_plane.log.small_file import SmallFileCorrupt
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Directory, Inode, Medium
@@ -38,6 +40,13 @@ def left_behind(*, clean: bool) -> tuple[Medium, tuple[bytes, bytes]]:
         )
         miniature.commit()
     content = miniature.content()
+    scrub = miniature.log.scrub
+    for segment in scrub.closed(miniature.log.high_watermark):
+        check = scrub.begin(segment)
+        while not check.done:
+            check.step(segment.stamps.read_at, segment.data.read_at)
+        assert scrub.end(check)
+        scrub.found_whole(check, miniature.now_ms)
     if clean:
         miniature.close()
     disk = miniature.disk
@@ -102,8 +111,58 @@ def judge(medium: Medium, content: tuple[bytes, bytes], what: str) -> None:
         served_stamps += len(part.stamps)
         served_batches += size
         offset = part.next_offset
+    for finding in log.scrub.findings(log.high_watermark):
+        assert finding in FINDINGS, f"{what}: verified, though nobody did"
     whole = served_stamps == len(stamps) and served_batches == len(batches)
     assert whole or named, f"{what}: {served_stamps // 64} of {BATCHES} batches left and nobody says so"
+
+
+def _findings() -> list[Finding]:
+    """What was read back of the log before anything was spoilt."""
+    medium, _ = left_behind(clean=False)
+    log = Miniature(SimDisk(medium), settings=SETTINGS, tail_bytes=0).log
+    return log.scrub.findings(log.high_watermark)
+
+
+FINDINGS = _findings()
+
+
+def test_what_starts_above_the_beginning_is_known_whole_or_not_at_all() -> None:
+    """Totals and producers below the first offset, taken over from a leader: each byte flipped, each length cut."""
+    leader = Miniature(settings=SETTINGS)
+    leader.create()
+    leader.fill(3, body_bytes=20)
+    follower = Miniature(settings=SETTINGS)
+    follower.create()
+    state = replace(leader.log.state_at_start(), offset=6, odometer=_totals(leader), producers=b"")
+    follower.start_over(6, state=state)
+    follower.fill(1, body_bytes=20)
+    disk = follower.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    path = f"{layout.partition_directory(where())}/{layout.START_FILE}"
+    inode = disk.medium.find(path)
+    assert isinstance(inode, Inode) and len(inode.data) > 40
+    known = Miniature(SimDisk(copied(disk.medium)), settings=SETTINGS).log.odometer
+    assert known is not None and known.end_offset == 8
+    for position in range(len(inode.data)):
+        for spoil in ("flip", "cut"):
+            spoilt = copied(disk.medium)
+            if spoil == "flip":
+                spoilt.flip(path, position, position % 8)
+            else:
+                cut(spoilt, path, position)
+            for name in (layout.ODOMETER_FILE, layout.PRODUCERS_FILE):
+                SimDisk(spoilt).remove(f"{layout.partition_directory(where())}/{name}")
+            found = Miniature(SimDisk(spoilt), settings=SETTINGS, tail_bytes=0).log
+            assert found.log_end_offset == 8, f"{spoil} at {position}"
+            assert found.odometer is None, f"{spoil} at {position}: wrong totals are believed"
+
+
+def _totals(leader: Miniature) -> bytes:
+    odometer = leader.log.odometer
+    assert odometer is not None
+    return odometer.encode(leader.log._segments.seed)
 
 
 def file_paths(medium: Medium) -> list[str]:
@@ -119,6 +178,7 @@ KINDS = [
     "producers",
     "odometer",
     "seals",
+    "scrubbed",
     "checkpoint",
     "journal",
 ]
