@@ -216,6 +216,8 @@ class ClusterImage:
         elif kind == "losses":
             where, generation = _loss_of(rest)
             self.losses.get(where, {}).pop(generation, None)
+            if not self.losses.get(where):
+                self.losses.pop(where, None)
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
 
