@@ -39,6 +39,11 @@ UNSYNCED_LOST = (*(Kind.KILL, Kind.BOOT_KILL, Kind.SYNC_ERROR, Kind.POWER_CUT_EX
 """One broker may lose what it has not synced: a `replicated` topic bears it while all other replicas are in sync."""
 ALL_UNSYNCED_LOST = (Kind.ALL_KILL, Kind.ALL_POWER_CUT)
 """Beyond what a `replicated` topic promises."""
+COMPANIONS = (
+    *(Kind.PAUSE, Kind.CUT, Kind.CUT_INWARDS, Kind.CUT_OUTWARDS, Kind.LOSS, Kind.CLOCK_STEP),
+    *(Kind.STORE_KILL, Kind.STORE_PAUSE),
+)
+"""What may happen beside another fault: none of them loses anything."""
 
 
 class Aim(Enum):
@@ -65,9 +70,12 @@ class Strike:
     """0 to 1: share of lost packets, time of a slow sync, how far a clock steps."""
     patient: bool
     """Wait until every replica is in sync again before the next one; else only until writes go on."""
+    companion: Kind | None = None
+    """Another fault at the same time."""
 
     def __str__(self) -> str:
-        return f"{self.number}: {self.kind.value}, {self.aim.value}, {self.seconds:.1f} s"
+        beside = "" if self.companion is None else f" with {self.companion.value}"
+        return f"{self.number}: {self.kind.value}{beside}, {self.aim.value}, {self.seconds:.1f} s"
 
 
 SECONDS: dict[Kind, tuple[float, float]] = {
@@ -86,6 +94,8 @@ SECONDS: dict[Kind, tuple[float, float]] = {
 _SECONDS_ELSE = (2.0, 9.0)
 """Beyond the suspicion of 1.2 s and, now and then, the session of 6 s."""
 _PATIENT_CHANCE = 0.7
+_COMPANION_CHANCE = 0.25
+"""From the second deck on: by then each kind was met alone."""
 
 
 class Plan(Enum):
@@ -118,6 +128,7 @@ def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Stri
         yield from _rounds()
         return
     number = 0
+    beside: list[Kind] = []
     while True:
         deck = [kind for kind in kinds_of(plan) if kind in available]
         rng.shuffle(deck)
@@ -126,9 +137,12 @@ def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Stri
             low, high = SECONDS.get(kind, _SECONDS_ELSE)
             if plan is Plan.SHORT:
                 high = min(high, max(low, 2.5))
+            others = [other for other in beside if other is not kind]
+            accompanied = rng.random() < _COMPANION_CHANCE and others
             yield Strike(
                 number=number,
                 kind=kind,
+                companion=rng.choice(others) if accompanied else None,
                 aim=rng.choice((Aim.LEADER, Aim.LEADER, Aim.FOLLOWER, Aim.CONTROLLER, Aim.ANY)),
                 pick=rng.randrange(1_000),
                 seconds=rng.uniform(low, high),
@@ -137,6 +151,7 @@ def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Stri
             )
         if plan is Plan.SHORT or not deck:
             return
+        beside = [kind for kind in COMPANIONS if kind in available]
 
 
 def _rounds() -> Iterator[Strike]:

@@ -9,7 +9,8 @@ to any more.
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from chaos.broker_host import BrokerHost
 from chaos.cluster import TENANT, Cluster
@@ -68,19 +69,23 @@ class Nemesis:
         """Raises `Stuck`."""
         if strike.kind in (*UNSYNCED_LOST, *ALL_UNSYNCED_LOST):
             await self._whole("before " + strike.kind.value)
-        self._recorder.note(
-            "fault",
-            number=strike.number,
-            kind=strike.kind.value,
-            aim=strike.aim.value,
-            seconds=strike.seconds,
-        )
-        async with self._faults[strike.kind](strike) as whom:
-            self._recorder.note("struck", number=strike.number, whom=whom)
+        together = [strike]
+        if strike.companion is not None:
+            together.append(
+                replace(strike, kind=strike.companion, number=-strike.number, pick=strike.pick + 1)
+            )
+        async with AsyncExitStack() as stack:
+            for one in together:
+                self._recorder.note(
+                    "fault", number=one.number, kind=one.kind.value, aim=one.aim.value, seconds=one.seconds
+                )
+                whom = await stack.enter_async_context(self._faults[one.kind](one))
+                self._recorder.note("struck", number=one.number, whom=whom)
             await asyncio.sleep(strike.seconds)
         healed = self._recorder.note("mended", number=strike.number)
         await self.writing(f"after {strike}", healed)
-        self._recorder.note("fault over", number=strike.number)
+        for one in together:
+            self._recorder.note("fault over", number=one.number)
         if strike.patient:
             await self._whole(f"after {strike}")
         await asyncio.sleep(_SETTLE_S)

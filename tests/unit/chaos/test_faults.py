@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import islice
 
-from chaos.faults import BROKERS, Kind, Plan, strikes
+from chaos.faults import ALL_UNSYNCED_LOST, BROKERS, COMPANIONS, UNSYNCED_LOST, Kind, Plan, strikes
 
 
 def test_a_seed_fixes_the_faults_and_their_order() -> None:
@@ -19,6 +19,16 @@ def test_every_kind_that_works_comes_once_a_deck_and_no_other() -> None:
     struck = [strike.kind for strike in islice(strikes(Plan.ALL, 1, works), 2 * len(works))]
     assert Counter(struck[: len(works)]) == Counter(works)
     assert Counter(struck[len(works) :]) == Counter(works)
+
+
+def test_two_faults_meet_from_the_second_deck_on_and_the_other_one_loses_nothing() -> None:
+    decks = list(islice(strikes(Plan.ALL, 1, list(Kind)), 10 * len(Kind)))
+    first, later = decks[: len(Kind)], decks[len(Kind) :]
+    assert all(strike.companion is None for strike in first)
+    companions = {strike.companion for strike in later} - {None}
+    assert companions == set(COMPANIONS)
+    assert all(strike.companion is not strike.kind for strike in later)
+    assert companions.isdisjoint({*UNSYNCED_LOST, *ALL_UNSYNCED_LOST})
 
 
 def test_the_short_plan_has_its_five_kinds_once_or_those_of_them_that_work() -> None:
