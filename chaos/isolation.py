@@ -2,7 +2,7 @@
 
 Network, mounts and processes: the run's first process is process 1 in there, so that even its SIGKILL ends every
 broker, and the kernel takes back interfaces, rules, mounts and loop devices. Nothing of it is seen from outside, and
-two runs at once do not meet. Without the rights of root a user namespace gives as many as it can.
+two runs at once do not meet.
 """
 
 import os
@@ -26,14 +26,18 @@ def go_inside(arguments: Sequence[str]) -> None:
         _furnish()
         return
     program = find("unshare")
+    if os.geteuid() != 0:
+        raise CommandFailed(
+            [program, "--mount", "--net", "--pid"], "needs the rights of root; use sudo make chaos"
+        )
     # Nothing in here is reached by way of a proxy.
     environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")} | {
         _INSIDE: "1",
+        "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin",
         "GRPC_VERBOSITY": "ERROR",
     }
-    as_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     command = [
-        *(program, *as_root, "--mount", "--net", "--pid", "--fork", "--kill-child"),
+        *(program, "--mount", "--net", "--pid", "--fork", "--kill-child"),
         # In a changed root / is no mount point, whose propagation cannot be changed.
         *("--propagation", "unchanged", "--mount-proc"),
         *(sys.executable, "-m", "chaos", *arguments),
