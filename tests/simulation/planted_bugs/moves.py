@@ -11,9 +11,9 @@ from data_plane.replication.leader import LeaderState
 from penstock.contract.ids import BrokerId
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
-from tests.simulation.planted_bugs.replacements import answers
+from tests.simulation.planted_bugs.replacements import answers, told
 from tests.unit.controller import test_cordons, test_leader_return, test_reassignment
-from tests.unit.replication import test_handing_over
+from tests.unit.replication import test_handing_over, test_in_sync_set
 
 _REASSIGNMENT = "data_plane.controller.reassignment"
 _RETURN = "data_plane.controller.leader_return"
@@ -72,6 +72,20 @@ def _before_it_holds_all(right: Any) -> Callable[..., bool]:
 
 
 BUGS = (
+    PlantedBug(
+        name="join without having opened in this epoch",
+        rule="RL34",
+        target="data_plane.replication.in_sync:may_join",
+        wrong=told(following=True),
+        finders=(
+            Check(
+                test=partial(
+                    test_in_sync_set.test_each_condition_alone_keeps_a_follower_out,
+                    broken={"following": False},
+                )
+            ),
+        ),
+    ),
     PlantedBug(
         name="a replica that comes back is the old one",
         rule="RL39",
