@@ -74,6 +74,9 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
         # On one machine planning costs more than small data; a cluster plans as it goes.
         settings["spark.sql.adaptive.enabled"] = "false"
         settings["spark.sql.shuffle.partitions"] = str(SHUFFLE_PARTITIONS)
+        # Nor is it worth compiling expressions for a few thousand rows: a round without takes half the processor time.
+        settings["spark.sql.codegen.wholeStage"] = "false"
+        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
