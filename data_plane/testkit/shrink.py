@@ -95,8 +95,8 @@ class _Search:
         return True
 
     def leave_out_faults(self) -> None:
-        """Halves first, then ever smaller pieces, down to each one alone."""
-        size = max(1, len(self.result.harms) // 2)
+        """All at once, then halves and ever smaller pieces, down to each one alone."""
+        size = max(1, len(self.result.harms))
         while True:
             left_out = False
             tried: dict[int, None] = {}

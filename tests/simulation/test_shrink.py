@@ -12,7 +12,8 @@ from tests.simulation.bug import PlantedBug, planted
 from tests.simulation.plans import leaders_come_and_go
 from tests.simulation.planted_bugs import BUGS
 
-BUG: PlantedBug = next(bug for bug in BUGS if bug.name == "acknowledged before the leader's sync")
+BUG: PlantedBug = next(bug for bug in BUGS if bug.name == "duplicate appended")
+"""Any seed finds it: its producer sends batches again that were acknowledged."""
 
 
 def in_own_process(plan: Plan) -> SeedResult:
@@ -24,17 +25,17 @@ def in_own_process(plan: Plan) -> SeedResult:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_planted_bug_is_found_by_fewer_faults_and_clients_and_by_the_same_invariant() -> None:
-    plan = replace(leaders_come_and_go(0), consumers=1, sdk_consumers=1)
+    plan = replace(leaders_come_and_go(0), consumers=1, sdk_consumers=1, chaos_s=3.0)
     with planted(BUG.target, BUG.wrong):
         failed = in_own_process(plan)
-        assert failed.violated == "I10"
-        small = shrink(plan, failed, runs_max=25)
+        assert failed.violated == "I4"
+        small = shrink(plan, failed, runs_max=5)
         again = in_own_process(small.plan)
-    assert (again.violated, again.trace_hash) == ("I10", small.result.trace_hash), "a plan is one run"
-    assert len(small.result.harms) <= len(failed.harms)
+    assert (again.violated, again.trace_hash) == ("I4", small.result.trace_hash), "a plan is one run"
+    assert len(small.result.harms) < len(failed.harms)
     assert small.plan.consumers + small.plan.sdk_consumers == 0 < plan.consumers + plan.sdk_consumers
     told_lines = small.lines()
-    assert told_lines[0].startswith("seed 0 violates I10")
+    assert told_lines[0].startswith("seed 0 violates I4")
     assert len(told_lines) < 200
     clean = in_own_process(small.plan)
     assert clean.passed, "the product as it is has nothing of it"
