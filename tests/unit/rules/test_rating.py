@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.invariant import InvariantBroken
 from penstock.rules.rating import (
     MICRO,
     PICO,
@@ -18,6 +19,7 @@ from penstock.rules.rating import (
     PriceBook,
     Tier,
     amount_text,
+    credit,
     line_amount_micro,
     line_id,
     rate,
@@ -210,3 +212,30 @@ def test_a_price_book_that_cannot_be_is_refused_by_name(document: object, named:
     with pytest.raises(InvalidRequest) as refused:
         PriceBook.read(document)
     assert named in refused.value.message
+
+
+@given(
+    meter_prices(),
+    st.integers(0, 30_000),
+    st.lists(st.integers(0, 10_000), min_size=1, max_size=3),
+    st.sampled_from([0, 2, 6]),
+)
+def test_an_invoice_less_its_credits_is_what_the_rest_costs(
+    price: MeterPrice, quantity: int, losses: list[int], minor_digits: int
+) -> None:
+    book = PriceBook(name="b", version=1, currency="USD", minor_digits=minor_digits, meters=(price,))
+    left, credited = quantity, 0
+    for wanted in losses:
+        lost = min(wanted, left)
+        note = credit(book, {price.meter: left}, {price.meter: lost})
+        assert [line.quantity for line in note.lines] == ([lost] if lost else [])
+        left, credited = left - lost, credited + note.total_micro
+    assert (
+        rate(book, {price.meter: quantity}).total_micro - credited
+        == rate(book, {price.meter: left}).total_micro
+    )
+
+
+def test_no_more_is_credited_than_was_billed() -> None:
+    with pytest.raises(InvariantBroken, match="no more is credited"):
+        credit(BOOK, {"messages_in": 5}, {"messages_in": 6})
