@@ -7,9 +7,12 @@ follows whatever any broker has seen.
     trusted --the store is behind what was seen, or on another line--> refused --an operator confirms--> trusted
 """
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
+
+from data_plane.metadata.port import WatchBatch
 
 LINEAGE_KEY = "/lineage"
 
@@ -51,6 +54,10 @@ class Witness:
     """The greatest that it has seen."""
     registered: int = 0
     """The revision of its last registration: the store must remember it."""
+    told: int = 0
+    """The last revision of which it was told the events, 0 = none."""
+    told_digest: str = ""
+    """Of these events: a store that went back has others there, even if it has come as far again."""
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True).encode()
@@ -58,6 +65,23 @@ class Witness:
     @classmethod
     def decode(cls, value: bytes) -> Self:
         return cls(**json.loads(value))
+
+
+def digest_of(batch: WatchBatch) -> str:
+    """The same for the same keys with the same values, in whatever order they are told."""
+    digest = hashlib.sha256()
+    for event in sorted(batch.events, key=lambda event: event.key):
+        value = b"-" if event.value is None else b"+" + event.value
+        for part in (event.key.encode(), value):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def rewritten(witness: Witness, first: WatchBatch | None) -> str:
+    """Why a store may not be acted on whose first events from `witness.told` on are these; empty when it may."""
+    if first is not None and first.revision == witness.told and digest_of(first) == witness.told_digest:
+        return ""
+    return f"its revision {witness.told} is not the one that this broker has seen"
 
 
 def refusal(witness: Witness, lineage: LineageRecord, *, revision: int, registration_known: int) -> str:

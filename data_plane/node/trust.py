@@ -9,13 +9,22 @@ store, no batch is taken from producers and nothing is deleted.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.small_file import Protocol, SmallFileKind, pack_small_file, read_cache, write_small_file
 from data_plane.metadata import model
-from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord, Witness, refusal
+from data_plane.metadata.lineage import (
+    LINEAGE_KEY,
+    LineageRecord,
+    Witness,
+    digest_of,
+    refusal,
+    rewritten,
+)
 from data_plane.metadata.port import (
     Change,
+    Compacted,
     Compare,
     KeyValue,
     MetaStore,
@@ -32,6 +41,8 @@ from penstock.contract.ids import BrokerId
 
 WITNESS_FILE = "metadata.seen"
 FORMAT = 1
+EVERYTHING = "/"
+LOOK_BACK_S = 5.0
 ASK_MS = 1_000
 """Between two looks at a store that may not be acted on, or not be reached."""
 WRITE_MS = 1_000
@@ -52,6 +63,7 @@ class Trust:
         self.refused = self.unreachable = ""
         self._disk, self._told = disk, told
         self._witness = self._written = Witness()
+        self._last_told = WatchBatch(0, ())
 
     # -- at boot -----------------------------------------------------------------------------------------
 
@@ -95,9 +107,23 @@ class Trust:
             revision=lineage.revision,
             registration_known=0 if known is None else known.mod_revision,
         )
+        if not reason and line.lineage_id == self._witness.lineage_id and self._witness.told:
+            reason = await self._look_back(store)
         self.refused = f"the metadata store may not be acted on: {reason}{_REMEDY}" if reason else ""
         if not reason and line.lineage_id != self._witness.lineage_id:
             self._witness = Witness(lineage_id=line.lineage_id, revision=lineage.revision)
+
+    async def _look_back(self, store: MetaStore) -> str:
+        """Whether the last events that were told are still what they were; a compacted past says nothing."""
+        first: WatchBatch | None = None
+        try:
+            async with asyncio.timeout(LOOK_BACK_S):
+                first = await anext(aiter(store.watch(EVERYTHING, self._witness.told - 1)))
+        except Compacted:
+            return ""
+        except TimeoutError:
+            pass  # nothing is there where something was; asked again as long as it is refused
+        return rewritten(self._witness, first)
 
     # -- while serving -----------------------------------------------------------------------------------
 
@@ -105,11 +131,14 @@ class Trust:
         """The image is at `revision`; `registered`: this broker's registration, when it has one."""
         seen = self._witness
         if revision > seen.revision or registered > seen.registered:
-            self._witness = Witness(
-                lineage_id=seen.lineage_id,
-                revision=max(revision, seen.revision),
-                registered=max(registered, seen.registered),
+            self._witness = replace(
+                seen, revision=max(revision, seen.revision), registered=max(registered, seen.registered)
             )
+
+    def told(self, batch: WatchBatch) -> None:
+        """The watch of everything has told these events."""
+        if batch.revision > self._last_told.revision:
+            self._last_told = batch
 
     def went_back(self, reason: str) -> None:
         """Turn read-only, for good: only a new start can come to trust the store."""
@@ -139,6 +168,10 @@ class Trust:
 
     async def write(self) -> None:
         """Make durable what was seen, if there is news."""
+        if self._last_told.revision > self._witness.told:
+            self._witness = replace(
+                self._witness, told=self._last_told.revision, told_digest=digest_of(self._last_told)
+            )
         witness = self._witness
         if witness == self._written or self.refused:
             return
@@ -204,6 +237,8 @@ class TrustedStore:
         try:
             async for batch in self._store.watch(prefix, after_revision):
                 self._highest = max(self._highest, batch.revision)
+                if prefix == EVERYTHING:
+                    self._trust.told(batch)
                 yield batch
         except StoreWentBack as error:
             raise self._gone_back(str(error)) from None

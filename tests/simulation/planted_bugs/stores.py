@@ -55,6 +55,17 @@ BUGS = (
         ),
     ),
     PlantedBug(
+        name="an older metadata store is believed once it has come as far again",
+        rule="RL55",
+        target="data_plane.metadata.lineage:rewritten",
+        wrong=_never,
+        finders=(
+            Check(
+                test=test_trust.test_a_store_that_came_as_far_again_gives_itself_away_by_what_happened_on_the_way
+            ),
+        ),
+    ),
+    PlantedBug(
         name="answers of the metadata store may go back",
         rule="RL55",
         target="data_plane.node.trust:TrustedStore._check",

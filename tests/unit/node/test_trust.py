@@ -94,6 +94,31 @@ def test_a_store_that_others_wrote_to_after_it_went_back_gives_itself_away() -> 
     run(scenario)
 
 
+def test_a_store_that_came_as_far_again_gives_itself_away_by_what_happened_on_the_way() -> None:
+    async def scenario() -> None:
+        medium = Medium()
+        trust, _ = trust_on(medium)
+        followed = Followed(4)
+        watch = followed.trusted(trust).watch("/", 0)
+        for _ in range(4):
+            await anext(watch)
+        trust.saw(4)
+        await trust.write()
+        again, _ = trust_on(medium)
+        await again.look(followed.truth.client("b1"), ME)
+        assert again.refused == ""
+        other = store_at(3)
+        other.apply_txn([], [Put("/n", b"another")])
+        other.apply_txn([], [Put("/n", b"and more")])
+        await again.look(other.client("b1"), ME)
+        assert "its revision 4 is not the one that this broker has seen" in again.refused
+        other.compact(5)
+        await again.look(other.client("b1"), ME)
+        assert again.refused == ""
+
+    run(scenario)
+
+
 def test_a_refused_store_is_taken_once_an_operator_has_confirmed_it() -> None:
     async def scenario() -> None:
         medium = Medium()
