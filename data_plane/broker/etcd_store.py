@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from data_plane.broker.etcd_keys import CellKeys, Origin
-from data_plane.broker.etcd_watch import CellWatch
+from data_plane.broker.etcd_watch import CellWatch, Following
 from data_plane.etcd import kv_pb2 as kv
 from data_plane.etcd import rpc_pb2 as pb
 from data_plane.etcd.client import EtcdClient, range_end
@@ -49,7 +49,7 @@ class EtcdStore:
         self._finding_origin = asyncio.Lock()
         self._closed = False
         self._running: dict[asyncio.Task[Any], None] = {}
-        self._watches: dict[CellWatch, None] = {}
+        self._watches: dict[Following, None] = {}
         self._quiet: dict[str, tuple[int, int]] = {}
         """By prefix: (revision last told by a watch, a bookmark up to which nothing followed it)."""
 
@@ -66,14 +66,19 @@ class EtcdStore:
         return await self._shielded(self._range(prefix))
 
     def watch(self, prefix: str, after_revision: int) -> CellWatch:
-        self._watches = {watch: None for watch in self._watches if not watch.ended}
-        watch = CellWatch(self, prefix, after_revision, self._quiet)
-        self._watches[watch] = None
+        self._watches = {following: None for following in self._watches if not following.ended}
+        following = Following(self, prefix, after_revision, self._quiet)
+        self._watches[following] = None
         if self._closed:
-            watch.fail(StoreUnavailable("the store is closed"))
+            following.fail(StoreUnavailable("the store is closed"))
         else:
-            watch.begin()
-        return watch
+            following.begin()
+        return CellWatch(following)
+
+    @property
+    def watching(self) -> int:
+        """Watches that somebody reads."""
+        return sum(1 for following in self._watches if not following.ended)
 
     async def session(self, ttl_ms: int) -> "EtcdSession":
         return await self._shielded(self._session(ttl_ms))
@@ -83,9 +88,9 @@ class EtcdStore:
         if self._closed:
             return
         self._closed = True
-        for watch in self._watches:
-            watch.fail(StoreUnavailable("the store is closed"))
-        tasks = [*self._running, *(task for watch in self._watches if (task := watch.task) is not None)]
+        for following in self._watches:
+            following.fail(StoreUnavailable("the store is closed"))
+        tasks = [*self._running, *(task for f in self._watches if (task := f.task) is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,6 +8,7 @@ following --compacted, gone back--> ended (`Compacted`, `StoreWentBack`)
 import asyncio
 import logging
 import time
+import weakref
 from collections import deque
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -31,13 +32,31 @@ _log = logging.getLogger(__name__)
 
 
 class CellWatch:
-    """An endless async iterator; after it has raised it is over. Made by `EtcdStore.watch`."""
+    """An endless async iterator; after it has raised it is over. Made by `EtcdStore.watch`.
+
+    It is all that its reader holds: when nobody does any more, the following ends by itself.
+    """
+
+    def __init__(self, following: "Following") -> None:
+        self._following = following
+        weakref.finalize(self, following.end)
+
+    def __aiter__(self) -> "CellWatch":
+        return self
+
+    async def __anext__(self) -> WatchBatch:
+        return await self._following.next()
+
+
+class Following:
+    """The task behind a watch, and what it has read."""
 
     def __init__(
         self, store: "EtcdStore", prefix: str, after_revision: int, quiet: dict[str, tuple[int, int]]
     ) -> None:
         """`quiet`, shared by the store's watches: what bookmarks have told of each prefix."""
         self.ended = False
+        self._loop = asyncio.get_running_loop()
         self.task: asyncio.Task[None] | None = None
         self._store, self._prefix = store, prefix
         self._told = self._position = after_revision
@@ -58,10 +77,13 @@ class CellWatch:
         self._error = self._error or error
         self._wake()
 
-    def __aiter__(self) -> "CellWatch":
-        return self
+    def end(self) -> None:
+        """Nobody reads any more."""
+        self.ended = True
+        if self.task is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.task.cancel)
 
-    async def __anext__(self) -> WatchBatch:
+    async def next(self) -> WatchBatch:
         while not self._batches:
             if self._error is not None:
                 raise self._error

@@ -1,6 +1,7 @@
 """The client of etcd against a real one: what is refused, lost, silent, canceled, compacted or replaced is told."""
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -120,6 +121,25 @@ def test_a_quiet_cell_resumes_from_its_bookmark_over_what_others_had_compacted(s
         finally:
             await quiet.close()
             await busy.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_that_nobody_reads_any_more_ends_by_itself(servers: EtcdServers) -> None:
+    async def scenario() -> None:
+        store = EtcdStore(at(servers), "unread")
+        try:
+            await store.txn([], [Put("/a", b"1")])
+            read, unread = store.watch("/", 0), store.watch("/", 0)
+            assert (await anext(read)).revision == (await anext(unread)).revision
+            assert store.watching == 2
+            del unread
+            gc.collect()
+            assert store.watching == 1
+            after = await store.txn([], [Put("/a", b"2")])
+            assert (await anext(read)).revision == after.revision
+        finally:
+            await store.close()
 
     asyncio.run(scenario())
 
