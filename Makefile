@@ -8,7 +8,8 @@ MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3.11
 TARGET ?= test
-JOBS ?= 2
+# Tests wait for processes half of their time: one more than a small machine has cores.
+JOBS ?= 3
 export FULL SEARCH
 
 BIN := .venv/bin

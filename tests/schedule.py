@@ -25,6 +25,12 @@ LONGEST_FIRST = (
     "tests/integration/cli/test_whole_service.py",
     "tests/integration/chaos/test_chaos.py",
     "tests/simulation/test_seeds.py",
+    "tests/simulation/test_planted.py",
+    "tests/simulation/test_losses.py",
+    "tests/simulation/test_operated.py",
+    "tests/integration/metadata/test_stores_under_faults.py",
+    "tests/integration/placement/test_reassignment.py",
+    "tests/integration/losses/test_replication_factors.py",
     "tests/integration/metering/test_deletion.py",
     "tests/integration/bad_input/test_full_disk.py",
 )
