@@ -25,6 +25,7 @@ from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.leader import LeaderState
+from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 
 _AT_ONCE = 64
@@ -70,6 +71,7 @@ class Handover:
         self._find, self._led, self._reassigning = find, led, reassigning
         self._one_by_one = asyncio.Lock()
         """Of moves asked for from several sides one goes on at a time."""
+        self._leaving = False
 
     # -- who asks ----------------------------------------------------------------------------------------
 
@@ -100,12 +102,16 @@ class Handover:
 
     async def leave(self) -> None:
         """Hand over whatever is led here and somebody else may lead; for a clean stop, before it is announced."""
+        self._leaving = True
         me, alive = self._config.broker_id, alive_in(self._view.image)
+        led = [replica for replica in self._led() if replica.leading is not None and not replica.busy]
+        members = dict.fromkeys(b for r in led if r.leading is not None for b in r.leading.record.in_sync)
+        there = await self._there([broker for broker in members if broker != me and alive(broker)])
         moves: list[_Move] = []
-        for replica in self._led():
-            if replica.leading is None or replica.busy:
+        for replica in led:
+            if replica.leading is None:
                 continue
-            after = moved_from(replica.leading.record, me, alive=alive)
+            after = moved_from(replica.leading.record, me, alive=lambda broker: broker in there)
             if after is not None:
                 moves.append(self._to(replica, replica.leading, after.leader))
         await self._move_all(moves)
@@ -164,7 +170,9 @@ class Handover:
         return list(response.reasons)
 
     async def hand_over(self, caller: Caller, request: bytes) -> bytes:
-        """The call of another broker."""
+        """The call of another broker; without moves it asks whether this one may be handed something."""
+        if self._leaving:
+            raise CallFailed(ErrorCode.BROKER_UNAVAILABLE, "this broker stops")
         wanted = [
             LeaderMove(
                 where=TopicPartition(TopicId(move.topic_id), move.partition),
@@ -191,9 +199,33 @@ class Handover:
     # -- how it is done ----------------------------------------------------------------------------------
 
     async def _move_all(self, moves: Sequence[_Move]) -> None:
+        if not moves:
+            return
         async with self._one_by_one:
-            for first in range(0, len(moves), _AT_ONCE):
-                await self._move_some(moves[first : first + _AT_ONCE])
+            there = await self._there(dict.fromkeys(move.to for move in moves))
+            for move in moves:
+                if move.to not in there:
+                    move.reason = f"broker {move.to} does not answer"
+            able = [move for move in moves if move.to in there]
+            for first in range(0, len(able), _AT_ONCE):
+                await self._move_some(able[first : first + _AT_ONCE])
+
+    async def _there(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, None]:
+        """Those that answer now: the metadata tells of one that stands still only later."""
+        found: dict[BrokerId, None] = {}
+        nothing = pb.HandOverRequest().SerializeToString()
+        for broker in brokers:
+            known = self._view.image.brokers.get(broker)
+            if known is None:
+                continue
+            try:
+                if broker != self._config.broker_id:
+                    address, limit_ms = known.record.internal_address, self._config.timings.hand_over_ms
+                    await self._transport.call(address, HAND_OVER, nothing, limit_ms)
+                found[broker] = None
+            except (ConnectionLost, CallFailed):
+                continue
+        return found
 
     async def _move_some(self, moves: Sequence[_Move]) -> None:
         began_ms = self._clock.monotonic_ms()
