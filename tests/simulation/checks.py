@@ -52,7 +52,10 @@ class Check:
         except (AssertionError, pytest.fail.Exception) as failed:
             at = traceback.extract_tb(failed.__traceback__)
             own = [frame for frame in at if Path(frame.filename).is_relative_to(_TESTS)]
-            if isinstance(failed, AssertionError) and not Path(at[-1].filename).is_relative_to(_TESTS):
+            asserted = (
+                Path(at[-1].filename).is_relative_to(_TESTS) or "_pytest" in Path(at[-1].filename).parts
+            )
+            if not asserted:
                 raise
             line = linecache.getline(own[-1].filename, own[-1].lineno or 0).strip()
             return Found(promise=self.by[0], explanation=str(failed).partition("\n")[0] or line)

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.node.directory import CLEAN_FILE
@@ -12,11 +15,15 @@ from data_plane.node.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
+from penstock.contract.v1 import log_pb2 as pb
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates, Seeds
-from tests.unit.node import test_directory, test_tasks
+from tests.simulation.planted_bugs.replacements import nothing
+from tests.unit.disk import test_disk_contract, test_real_disk
+from tests.unit.log import test_bounds
+from tests.unit.node import test_directory, test_producer_ids, test_tasks
 
 
 def _as_it_was(right: Any) -> Callable[..., LeaderState]:
@@ -95,6 +102,45 @@ def _whatever_came_first(right: Any) -> Callable[..., Any]:
     return together
 
 
+def _always_the_next_epoch(right: Any) -> Callable[..., Any]:
+    async def init_producer(calls: Any, caller: Any, request: bytes) -> bytes:
+        wanted = pb.InitProducerRequest.FromString(request)
+        if wanted.producer_id < 0:
+            answer: bytes = await right(calls, caller, request)
+            return answer
+        response = pb.InitProducerResponse(
+            producer_id=wanted.producer_id, producer_epoch=wanted.producer_epoch + 1
+        )
+        return response.SerializeToString()
+
+    return init_producer
+
+
+def _as_if_nothing_had_failed(right: Any) -> Callable[..., Any]:
+    def take(disk: RealDisk, steps: Any) -> Any:
+        disk._failure = ""
+        return right(disk, steps)
+
+    return take
+
+
+def a_failed_sync_ends_all_syncs() -> None:
+    with TemporaryDirectory() as folder:
+        disk = RealDisk(Path(folder))
+        try:
+            test_real_disk.test_after_a_failed_sync_nothing_is_ever_said_to_be_durable_again(
+                disk, Path(folder)
+            )
+        finally:
+            disk.close()
+
+
+def one_process_holds_the_directory() -> None:
+    with TemporaryDirectory() as folder:
+        world = test_disk_contract.LocalWorld(Path(folder))
+        test_disk_contract.TestRealDisk().test_one_process_at_a_time_holds_the_directory(world)
+
+
 BUGS = (
     PlantedBug(
         name="no epoch check after an await",
@@ -142,5 +188,37 @@ BUGS = (
         target="data_plane.node.tasks:together",
         wrong=_whatever_came_first,
         finders=(Check(test=test_tasks.test_an_unexpected_error_is_told_before_an_expected_one),),
+    ),
+    PlantedBug(
+        name="a used-up producer id goes on",
+        rule="RL67",
+        target="data_plane.node.client_calls:ClientCalls.init_producer",
+        wrong=_always_the_next_epoch,
+        finders=(
+            Check(
+                test=test_producer_ids.test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a log is appended to while it is cut",
+        rule="RL134",
+        target="data_plane.log.appending:Appender._demand_appendable",
+        wrong=nothing,
+        finders=(Check(test=test_bounds.test_nothing_is_appended_between_request_and_cut),),
+    ),
+    PlantedBug(
+        name="synced again after a sync failed",
+        rule="RL126",
+        target="data_plane.broker.disk:RealDisk._take",
+        wrong=_as_if_nothing_had_failed,
+        finders=(Check(test=a_failed_sync_ends_all_syncs),),
+    ),
+    PlantedBug(
+        name="two brokers in one log directory",
+        rule="RL119",
+        target="data_plane.broker.disk:RealDisk.lock",
+        wrong=nothing,
+        finders=(Check(test=one_process_holds_the_directory),),
     ),
 )
