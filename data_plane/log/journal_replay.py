@@ -72,8 +72,8 @@ def read_journal(disk: Disk, identity: bytes, first_sequence: int) -> Replay:
     for number in needed:
         file = disk.open(f"{layout.JOURNAL}/{journal_file(number)}")
         files.append(file)
-        records, refused = _read_file(file, number, file_seed(identity, number))
-        found.append(records)
+        read, refused = _read_file(file, number, file_seed(identity, number))
+        found.append(read)
         unknown_loss = unknown_loss or refused
 
     standing: list[JournalRecord] = []

@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from data_plane.disk.port import (
     Disk,
     DiskFault,
     FileMissing,
+    ReadAt,
     SyncDirectory,
     SyncFile,
     WriteFile,
@@ -264,3 +265,33 @@ class DiskContract:
             ]
 
         world.run(scenario())
+
+    def test_files_are_examined_off_the_loop_also_when_they_are_closed_meanwhile(
+        self, world: DiskWorld
+    ) -> None:
+        async def scenario() -> None:
+            disk = world.open()
+            files = [disk.open(name, create=True) for name in "ab"]
+            files[0].write_at(0, [b"abcdef"])
+            files[1].write_at(0, [b"123"])
+            examining = asyncio.ensure_future(
+                disk.examine(files, lambda readers: readers[0](4, 10) + readers[1](0, 2))
+            )
+            await asyncio.sleep(0)
+            for file in files:
+                file.close()
+            assert await examining == b"ef12"
+            with pytest.raises(DiskFault, match="as told"):
+                await disk.examine([], _fails)
+
+        world.run(scenario())
+
+    def test_a_reserved_file_has_its_size_and_takes_up_room(self, disk: Disk) -> None:
+        disk.reserve("ballast", 1 << 20)
+        assert disk.open("ballast").size() == 1 << 20
+        disk.reserve("ballast", 1 << 16)
+        assert disk.open("ballast").size() == 1 << 16
+
+
+def _fails(readers: Sequence[ReadAt]) -> None:
+    raise DiskFault("as told")
