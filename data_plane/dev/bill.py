@@ -19,7 +19,7 @@ TIMEOUT_S = 300.0
 _POLL_S = 0.25
 
 
-@click.command("bill", cls=Command, examples=["penstock dev bill", "penstock invoice show INVOICE --open"])
+@click.command("bill", cls=Command, examples=["penstock dev bill", "penstock dev bill --timeout 600"])
 @data_option
 @click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds to wait for it.")
 def bill(data: Path | None, timeout: float) -> None:
