@@ -29,6 +29,7 @@ def invoice_list(timeout: float) -> None:
     if current().json:
         print_json({"invoices": invoices})
         return
+    any_credit = any(entry["credit_notes"] for entry in invoices)
     rows = [
         [
             entry["number"],
@@ -38,12 +39,15 @@ def invoice_list(timeout: float) -> None:
             moment(entry["period_end"]),
             *(_quantity(entry, meter) for meter in ("messages_in", "bytes_in")),
             total(entry),
-            credited(entry),
+            *([credited(entry)] if any_credit else []),
         ]
         for entry in invoices
     ]
     print_table(
-        ["no.", "invoice", "status", "from", "to", "messages", "bytes", "total", "credited"],
+        [
+            *("no.", "invoice", "status", "from", "to", "messages", "bytes", "total"),
+            *(["credited"] if any_credit else []),
+        ],
         rows,
         empty="No invoices yet: a month is invoiced when it ends. Until then: penstock usage",
     )

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from billing import actions
+from billing.models import Cut
 from control_plane.access.actions import create_key
 from penstock.cli.__main__ import run
+from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, TODAY, Part, World
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
@@ -91,6 +94,35 @@ def test_an_invoice_opens_down_to_topic_day_and_offsets(command: Command) -> Non
     assert "not issued: " in err
     opened = json.loads(command("invoice", "show", invoices[0]["id"], "--open", "--json")[1])
     assert sum(row["quantity"] for row in opened["evidence"]["messages_in"]) == 2_010
+
+
+def test_a_credit_note_stands_in_the_list_and_under_its_invoice(command: Command, world: World) -> None:
+    acme = Tenant.objects.get(name="acme")
+    Cut.objects.filter(invoice__status="draft").update(delivered_at=None)
+    first = Cut.objects.get(invoice__status="issued")
+    second = Cut.objects.get(invoice__status="draft")
+    anew = Part(first=1_800, end=1_801, size=1, generation=1)
+    second.readings.all().delete()
+    actions.store_vector(
+        second.public_id,
+        [
+            actions.VectorEntry(topic_id=anew.topic_id, partition=0, log_generation=1, end_offset=1_801),
+        ],
+    )
+    world.covered(second, [anew], start_offset=2_000)
+    world.lost(second, Part(first=1_800, end=2_000, size=400_000))
+    world.spark()
+    world.bill()
+    assert acme.credit_notes.count() == 1, world.invoice(second).gaps
+    listed = command("invoice", "list")[1]
+    assert "credited" in listed
+    assert "0.80 USD" in listed  # 200 messages at 0.002 and 0.4 MB at 1.00
+    shown = command("invoice", "show", world.invoice(first).public_id)[1]
+    assert "Credit note 1" in shown
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["orders", "0", "1800", "2000", "200", "400000"] in rows
+    told = json.loads(command("invoice", "show", world.invoice(first).public_id, "--json")[1])
+    assert told["credit_notes"][0]["ranges"][0]["first_offset"] == 1_800
 
 
 @pytest.mark.parametrize(
