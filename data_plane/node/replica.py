@@ -93,7 +93,7 @@ class Replica:
         self.note = ""
         """Why it does not keep up at the moment, for operators."""
         self.log_start_target = 0
-        """As leader: where the log shall begin, once every in-sync follower begins there (RL108)."""
+        """As leader: where the log shall begin, once all who may lead next begin there (RL108)."""
         self.log_starts: dict[BrokerId, int] = {}
         """As leader: where each follower's log begins, as it said in this leader epoch."""
         self.metered_offset = 0
@@ -354,14 +354,13 @@ class Replica:
 
     @property
     def log_start_agreed(self) -> bool:
-        """Whether every in-sync follower's log begins at the target or later, so that the leader's may (RL108).
-
-        Whoever leads next then begins no earlier: no client sees the log's start go back.
+        """Whether the logs of all who may lead next begin at the target or later, so that the leader's may (RL108): no
+        client sees the log's start go back.
         """
         leading = self.leading
         return leading is not None and all(
             self.log_starts.get(broker, -1) >= self.log_start_target
-            for broker in leading.maximal
+            for broker in leading.electable
             if broker != self._me
         )
 

@@ -351,6 +351,12 @@ class LeaderState:
         )
 
     @property
+    def electable(self) -> tuple[BrokerId, ...]:
+        """Everyone who may lead after this epoch: who is or may be in sync, and who is eligible (RL41)."""
+        maximal = self.maximal
+        return maximal + tuple(broker for broker in self.record.eligible if broker not in maximal)
+
+    @property
     def quiet(self) -> bool:
         """No timer is needed: all replicas in sync and even, no proposal; only an event can change that."""
         return (

@@ -298,3 +298,11 @@ def test_a_partition_with_a_replica_out_of_sync_or_behind_is_not_quiet() -> None
     opened(whole, 3)
     whole.local_advanced(110, 110, 1)
     assert not whole.quiet
+
+
+def test_whoever_may_lead_next_is_in_sync_or_perhaps_so_or_eligible() -> None:
+    alone = leader(known=record((1,), eligible=(2,)))
+    assert alone.electable == (1, 2)
+    opened(alone, 3)
+    assert alone.propose(0, everybody) is not None
+    assert alone.electable == (1, 3, 2)
