@@ -8,6 +8,7 @@ from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import told
 from tests.unit.log import test_bounds, test_retention
+from tests.unit.replication import test_in_sync_set
 
 
 def _whatever_is_committed(right: Any) -> Callable[..., int]:
@@ -84,5 +85,14 @@ BUGS = (
         target="data_plane.log.partition_log:PartitionLog.request_log_start",
         wrong=_anywhere,
         finders=(Check(test=test_bounds.test_the_log_start_does_not_pass_the_high_watermark),),
+    ),
+    PlantedBug(
+        name="the log begins where an eligible replica's does not",
+        rule="RL108",
+        target="data_plane.replication.leader:LeaderState.electable",
+        wrong=lambda right: property(lambda leader: leader.maximal),
+        finders=(
+            Check(test=test_in_sync_set.test_whoever_may_lead_next_is_in_sync_or_perhaps_so_or_eligible),
+        ),
     ),
 )

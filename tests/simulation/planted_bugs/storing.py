@@ -7,8 +7,9 @@ from data_plane.disk.port import SyncDirectory, SyncStep
 from data_plane.log.producers import Producers
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
+from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates, FlippedBytes, Seeds
-from tests.unit.log import test_crash_states
+from tests.unit.log import test_bounds, test_crash_states
 
 
 def _all_torn(right: Any) -> Callable[..., bool]:
@@ -67,7 +68,7 @@ BUGS = (
         rule="RL65",
         target="data_plane.log.derived:DerivedState.rebuild",
         wrong=_forgotten,
-        finders=(Seeds(plan=plans.leaders_come_and_go, first=1, by=("I4",)),),
+        finders=(Check(test=test_bounds.test_totals_and_producers_below_the_start_are_known_after_a_crash),),
     ),
     PlantedBug(
         name="duplicate appended",
