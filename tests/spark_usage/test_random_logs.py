@@ -28,7 +28,8 @@ WITH starts AS (
     UNION
     SELECT tenant, partition, coalesce((SELECT max(s.generation) FROM starts AS s
         WHERE s.tenant = r.tenant AND s.partition = r.partition AND s.generation < r.generation
-        AND s.begins <= r.end_offset), 0), end_offset, minute, messages, bytes
+        AND s.begins <= r.end_offset), (SELECT least(min(f.generation), r.generation - 1) FROM readings AS f
+        WHERE f.tenant = r.tenant AND f.partition = r.partition)), end_offset, minute, messages, bytes
     FROM readings AS r WHERE start
 ), valid AS (
     SELECT * FROM told AS t WHERE NOT EXISTS (
