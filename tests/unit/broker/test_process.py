@@ -42,6 +42,19 @@ sys.exit(main(sys.argv[1:]))
 """A broker whose disk refuses to sync from SIGUSR1 on."""
 
 
+HANGING = """
+import asyncio, sys
+from data_plane.broker import process
+from data_plane.broker.transport import GrpcTransport
+from data_plane.node.broker_node import BrokerNode
+process._LAST_STEPS_S = 0.1
+async def hang(self): await asyncio.sleep(600)
+{where} = hang
+process.main(sys.argv[1:])
+"""
+"""A broker of which a step of its stop never ends."""
+
+
 class Broker:
     """A broker process with a directory of its own."""
 
@@ -295,3 +308,21 @@ def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:
         ):
             channel.unary_unary(method)(b"", metadata=secret, timeout=5)
         assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("where", "status", "last"),
+    [
+        ("GrpcTransport.close", 0, "did not close in time"),
+        ("BrokerNode.drain", 1, "not drained in time; the next start recovers"),
+    ],
+)
+def test_a_stop_that_hangs_ends_all_the_same(broker: Broker, where: str, status: int, last: str) -> None:
+    process = broker.start_ready(
+        HANGING.format(where=where), timings={"session_ttl_ms": 1_500, "drain_ms": 100}
+    )
+    process.send_signal(signal.SIGTERM)
+    ended_with, written = ended(process)
+    assert ended_with == status, written
+    assert json.loads(written.splitlines()[-1])["message"] == last
+    assert (broker.directory / "data" / "clean").exists() is (status == 0)
