@@ -15,6 +15,8 @@ from control_plane.placement.models import BrokerOrder, Move
 from penstock.contract.errors import NotFound
 from tenants.roles import Permission
 
+BROKER_ID_MAX = 999_999
+
 
 class BrokerUseShape(serializers.Serializer[Any]):
     id = serializers.IntegerField()
@@ -73,7 +75,7 @@ class PlannedShape(serializers.Serializer[Any]):
 class LeaderInput(shapes.StrictSerializer):
     topic_id = serializers.RegexField(r"^[0-9a-f]{32}$")
     partition = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
-    broker = serializers.IntegerField(min_value=0, max_value=999_999)
+    broker = serializers.IntegerField(min_value=0, max_value=BROKER_ID_MAX)
 
 
 class LeaderMoved(serializers.Serializer[Any]):
@@ -111,7 +113,7 @@ class BrokerView(OperatorView):
     )
     def delete(self, request: Request, broker: int) -> Response:
         """Operators: forget a broker that was drained and has been stopped."""
-        driving.forget(self.actor, broker)
+        driving.forget(self.actor, _possible(broker))
         return Response(status=204)
 
 
@@ -126,7 +128,7 @@ class DrainView(OperatorView):
     )
     def post(self, request: Request, broker: int) -> Response:
         """Operators: move leaders and replicas off a broker. Refused when the others cannot hold them."""
-        order = driving.begin_drain(self.actor, broker)
+        order = driving.begin_drain(self.actor, _possible(broker))
         return Response(told(order, actions.KIND_BROKER, _show_order(order)))
 
     @extend_schema(
@@ -134,7 +136,7 @@ class DrainView(OperatorView):
     )
     def delete(self, request: Request, broker: int) -> Response:
         """Operators: let it serve again. What has moved stays where it is, what is moving goes back."""
-        order = driving.end_drain(self.actor, broker)
+        order = driving.end_drain(self.actor, _possible(broker))
         return Response(told(order, actions.KIND_BROKER, _show_order(order)))
 
 
@@ -197,6 +199,13 @@ class LeadersView(OperatorView):
         wanted = given.validated_data
         driving.move_leader(self.actor, **wanted)
         return Response(wanted)
+
+
+def _possible(broker: int) -> int:
+    """`broker`, if a broker could have this number. Raises `NotFound`."""
+    if broker > BROKER_ID_MAX:
+        raise NotFound(f"broker {broker} is not known")
+    return broker
 
 
 def _show_order(order: BrokerOrder) -> dict[str, Any]:

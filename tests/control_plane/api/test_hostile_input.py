@@ -10,6 +10,7 @@ from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.outbox import queries as outbox
+from control_plane.placement import driving
 from control_plane.topics import actions as topics
 from penstock.contract.errors import ErrorCode
 from tenants.models import Session, Tenant
@@ -47,6 +48,7 @@ WRONG = {
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
     monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(driving, "ASK_S", 0.05)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from control_plane.access import actions as access
 from control_plane.outbox import queries as outbox
+from control_plane.placement import driving
 from control_plane.topics import actions as topics
 from penstock.contract.errors import ErrorCode
 from tenants.models import Person
@@ -103,6 +104,7 @@ CASES = [
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
     monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(driving, "ASK_S", 0.05)
 
 
 @pytest.fixture(autouse=True)
