@@ -111,13 +111,14 @@ def led_after_loss(record: PartitionRecord, leader: BrokerId) -> PartitionRecord
 def waiting_in(image: ClusterImage) -> list[TopicPartition]:
     """Partitions whose last known eligible replicas are all alive: to be asked what they hold. In a fixed order."""
     alive = alive_in(image)
-    return [
+    return sorted(
         TopicPartition(topic_id, record.partition)
-        for topic_id in sorted(image.cells)
+        for topic_id, cells in image.cells.items()
         if topic_id in image.topics
-        for record in image.partitions_of(topic_id)
+        for cell in cells.values()
+        for record in cell.partitions.values()
         if awaits_last_known(record) and all(alive(broker) for broker in record.last_known)
-    ]
+    )
 
 
 def elect_longest(
