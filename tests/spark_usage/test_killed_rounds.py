@@ -1,0 +1,89 @@
+"""A round whose driver is killed in silver or in gold publishes nothing by halves; the next resumes: difference 0."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spark_usage import datasets
+from tests.spark_usage.conftest import Pipeline
+from tests.spark_usage.records import DAY, HOUR, Stored, Writer, in_order, reading
+from tests.spark_usage.service import PROJECT
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(900)]
+_KILLED_WITHIN_S = 300.0
+SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.COST_HOUR.name
+HOURS = 30
+
+
+def killed_while_it_writes(stage: str, folder: Path, stored: Sequence[Stored]) -> None:
+    """Kill the driver of a round, Python and Java, once it has begun to write the stage's data set."""
+    scratch = folder.parent / f"killed-in-{stage}"
+    scratch.mkdir()
+    job = {
+        "folder": str(folder),
+        "ends": {"0": len(stored)},
+        "records": [
+            [one.partition, one.offset, base64.b64encode(one.value or b"").decode()] for one in stored
+        ],
+    }
+    (scratch / "jobs.json").write_text(json.dumps([job]), encoding="utf-8")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tests.control_plane.billing.fold_records"),
+            *(str(scratch / "jobs.json"), str(scratch / "spark")),
+        ],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + _KILLED_WITHIN_S
+    try:
+        while not any((folder / stage).glob(".pending-*")):
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline, f"{stage} was not begun"
+            time.sleep(0.001)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_round_killed_in_silver_and_in_gold_is_resumed_to_the_unit(pipeline: Pipeline) -> None:
+    writer = Writer()
+    values = [
+        writer.record(
+            reading(at * 7, DAY + at * HOUR, at * 7, at * 700, [(9, 7, 700)]), made_ms=DAY + at * HOUR
+        )
+        for at in range(1, HOURS + 1)
+    ]
+    stored = in_order(*values)
+    pipeline.folder.mkdir()
+    published: dict[str, str] = {}
+    for stage, before in ((SILVER, {"rejected"}), (GOLD, {"rejected", SILVER})):
+        killed_while_it_writes(stage, pipeline.folder, stored)
+        assert pipeline.catalog.current(stage) is None
+        for dataset in datasets.ALL:
+            manifest = pipeline.catalog.current(dataset.name)
+            if manifest is not None:
+                assert pipeline.table(dataset.name).num_rows == manifest["rows"]
+                published[dataset.name] = manifest["digest"]
+        assert before <= set(published) < {dataset.name for dataset in datasets.ALL}
+
+    done = pipeline.fold(stored, again=False)
+    assert done.recomputed and done.rejected == 0 and done.missing == ""
+    assert {name: done.runs[name].digest for name in published} == published
+    sums: dict[str, int] = {}
+    for meter, quantity in pipeline.rows(SILVER, "meter", "quantity"):
+        sums[meter] = sums.get(meter, 0) + int(quantity)
+    assert sums == {"messages_in": HOURS * 7, "bytes_in": HOURS * 700}
+    assert len(pipeline.rows(GOLD, "hour")) == HOURS
+    assert not list(pipeline.folder.glob("*/.pending-*"))
