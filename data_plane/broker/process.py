@@ -205,13 +205,14 @@ class BrokerProcess:
         """Our own bug, or a disk that cannot be trusted: the process ends; what keeps it from starting is raised."""
         if self._end.done():
             return
+        booted = self._node.booted.is_set()
         if isinstance(error, StoreWentBack):
             _log.critical(
                 "the metadata store went back; start again to see what to do", extra={"fault": str(error)}
             )
-        elif isinstance(error, LogDirectoryFailed | StoreFault):
+        elif isinstance(error, LogDirectoryFailed | StoreFault) or (isinstance(error, DiskFault) and booted):
             _log.critical("storage failed; start again to recover", extra={"fault": str(error)})
-        elif isinstance(error, _CANNOT_START) and not self._node.booted.is_set():
+        elif isinstance(error, _CANNOT_START) and not booted:
             self._end.set_exception(error)
             return
         else:

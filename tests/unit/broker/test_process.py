@@ -55,6 +55,23 @@ process.main(sys.argv[1:])
 """A broker of which a step of its stop never ends."""
 
 
+FAULTY_MEMORY = """
+import asyncio, signal, sys
+from data_plane.broker.process import main
+from data_plane.disk.port import DiskFault
+from data_plane.node.trust import Trust
+failing = []
+async def run(self):
+    while not failing:
+        await asyncio.sleep(0.01)
+    raise DiskFault("metadata.seen.tmp: sync failed: Input/output error")
+Trust.run = run
+signal.signal(signal.SIGUSR1, lambda *_: failing.append(1))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A broker that cannot write down what it has seen of the metadata, from SIGUSR1 on."""
+
+
 class Broker:
     """A broker process with a directory of its own."""
 
@@ -191,6 +208,18 @@ def test_a_sync_that_fails_ends_the_broker_with_the_reason(broker: Broker) -> No
     assert last["message"] == "storage failed; start again to recover"
     assert "sync failed: Input/output error" in last["fault"]
     assert not (broker.directory / "data" / "clean").exists()
+
+
+def test_a_disk_that_fails_anywhere_ends_the_broker_with_the_reason_and_not_as_its_own_bug(
+    broker: Broker,
+) -> None:
+    process = broker.start_ready(FAULTY_MEMORY)
+    process.send_signal(signal.SIGUSR1)
+    status, written = ended(process)
+    assert status == 70
+    last = json.loads(written.splitlines()[-1])
+    assert last["message"] == "storage failed; start again to recover"
+    assert last["fault"].endswith("metadata.seen.tmp: sync failed: Input/output error")
 
 
 def test_a_metadata_file_that_cannot_be_written_ends_the_broker_with_the_reason(broker: Broker) -> None:
