@@ -163,7 +163,7 @@ class PartitionLog:
             identity, settings, bounds, segments, opened.seals, derived, tail or TailBudget(_OWN_TAIL_BYTES)
         )
         log._resume(opened, monotonic_ms)
-        if bounds.log_end > durable_end:
+        if bounds.log_end > durable_end or bounds.torn_roll:
             flush, steps = log._pending.begin_flush(bounds.log_end)
             disk.sync_now(steps)
             log._pending.end_flush(flush)

@@ -52,6 +52,9 @@ class Bounds:
     """Batches from here on are to be checked."""
     log_end: int = 0
     torn_bytes: int = 0
+    torn_roll: bool = False
+    """A segment that was not part of the log was removed. That has to be durable before anything is written in its
+    place: a file that came back would end the segment before it."""
     cut_to: int | None = None
     """Lowest offset that a replayed change of bounds cut to."""
     touched: dict[int, None] = field(default_factory=dict)
@@ -322,6 +325,7 @@ def _remove(segments: Segments, segment: Segment, bounds: Bounds) -> None:
     """Not part of the log; set aside if it may hold what was durable."""
     base = segment.base_offset
     segment.synced_writes = segment.writes
+    bounds.torn_roll = bounds.torn_roll or base >= bounds.durable_end
     segment.remove(set_aside=bounds.log_start <= base < bounds.durable_end)
     segments.name_changes += 1
 

@@ -502,3 +502,27 @@ def test_damage_that_is_cut_out_is_named_or_kept_aside_whatever_survives(low_sta
         miniature.checkpoint()
 
     assert explore_crashes(disk, operate, demand, states_per_point_max=48).points > 1
+
+
+def test_a_roll_that_recovery_took_back_does_not_come_back_with_the_next_cut() -> None:
+    """What recovery removed is gone for good before anything is acknowledged in its place."""
+    miniature, _ = started(batches=3, body_bytes=900)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    miniature.append(batch=made_batch(2, 1_500))
+    assert miniature.log.segment_count == 2
+    left: list[SimDisk] = []
+    explore_crashes(disk, lambda: None, lambda after, at: left.append(after), states_per_point_max=64)
+    for after in left:
+        again = SimDisk(after.medium)
+        found = Miniature(again, tail_bytes=0)
+        end = found.log.log_end_offset
+        found.append(epoch=2, batch=made_batch(2, 100))
+        found.commit()
+
+        def demand(last: SimDisk, at: str, end: int = end) -> None:
+            opened = Miniature(last, tail_bytes=0)
+            assert opened.reports[0].damage == (), at
+            assert opened.log.log_end_offset == end + 2, at
+
+        explore_crashes(again, lambda: None, demand, states_per_point_max=16)
