@@ -56,7 +56,9 @@ def test_a_leader_is_moved_back_once_the_preferred_one_was_in_sync_for_a_while()
         record(leader=NO_BROKER),
         record((2, 3), leader=2),
         record((1, 2), leader=2),
-        record(leader=2, target=(1, 2, 4), replicas=(1, 2, 3, 4), replica_generations=(1, 1, 1, 8), adding=(4,)),
+        record(
+            leader=2, target=(1, 2, 4), replicas=(1, 2, 3, 4), replica_generations=(1, 1, 1, 8), adding=(4,)
+        ),
     ],
 )
 def test_what_is_led_as_wanted_or_is_not_whole_stays(stays: model.PartitionRecord) -> None:

@@ -29,7 +29,9 @@ def joined(before: PartitionRecord, *in_sync: int) -> PartitionRecord:
     return before.changed(in_sync=brokers(*in_sync))
 
 
-def end(before: PartitionRecord, *, dead: tuple[int, ...] = (), min_insync: int = 2) -> PartitionRecord | None:
+def end(
+    before: PartitionRecord, *, dead: tuple[int, ...] = (), min_insync: int = 2
+) -> PartitionRecord | None:
     return finished(before, alive=lambda broker: broker not in dead, min_insync=min_insync)
 
 

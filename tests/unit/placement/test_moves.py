@@ -45,7 +45,9 @@ def test_the_replica_that_comes_takes_the_place_of_the_one_that_goes() -> None:
 
 
 def test_a_drain_that_the_rest_cannot_hold_is_refused_by_name() -> None:
-    with pytest.raises(PlacementRefused, match="orders-0 needs 3 brokers, without it 1, 3 would be left") as told:
+    with pytest.raises(
+        PlacementRefused, match="orders-0 needs 3 brokers, without it 1, 3 would be left"
+    ) as told:
         moves_off(2, placed(((2, 1, 3),)), views(4, b4="fenced"))
     assert "broker 4 is fenced" in told.value.message
 
