@@ -168,6 +168,11 @@ class _Files:
     def exists(self, base: int) -> bool:
         return self._disk.exists(layout.segment_file(self._directory, base, layout.LOG_SUFFIX))
 
+    def holds_a_stamp(self, base: int) -> bool:
+        """Whether the segment at `base` was begun, as far as its size tells."""
+        path = layout.segment_file(self._directory, base, layout.STAMPS_SUFFIX)
+        return self._disk.exists(path) and self.file(base, layout.STAMPS_SUFFIX).size() >= stamp_at(1)
+
     def bases(self) -> list[int]:
         """Base offsets of all segments of which any file exists."""
         return segment_bases(self._disk, self._directory)
@@ -228,8 +233,9 @@ def replay_journal(
     """Bring files and bounds to where the journal ends. Doing it again changes nothing."""
     flushed = max((at for at, one in enumerate(records) if one.head.kind is PieceKind.FLUSHED), default=-1)
     start = _last_start(records, bounds.log_start)
-    # What ends below it, in a segment that is gone, was deleted: recovery needs no room for it (RL128).
     files = _Files(disk, directory, identity)
+    # Segments before it that are gone were deleted: recovery needs no room for them (RL128).
+    kept_from = max((base for base in files.bases() if base <= start and files.holds_a_stamp(base)), default=-1)
     try:
         for at, record in enumerate(records):
             head = record.head
@@ -237,7 +243,7 @@ def replay_journal(
             bounds.high_watermark = max(bounds.high_watermark, head.high_watermark)
             match head.kind:
                 case PieceKind.APPEND:
-                    deleted = head.end_offset <= start and not files.exists(head.segment_base)
+                    deleted = head.segment_base < kept_from and not files.exists(head.segment_base)
                     if acts and record.intact and not deleted:
                         files.append(record)
                         bounds.touched[head.segment_base] = None
