@@ -221,7 +221,9 @@ class Watcher:
         leading = replica.leading
         assert leading is not None
         holders = 0
-        for broker_id in leading.record.in_sync:
+        for (
+            broker_id
+        ) in leading.record.replicas:  # the set may have shrunk since: whoever left it holds it yet
             other = self._cluster.broker(broker_id)
             held = None if other.node is None else other.node.host.replicas.get(replica.where)
             if held is None or held.broken or held.busy or self.damaged(other, replica.where):
@@ -233,7 +235,7 @@ class Watcher:
             raise InvariantViolated(
                 Invariant.I12,
                 f"{self._name(replica)}: {broker.host} calls {mark} committed with {list(leading.record.in_sync)} in"
-                f" sync, of whom {holders} hold it, {leading.min_insync} required",
+                f" sync; {holders} replicas hold it, {leading.min_insync} required",
             )
 
     def _check_candidates(self, where: TopicPartition) -> None:
