@@ -159,8 +159,8 @@ class DeclaredLosses:
             return pb.ReplicaEndsResponse()
 
     async def replica_ends(self, caller: Caller, request: bytes) -> bytes:
-        """Internal call: where replicas here end that follow nobody. Nothing moves the end of one that rests, or takes no
-        writes; that of another one is only told to say that nothing is wrong with it.
+        """Internal call: where replicas here end that follow nobody. Nothing moves the end of one that rests, or takes
+        no writes; that of another one is only told to say that nothing is wrong with it.
         """
         wanted = parsed(pb.ReplicaEndsRequest, request)
         if not await self._view.reached(wanted.revision, self._config.timings.call_ms):

@@ -90,6 +90,10 @@ class RecordDeletion:
             elif replica.log_start_agreed and not replica.busy:
                 self._trim(replica, replica.log_start_target)
             if self._clock.monotonic_ms() >= deadline_ms:
-                missing = "every in-sync replica has moved" if replica.log_start_target >= offset else "it is metered"
+                missing = (
+                    "every in-sync replica has moved"
+                    if replica.log_start_target >= offset
+                    else "it is metered"
+                )
                 raise errors.LeaderNotReady(f"{replica.name}: records go as soon as {missing}; ask again")
             await asyncio.sleep(_LOOK_MS / 1000)

@@ -18,7 +18,7 @@ from . import house
 
 PROJECT = tomllib.loads((house.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = (house.ROOT / "requirements.lock").read_text(encoding="utf-8")
-ON_REQUEST = {"gevent", "pyarrow"}
+ON_REQUEST = {"gevent", "pyarrow", "fastavro"}
 """Imported inside functions, and only when a user asks for what they do."""
 
 
