@@ -235,7 +235,9 @@ def replay_journal(
     start = _last_start(records, bounds.log_start)
     files = _Files(disk, directory, identity)
     # Segments before it that are gone were deleted: recovery needs no room for them (RL128).
-    kept_from = max((base for base in files.bases() if base <= start and files.holds_a_stamp(base)), default=-1)
+    kept_from = max(
+        (base for base in files.bases() if base <= start and files.holds_a_stamp(base)), default=-1
+    )
     try:
         for at, record in enumerate(records):
             head = record.head
@@ -384,6 +386,8 @@ def _load(segments: Segments, segment: Segment, following: int | None, bounds: B
             return False
         if not _pass_damage(segment, bad, following, bounds):
             return True
+    if closed and not adopted:
+        segment.write_index()
     if segment.end_offset == following or (following is None and segment.end_offset >= bounds.durable_end):
         _cut_torn(segment, bounds)
     return True
