@@ -388,9 +388,7 @@ class SimCluster:
     async def ask(self, method: str, request: bytes) -> None:
         """One Admin call of some broker; what becomes of it is seen in the metadata."""
         try:
-            await self._admin.call(
-                self._rng.choice(self.brokers).internal_address, method, request, _CALL_MS
-            )
+            await self._admin.call(self._rng.choice(self.brokers).internal_address, method, request, _CALL_MS)
         except (ConnectionLost, CallFailed):
             return
 
