@@ -99,7 +99,10 @@ def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
     service.heartbeat_file("forks").write_text('{"pid": 1, "state": "ready", "at": 0}')
     assert look(service, spec, process).state is ServiceState.STARTING
     os.kill(child.pid, signal.SIGSTOP)
-    assert look(service, spec, process).state is ServiceState.PAUSED
+    deadline = time.monotonic() + 10.0
+    while look(service, spec, process).state is not ServiceState.PAUSED:
+        assert time.monotonic() < deadline, "a stopped process is told as paused"
+        time.sleep(0.01)
     stop(service, [process], 5.0)
     assert child.wait(5) == -signal.SIGTERM
     assert sys.executable in process.command_line()
