@@ -64,6 +64,8 @@ class Trust:
         self._disk, self._told = disk, told
         self._witness = self._written = Witness()
         self._last_told = WatchBatch(0, ())
+        self._one_writes = asyncio.Lock()
+        """A broker that drains writes while the write by the clock may be under way: both would rename one file."""
 
     # -- at boot -----------------------------------------------------------------------------------------
 
@@ -168,6 +170,10 @@ class Trust:
 
     async def write(self) -> None:
         """Make durable what was seen, if there is news."""
+        async with self._one_writes:
+            await self._write()
+
+    async def _write(self) -> None:
         if self._last_told.revision > self._witness.told:
             self._witness = replace(
                 self._witness, told=self._last_told.revision, told_digest=digest_of(self._last_told)

@@ -66,9 +66,8 @@ def test_a_broker_whose_sync_fails_ends_and_comes_back_with_nothing_lost(
     assert offsets == list(range(7))
     assert "storage failed; start again to recover" in cluster.output(victim)
     # The metadata file may have been the first to be synced.
-    assert any(
-        what in cluster.output(victim) for what in ("sync failed: Input/output error", "metadata store")
-    )
+    told = cluster.output(victim)
+    assert "Input/output error" in told or "metadata store" in told, told[-4_000:]
     assert not (cluster.directory.log_directory(victim) / "clean").exists()
     bystander.check()
 

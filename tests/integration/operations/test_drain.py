@@ -89,7 +89,7 @@ def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
             cluster.wait_until("sending goes on", lambda floor=floor: sender.acknowledged() > floor)
             cluster.stop(number)
             cluster.wait_until("it has ended", lambda number=number: has_ended(number), DRAINED_WITHIN_S)
-            assert cluster.status(number) == 0
+            assert cluster.status(number) == 0, cluster.output(number)[-4_000:]
             assert led == 0 or number not in leaders(cluster, topic_id)
             clean = cluster.directory.log_directory(number) / "clean"
             assert json.loads(clean.read_text())["broker_epoch"] > 0

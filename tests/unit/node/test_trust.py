@@ -201,6 +201,22 @@ def test_nothing_more_is_noted_once_the_store_went_back() -> None:
     run(scenario)
 
 
+def test_two_writes_at_a_time_are_made_one_after_the_other() -> None:
+    async def scenario() -> None:
+        medium = Medium()
+        trust, _ = trust_on(medium)
+        trust.saw(9)
+        first = asyncio.create_task(trust.write())
+        await asyncio.sleep(0)
+        trust.saw(12)
+        await trust.write()
+        await first
+        again, _ = trust_on(medium)
+        assert again.seen.revision == 12
+
+    run(scenario)
+
+
 def test_a_crash_leaves_the_old_memory_or_the_new_one() -> None:
     disk = SimDisk(Medium())
     trust = Trust(disk, lambda reason: None)
