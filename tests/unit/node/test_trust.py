@@ -11,7 +11,7 @@ from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord
 from data_plane.metadata.port import Put, SessionLost, StoreUnavailable
 from data_plane.node.trust import WITNESS_FILE, Trust, TrustedStore
 from data_plane.testkit.crash_states import explore_crashes
-from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.disk import DiskTiming, SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.store import SimulatedStore
@@ -204,10 +204,10 @@ def test_nothing_more_is_noted_once_the_store_went_back() -> None:
 def test_two_writes_at_a_time_are_made_one_after_the_other() -> None:
     async def scenario() -> None:
         medium = Medium()
-        trust, _ = trust_on(medium)
+        trust = Trust(SimDisk(medium, timing=DiskTiming(sync_ms=5.0)), lambda reason: None)
         trust.saw(9)
         first = asyncio.create_task(trust.write())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
         trust.saw(12)
         await trust.write()
         await first
