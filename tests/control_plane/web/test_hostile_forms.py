@@ -206,12 +206,13 @@ def test_hostile_text_in_any_address_and_parameter_is_answered_with_a_page(house
 
 def test_cookies_that_nobody_gave_out_are_passed_over(house: House) -> None:
     client = Client()
-    for text in ["\0", "pss_", "pss_" + "x" * 10_000, "ü", '"', "eyJ9:1:2"]:
-        for cookie in ("penstock", "penstock-operator", "penstock-notice", "penstock-theme", "penstock-csrf"):
-            client.cookies[cookie] = text
-        assert client.get("/t/acme").status_code == 302
-        assert client.get("/sign-in").status_code == 200
-        assert client.get("/operator").status_code in (302, 403)
+    for text in [r'"\000"', "pss_", "pss_" + "x" * 10_000, r'"\303\274"', r'"\""', "eyJ9:1:2"]:
+        names = ("penstock", "penstock-operator", "penstock-notice", "penstock-theme", "penstock-csrf")
+        # As a header: Python's own cookies refuse to hold some of these.
+        sent = {"Cookie": "; ".join(f"{name}={text}" for name in names)}
+        assert client.get("/t/acme", headers=sent).status_code == 302
+        assert client.get("/sign-in", headers=sent).status_code == 200
+        assert client.get("/operator", headers=sent).status_code in (302, 403)
 
 
 def test_guessing_many_peoples_passwords_or_an_operators_token_from_one_address_is_slowed_down() -> None:

@@ -48,7 +48,7 @@ class Sender:
         self.deliveries: list[Delivery] = []
 
     def _run(self) -> None:
-        producer = self._client.producer(linger_ms=1, delivery_timeout_ms=60_000)
+        producer = self._client.producer(linger_ms=1, compression="none", delivery_timeout_ms=60_000)
         while not self._stop.wait(SEND_EVERY_S):
             number = len(self.deliveries)
             self.deliveries.append(
@@ -73,7 +73,7 @@ def filled(cluster: Brokers, tenant: Tenant, name: str, places: list[list[int]],
     """A topic with something to catch up in every partition."""
     topic_id = cluster.create_topic(tenant, name, len(places), assignments=places)
     with cluster.client(tenant) as client:
-        producer = client.producer(linger_ms=5)
+        producer = client.producer(linger_ms=5, compression="none")
         sent = [producer.send(name, b"-" * 2_000, partition=n % len(places)) for n in range(messages)]
         for delivery in sent:
             delivery.result(30)
