@@ -48,7 +48,7 @@ class Sender:
         self.deliveries: list[Delivery] = []
 
     def _run(self) -> None:
-        producer = self._client.producer(linger_ms=1, compression="none", delivery_timeout_ms=60_000)
+        producer = self._client.producer(linger_ms=1, delivery_timeout_ms=60_000)
         while not self._stop.wait(SEND_EVERY_S):
             number = len(self.deliveries)
             self.deliveries.append(
