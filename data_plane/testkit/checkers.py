@@ -4,7 +4,7 @@ All raise `InvariantViolated`. `final` is what a fresh consumer read of each par
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from data_plane.testkit.history import History, MarkKind, Outcome, SentBatch
 from data_plane.testkit.invariants import Invariant, InvariantViolated
@@ -20,8 +20,6 @@ class Evidence:
     """Partition -> offset -> value."""
     log_starts: dict[TopicPartition, int]
     """First offset that retention left."""
-    from_outside: dict[TopicPartition, set[int]] = field(default_factory=dict)
-    """Brokers that came to lead a partition without having been in sync with the leader before: the last eligible."""
 
     def name(self, where: TopicPartition) -> str:
         return self.history.name(where)
@@ -138,16 +136,12 @@ def check_producer_order(evidence: Evidence) -> None:
 
 
 def check_marks_never_go_back(evidence: Evidence) -> None:
-    """I13: end, high watermark and log start as one client is told them never go back, nor does what it read.
-
-    A log start alone may go back to where the log of a leader from outside the in-sync set begins (RL108).
-    """
+    """I13: end, high watermark and log start as one client is told them never go back, nor does what it read."""
     told: dict[tuple[str, TopicPartition, MarkKind], int] = {}
     for mark in evidence.history.marks:
         key = (mark.client, mark.where, mark.kind)
         before = told.get(key, 0)
-        from_outside = mark.broker in evidence.from_outside.get(mark.where, ())
-        if mark.value < before and not (mark.kind is MarkKind.LOG_START and from_outside):
+        if mark.value < before:
             raise InvariantViolated(
                 Invariant.I13,
                 f"{mark.client} was told {mark.kind.value} {mark.value} of {evidence.name(mark.where)}"

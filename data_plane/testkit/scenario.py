@@ -306,7 +306,7 @@ class Scenario:
             )
         except InvariantViolated as violated:
             restless = violated
-        evidence = Evidence(history=self.history, final={}, log_starts={}, from_outside=watcher.from_outside)
+        evidence = Evidence(history=self.history, final={}, log_starts={})
         for topic in range(len(self.plan.topics)):
             await self._read_all(cluster, topic, evidence)
         check_history(evidence)  # tells more than that there is no rest

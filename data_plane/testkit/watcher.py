@@ -68,10 +68,6 @@ class Watcher:
         self.records: dict[TopicPartition, PartitionRecord] = {}
         """The truth in the store, whatever brokers believe."""
         self.topics: dict[TopicId, TopicRecord] = {}
-        self.from_outside: dict[TopicPartition, set[int]] = {}
-        """See `checkers.Evidence`."""
-        self._in_sync: dict[TopicPartition, tuple[int, ...]] = {}
-        """Whoever was in sync with the partition's last leader."""
         self.elections = self.in_sync_changes = self.advances = 0
         self.damaged: Callable[[SimBroker, TopicPartition], bool] = lambda broker, where: False
         """Replicas whose files a fault has spoilt: they are no evidence of what is committed."""
@@ -297,10 +293,6 @@ class Watcher:
                 continue
             self.records[where] = record
             self.in_sync_changes += 1
-            if record.leader != NO_BROKER:
-                if record.leader not in self._in_sync.get(where, record.in_sync):
-                    self.from_outside.setdefault(where, set()).add(record.leader)
-                self._in_sync[where] = record.in_sync
             topic = self.topics.get(topic_id)
             name = f"{topic.name if topic else topic_id.hex()}-{number}"
             self._cluster.timeline.note(

@@ -53,20 +53,6 @@ def test_what_retention_removed_is_not_lost() -> None:
     check_history(evidence)
 
 
-@pytest.mark.parametrize("from_outside", [True, False])
-def test_a_log_start_goes_back_only_to_where_a_leader_from_outside_the_in_sync_set_begins(
-    from_outside: bool,
-) -> None:
-    evidence = _evidence()
-    evidence.history.marks += [Mark("r", WHERE, MarkKind.LOG_START, start, 9.0, start) for start in (2, 1)]
-    if from_outside:
-        evidence.from_outside[WHERE] = {1}
-        check_history(evidence)
-        return
-    with pytest.raises(InvariantViolated, match=r"I13|log start"):
-        check_history(evidence)
-
-
 def _drop_the_acknowledged(evidence: Evidence) -> None:
     del evidence.final[WHERE][3]
 
