@@ -1,4 +1,9 @@
-"""Runs pieces of work each in a process of its own, some at a time: nothing of one is left in the next."""
+"""Runs pieces of work each in a process of its own, some at a time: nothing of one is left in the next.
+
+The processes are forked from a server that has one thread and nothing but imported modules, never from the caller:
+in a copy of a process with threads (grpc's, a test runner's) a lock may be held for ever by a thread that is not there.
+So work and its items are pickled, and what the caller changed in its own modules does not reach them.
+"""
 
 import multiprocessing
 import time
@@ -11,6 +16,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 Pipe: TypeAlias = "Connection[Any, Any]"
+
+_IMPORTED_ONCE = ["data_plane.testkit.scenario"]
+"""What nearly all work here needs: imported by the server, so that no piece has to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,8 @@ def run_forked(
 
 
 def _start(work: Callable[[T], R], item: T) -> tuple[Pipe, _Running[T]]:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED_ONCE)
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=_run_and_send, args=(work, item, writer))
     process.start()

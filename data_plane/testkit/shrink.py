@@ -68,10 +68,18 @@ def run_plan(plan: Plan) -> SeedResult:
 
 
 def shrink(
-    plan: Plan, failed: SeedResult, *, runs_max: int = RUNS_MAX, wall_s_max: float = WALL_S_MAX
+    plan: Plan,
+    failed: SeedResult,
+    *,
+    run: Callable[[Plan], SeedResult] = run_plan,
+    runs_max: int = RUNS_MAX,
+    wall_s_max: float = WALL_S_MAX,
 ) -> Shrunk:
-    """The smallest plan found within the bounds that breaks what `failed`, the result of `plan`, broke."""
-    search = _Search(plan, failed, runs_max, time.perf_counter() + wall_s_max)
+    """The smallest plan found within the bounds that breaks what `failed`, the result of `plan`, broke.
+
+    `run`, a function that can be pickled, runs one plan in a process of its own.
+    """
+    search = _Search(plan, failed, run, runs_max, time.perf_counter() + wall_s_max)
     search.leave_out_faults()
     search.calm()
     search.leave_out_faults()
@@ -79,7 +87,15 @@ def shrink(
 
 
 class _Search:
-    def __init__(self, plan: Plan, failed: SeedResult, runs_max: int, until: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        failed: SeedResult,
+        run: Callable[[Plan], SeedResult],
+        runs_max: int,
+        until: float,
+    ) -> None:
+        self._run = run
         self.plan, self.result, self.runs = plan, failed, 0
         self._violated, self._runs_max, self._until = failed.violated, runs_max, until
 
@@ -88,7 +104,7 @@ class _Search:
         if self.runs >= self._runs_max or time.perf_counter() > self._until:
             return False
         self.runs += 1
-        (answer,) = run_forked(run_plan, [plan], jobs=1, wall_s_max=RUN_WALL_S_MAX)
+        (answer,) = run_forked(self._run, [plan], jobs=1, wall_s_max=RUN_WALL_S_MAX)
         if answer.result is None or answer.result.violated != self._violated:
             return False
         self.plan, self.result = plan, answer.result

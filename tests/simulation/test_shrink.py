@@ -1,5 +1,6 @@
 """What is left of a failing seed is less than there was, and breaks the same invariant, every time."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,14 @@ BUG: PlantedBug = next(bug for bug in BUGS if bug.name == "duplicate appended")
 """Any seed finds it: its producer sends batches again that were acknowledged."""
 
 
-def in_own_process(plan: Plan) -> SeedResult:
-    (answer,) = run_forked(run_plan, [plan], jobs=1, wall_s_max=120.0)
+def run_with_bug(plan: Plan) -> SeedResult:
+    """One run, in a process of its own, with the bug planted there."""
+    with planted(BUG.target, BUG.wrong):
+        return run_plan(plan)
+
+
+def in_own_process(run: Callable[[Plan], SeedResult], plan: Plan) -> SeedResult:
+    (answer,) = run_forked(run, [plan], jobs=1, wall_s_max=120.0)
     assert answer.result is not None, answer.ending
     return answer.result
 
@@ -26,18 +33,17 @@ def in_own_process(plan: Plan) -> SeedResult:
 @pytest.mark.timeout(300)
 def test_a_planted_bug_is_found_by_fewer_faults_and_clients_and_by_the_same_invariant() -> None:
     plan = replace(leaders_come_and_go(0), consumers=1, sdk_consumers=1, chaos_s=3.0)
-    with planted(BUG.target, BUG.wrong):
-        failed = in_own_process(plan)
-        assert failed.violated == "I4"
-        small = shrink(plan, failed, runs_max=5)
-        again = in_own_process(small.plan)
+    failed = in_own_process(run_with_bug, plan)
+    assert failed.violated == "I4"
+    small = shrink(plan, failed, run=run_with_bug, runs_max=5)
+    again = in_own_process(run_with_bug, small.plan)
     assert (again.violated, again.trace_hash) == ("I4", small.result.trace_hash), "a plan is one run"
     assert len(small.result.harms) < len(failed.harms)
     assert small.plan.consumers + small.plan.sdk_consumers == 0 < plan.consumers + plan.sdk_consumers
     told_lines = small.lines()
     assert told_lines[0].startswith("seed 0 violates I4")
     assert len(told_lines) < 200
-    clean = in_own_process(small.plan)
+    clean = in_own_process(run_plan, small.plan)
     assert clean.passed, "the product as it is has nothing of it"
 
 

@@ -174,8 +174,11 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
 
 
 def seen(cluster: RunningCluster, broker: int) -> int:
-    """The greatest revision of the store that a broker has noted."""
-    content = (cluster.directory.log_directory(broker) / WITNESS_FILE).read_bytes()
+    """The greatest revision of the store that a broker has noted; 0 before it noted any."""
+    file = cluster.directory.log_directory(broker) / WITNESS_FILE
+    if not file.exists():
+        return 0
+    content = file.read_bytes()
     return Witness.decode(unpack_small_file(SmallFileKind.WITNESS, content)[1]).revision
 
 
