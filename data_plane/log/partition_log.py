@@ -15,31 +15,24 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from data_plane.disk import port
-from data_plane.disk.port import Disk, File, SyncDirectory, SyncFile, SyncStep
-from data_plane.log import layout, recovery
+from data_plane.disk.port import Disk, SyncStep
+from data_plane.log import recovery
 from data_plane.log.appending import Appender
+from data_plane.log.bounds_change import BoundsChange
 from data_plane.log.checkpoint import CheckpointEntry
-from data_plane.log.derived import SNAPSHOT_BATCHES, DerivedState
+from data_plane.log.derived import DerivedState
 from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.identity import Identity, read_identity, write_identity
 from data_plane.log.journal_record import JournalRecord
-from data_plane.log.outcomes import (
-    ColdRead,
-    DamagedRange,
-    Duplicate,
-    JournalPiece,
-    PieceKind,
-    RecoveryReport,
-    Slice,
-    Unsynced,
-)
-from data_plane.log.pending import LogFlush, PendingWrites
+from data_plane.log.outcomes import ColdRead, DamagedRange, Duplicate, RecoveryReport, Slice, Unsynced
+from data_plane.log.own_files import OwnFiles
+from data_plane.log.pending import PendingWrites
 from data_plane.log.reading import LogReader
 from data_plane.log.retention import Retention
 from data_plane.log.scrub import LogScrub
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
-from data_plane.log.segments import CutPoint, Segments
+from data_plane.log.segments import Segments
 from data_plane.log.start_state import NOTHING_KNOWN, StartState, keep_start
 from data_plane.log.tail import Tail, TailBudget
 from data_plane.log.usage import LogUsage
@@ -90,12 +83,18 @@ class PartitionLog:
         self.usage = LogUsage(segments, derived, seals, self._sealing)
         """What metering reads."""
         self.scrub = LogScrub(segments, self._reader)
-        self._change_offset = 0
-        self._change_state = NOTHING_KNOWN
+        self._bounds_change = BoundsChange(
+            segments,
+            seals,
+            derived,
+            self._sealing,
+            self._tail,
+            self._reader,
+            self._pending,
+            self._appender,
+        )
+        self._own_files = OwnFiles(segments, seals, derived, self._sealing, self._pending)
         self._retention = Retention()
-        self._checkpoint: LogFlush | None = None
-        self._identity_file: File | None = None
-        self._closed = False
 
     @classmethod
     def create(
@@ -118,19 +117,12 @@ class PartitionLog:
         derived.begin_at(0)
         bounds = recovery.Bounds(0, 0, 0, 0)
         log = cls(identity, settings, bounds, segments, seals, derived, tail or TailBudget(_OWN_TAIL_BYTES))
-        log._identity_file = file
+        log._own_files.identity_file = file
         return log
 
     def creation_steps(self) -> list[SyncStep]:
         """What makes a new directory durable."""
-        invariant(self._identity_file is not None, f"{self.name}: only a log just made has creation steps")
-        file = self._identity_file
-        steps: list[SyncStep] = [SyncFile(file)] if file is not None else []
-        path = self._segments.directory
-        while path:
-            steps.append(SyncDirectory(path))
-            path = layout.parent(path)
-        return [*steps, SyncDirectory("")]
+        return self._own_files.creation_steps()
 
     @classmethod
     def recover(
@@ -338,35 +330,12 @@ class PartitionLog:
             self.log_start_offset <= offset and (declared or offset >= self.high_watermark),
             f"{self.name}: truncated to {offset} at or above its high watermark {self.high_watermark}",
         )
-        point = self._segments.cut_point(min(offset, self.log_end_offset))
-        self._request(
-            JournalPiece(
-                PieceKind.TRUNCATE,
-                point.end_offset,
-                self.log_end_offset,
-                point.segment_base,
-                point.position,
-                point.stamp_count,
-            ),
-            offset,
-        )
+        self._bounds_change.request_truncation(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Cut the files and everything derived from them (RL30). The log may end a little lower: only whole batches
         stay."""
-        change = self._carry_out(PieceKind.TRUNCATE, offset)
-        end = change.offset
-        damage = self._reader.damage
-        self._segments.cut(CutPoint(change.segment_base, change.stamp_index, change.position, end), damage)
-        self._tail.clear()
-        damage[:] = recovery.damage_below(damage, end)
-        self._seals.cut(end)
-        if self._derived.epochs.truncate_end(end):
-            self._derived.write_epochs()
-        self._derived.rewind(end)
-        self._sealing.cut(self._segments.active)
-        self._pending.cut(end)
-        self._appender.end_offset = end
+        end = self._bounds_change.truncate(offset)
         self.high_watermark = min(self.high_watermark, end)
 
     def request_log_start(self, offset: int) -> None:
@@ -376,14 +345,12 @@ class PartitionLog:
             f"{self.name}: log start moves from {self.log_start_offset} to {offset}, at most {self.high_watermark}",
         )
         self._advance_seals(_ALL)
-        self._request(JournalPiece(PieceKind.LOG_START, offset, self.log_end_offset), offset)
+        self._bounds_change.request_log_start(offset)
 
     def move_log_start(self, offset: int) -> None:
         """The LOG_START record is durable. `delete_below` then frees the space."""
-        self._carry_out(PieceKind.LOG_START, offset)
+        self._bounds_change.move_log_start(offset)
         self.log_start_offset = offset
-        if self._derived.epochs.truncate_start(offset):
-            self._derived.write_epochs()
 
     def delete_below(self, offset: int) -> int:
         """Remove segments that end at or below min(offset, log start) and have their seals, if they get any; the
@@ -408,42 +375,16 @@ class PartitionLog:
 
     def request_start_over(self, offset: int, state: StartState = NOTHING_KNOWN) -> None:
         """Wipe and begin at `offset`, with what is known of everything below it (`state_at_start` of the leader)."""
-        self._change_state = state
-        self._request(JournalPiece(PieceKind.START_OVER, offset, self.log_end_offset), offset)
+        self._bounds_change.request_start_over(offset, state)
 
     def start_over(self, offset: int) -> None:
         """Wipe and begin anew at `offset` (RL32). Seals stay: they tell of what was committed."""
-        self._carry_out(PieceKind.START_OVER, offset)
-        damage = self._reader.damage
-        self._segments.cut(CutPoint(-1, 0, 0, offset), damage)
-        self._tail.clear()
-        damage.clear()
-        derived = self._derived
-        derived.begin_at(offset, self._change_state)
-        derived.forget_snapshots()
-        derived.epochs = LeaderEpochs()
-        derived.write_epochs()
-        self._sealing.cut(None)
-        self._pending.cut(offset)
-        self._pending.durable_end = offset
-        self.log_start_offset = self._appender.end_offset = self.high_watermark = offset
+        self._bounds_change.start_over(offset)
+        self.log_start_offset = self.high_watermark = offset
 
     def state_at_start(self) -> StartState:
         """Totals and producers at `first_segment_offset`, for a replica that starts over there."""
         return self._derived.state_at_start()
-
-    def _request(self, change: JournalPiece, offset: int) -> None:
-        self._change_offset = offset
-        self._pending.request(change)
-
-    def _carry_out(self, kind: PieceKind, offset: int) -> JournalPiece:
-        change = self._pending.ready(kind)
-        invariant(
-            self._change_offset == offset,
-            f"{self.name}: {kind.name.lower()} to {self._change_offset} was asked for",
-        )
-        self._pending.change = None
-        return change
 
     # reads
 
@@ -497,13 +438,7 @@ class PartitionLog:
 
     def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry]:
         """For `take_checkpoint`: steps that sync the log's files, and what is true once they are."""
-        derived = self._derived
-        derived.keep_snapshot(even_if_small=False)
-        self._write_caches(unindexed_max=SNAPSHOT_BATCHES)
-        if self._checkpoint is not None:
-            self._pending.give_up_flush(self._checkpoint)
-        flush, steps = self._pending.begin_flush(self.log_end_offset)
-        self._checkpoint = flush
+        steps = self._own_files.begin_checkpoint(self.high_watermark, self.log_end_offset)
         entry = CheckpointEntry(
             where=self.where, replica_generation=self.replica_generation, recovery_point=self.log_end_offset,
             high_watermark=self.high_watermark, log_start_offset=self.log_start_offset,
@@ -513,37 +448,13 @@ class PartitionLog:
 
     def end_checkpoint(self) -> None:
         """The steps were synced."""
-        if self._checkpoint is not None:
-            self._pending.end_flush(self._checkpoint)
-            self._checkpoint = None
-
-    def _write_caches(self, *, unindexed_max: int) -> None:
-        unsealed = self._sealing.unsealed_base
-        self._derived.write_snapshot(
-            self.high_watermark if unsealed is None else min(self.high_watermark, unsealed)
-        )
-        active = self._segments.active
-        if active is not None and active.unindexed_count >= unindexed_max:
-            active.write_index()
+        self._own_files.end_checkpoint()
 
     def release_files(self) -> None:
         """Close what needs not stay open; the next use opens it again. For idle partitions."""
-        self._segments.release_files()
-        self._seals.close()
-        if self._identity_file is not None:
-            self._identity_file.close()
-            self._identity_file = None
+        self._own_files.release()
 
     def close(self, clean: bool) -> None:
         """Close all files. Before a clean stop the node runs a last checkpoint."""
-        if self._closed:
-            return
-        self._closed = True
-        if clean:
-            self._derived.keep_snapshot(even_if_small=True)
-            self._write_caches(unindexed_max=1)
+        self._own_files.close(self.high_watermark, clean=clean)
         self._tail.clear()
-        self._segments.close()
-        self._seals.close(abandon=True)
-        if self._identity_file is not None:
-            self._identity_file.close()

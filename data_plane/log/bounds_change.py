@@ -1,0 +1,101 @@
+"""A change of a log's bounds: asked for, then, when its journal record is durable, carried out on every part.
+
+The bounds themselves are the log's: what is carried out here answers with the new ones.
+"""
+
+from data_plane.log import recovery
+from data_plane.log.appending import Appender
+from data_plane.log.derived import DerivedState
+from data_plane.log.epochs import LeaderEpochs
+from data_plane.log.outcomes import JournalPiece, PieceKind
+from data_plane.log.pending import PendingWrites
+from data_plane.log.reading import LogReader
+from data_plane.log.sealing import SealFile, Sealing
+from data_plane.log.segments import CutPoint, Segments
+from data_plane.log.start_state import NOTHING_KNOWN, StartState
+from data_plane.log.tail import Tail
+from penstock.contract.invariant import invariant
+
+
+class BoundsChange:
+    """One at a time. Offsets in records."""
+
+    def __init__(
+        self, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing, tail: Tail,
+        reader: LogReader, pending: PendingWrites, appender: Appender,
+    ) -> None:  # fmt: skip
+        self._segments, self._seals, self._derived, self._sealing = segments, seals, derived, sealing
+        self._tail, self._reader, self._pending, self._appender = tail, reader, pending, appender
+        self._offset = 0
+        self._state = NOTHING_KNOWN
+
+    def request_truncation(self, offset: int) -> None:
+        """Only whole batches below `offset` are to stay."""
+        log_end = self._appender.end_offset
+        point = self._segments.cut_point(min(offset, log_end))
+        piece = JournalPiece(
+            PieceKind.TRUNCATE, point.end_offset, log_end, point.segment_base, point.position, point.stamp_count
+        )  # fmt: skip
+        self._request(piece, offset)
+
+    def truncate(self, offset: int) -> int:
+        """Cut the files and everything derived from them; the new log end."""
+        change = self._carry_out(PieceKind.TRUNCATE, offset)
+        end = change.offset
+        damage = self._reader.damage
+        self._segments.cut(CutPoint(change.segment_base, change.stamp_index, change.position, end), damage)
+        self._tail.clear()
+        damage[:] = recovery.damage_below(damage, end)
+        self._seals.cut(end)
+        if self._derived.epochs.truncate_end(end):
+            self._derived.write_epochs()
+        self._derived.rewind(end)
+        self._sealing.cut(self._segments.active)
+        self._pending.cut(end)
+        self._appender.end_offset = end
+        return end
+
+    def request_log_start(self, offset: int) -> None:
+        """The log is to begin at `offset`."""
+        self._request(JournalPiece(PieceKind.LOG_START, offset, self._appender.end_offset), offset)
+
+    def move_log_start(self, offset: int) -> None:
+        """Forget the epochs that end below it. The segments stay."""
+        self._carry_out(PieceKind.LOG_START, offset)
+        if self._derived.epochs.truncate_start(offset):
+            self._derived.write_epochs()
+
+    def request_start_over(self, offset: int, state: StartState) -> None:
+        """The log is to be empty and to begin at `offset`, `state` being what is known of everything below it."""
+        self._state = state
+        self._request(JournalPiece(PieceKind.START_OVER, offset, self._appender.end_offset), offset)
+
+    def start_over(self, offset: int) -> None:
+        """Wipe. Seals stay: they tell of what was committed."""
+        self._carry_out(PieceKind.START_OVER, offset)
+        damage = self._reader.damage
+        self._segments.cut(CutPoint(-1, 0, 0, offset), damage)
+        self._tail.clear()
+        damage.clear()
+        derived = self._derived
+        derived.begin_at(offset, self._state)
+        derived.forget_snapshots()
+        derived.epochs = LeaderEpochs()
+        derived.write_epochs()
+        self._sealing.cut(None)
+        self._pending.cut(offset)
+        self._pending.durable_end = offset
+        self._appender.end_offset = offset
+
+    def _request(self, change: JournalPiece, offset: int) -> None:
+        self._offset = offset
+        self._pending.request(change)
+
+    def _carry_out(self, kind: PieceKind, offset: int) -> JournalPiece:
+        change = self._pending.ready(kind)
+        invariant(
+            self._offset == offset,
+            f"{self._appender.name}: {kind.name.lower()} to {self._offset} was asked for",
+        )
+        self._pending.change = None
+        return change

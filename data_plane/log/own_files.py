@@ -1,0 +1,82 @@
+"""The files of one log as a whole: made durable when it is born and at checkpoints, let go when idle and at the end."""
+
+from collections.abc import Sequence
+
+from data_plane.disk.port import File, SyncDirectory, SyncFile, SyncStep
+from data_plane.log import layout
+from data_plane.log.derived import SNAPSHOT_BATCHES, DerivedState
+from data_plane.log.pending import LogFlush, PendingWrites
+from data_plane.log.sealing import SealFile, Sealing
+from data_plane.log.segments import Segments
+from penstock.contract.invariant import invariant
+
+
+class OwnFiles:
+    """Open, then closed."""
+
+    def __init__(
+        self, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing, pending: PendingWrites
+    ) -> None:  # fmt: skip
+        self._segments, self._seals, self._derived = segments, seals, derived
+        self._sealing, self._pending = sealing, pending
+        self.identity_file: File | None = None
+        """Of a log just made."""
+        self._checkpoint: LogFlush | None = None
+        self._closed = False
+
+    def creation_steps(self) -> list[SyncStep]:
+        """What makes a new directory durable."""
+        file = self.identity_file
+        invariant(file is not None, f"{self._segments.where}: only a log just made has creation steps")
+        steps: list[SyncStep] = [SyncFile(file)] if file is not None else []
+        path = self._segments.directory
+        while path:
+            steps.append(SyncDirectory(path))
+            path = layout.parent(path)
+        return [*steps, SyncDirectory("")]
+
+    def begin_checkpoint(self, high_watermark: int, log_end: int) -> Sequence[SyncStep]:
+        """Write the caches that are due; steps that sync everything as it is now. Another one that did not end is
+        given up."""
+        self._derived.keep_snapshot(even_if_small=False)
+        self._write_caches(high_watermark, unindexed_max=SNAPSHOT_BATCHES)
+        if self._checkpoint is not None:
+            self._pending.give_up_flush(self._checkpoint)
+        self._checkpoint, steps = self._pending.begin_flush(log_end)
+        return steps
+
+    def end_checkpoint(self) -> None:
+        """The steps were synced."""
+        if self._checkpoint is not None:
+            self._pending.end_flush(self._checkpoint)
+            self._checkpoint = None
+
+    def _write_caches(self, high_watermark: int, *, unindexed_max: int) -> None:
+        unsealed = self._sealing.unsealed_base
+        self._derived.write_snapshot(high_watermark if unsealed is None else min(high_watermark, unsealed))
+        active = self._segments.active
+        if active is not None and active.unindexed_count >= unindexed_max:
+            active.write_index()
+
+    def release(self) -> None:
+        """Close what needs not stay open; the next use opens it again."""
+        self._segments.release_files()
+        self._seals.close()
+        self._close_identity()
+
+    def close(self, high_watermark: int, *, clean: bool) -> None:
+        """Close everything, once; before a clean stop write all caches."""
+        if self._closed:
+            return
+        self._closed = True
+        if clean:
+            self._derived.keep_snapshot(even_if_small=True)
+            self._write_caches(high_watermark, unindexed_max=1)
+        self._segments.close()
+        self._seals.close(abandon=True)
+        self._close_identity()
+
+    def _close_identity(self) -> None:
+        if self.identity_file is not None:
+            self.identity_file.close()
+            self.identity_file = None
