@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.cursor import BEGINNING, END, Chunk, Cursor, CursorState
-from penstock.client.fetch_lane import FetchLane, FetchLaneState
+from penstock.client.fetch_lane import FetchLane
+from penstock.client.fetch_lanes import FetchLanes
 from penstock.client.group_member import GroupMember
 from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
-from penstock.contract import errors, limits, methods
+from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
@@ -27,16 +28,10 @@ if TYPE_CHECKING:
     from penstock.client.core import ClientCore
 
 NEVER = float("inf")
-WINDOW_BYTES_MIN = 4 * limits.KIB
-"""With very many partitions each still gets its turn, one batch at a time."""
 CREDIT_LATEST_MS = 1_000
 """Consumed bytes are told to the broker at least this often, however few: what was delivered is counted by
 them.
 """
-PROBE_MS = 10_000
-"""A stream that was silent for this long is asked for a sign of life, by opening one partition anew."""
-SILENT_MS = 15_000
-"""A stream that stays silent after that is given up."""
 Place = tuple[str, int]
 """(topic, partition)."""
 
@@ -54,14 +49,13 @@ class ConsumerCore:
         self.settings = settings
         self._core = core
         self._topics = topics
-        self._group = "" if settings.group is None else settings.group.group
         self._assigned: dict[Place, None] | None = None if settings.group is None else {}
         self._backoff = Backoff(50, 1_000, random)
         self._questions = OffsetQuestions(core, random)
         self._handles = 0
         self.cursors: dict[Place, Cursor] = {}
         self._known: dict[str, None] = {}
-        self._lanes: dict[int, FetchLane] = {}
+        self._lanes = FetchLanes(core, self, settings, self._backoff)
         self._filled: deque[Cursor] = deque()
         self.closed = False
         self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
@@ -144,10 +138,7 @@ class ConsumerCore:
     def _leave(self, cursor: Cursor) -> None:
         cursor.place(0)
         cursor.state = CursorState.HALTED
-        if cursor.lane is not None:
-            cursor.lane.want_close(cursor)
-            self._core.wake_writer(cursor.lane.token)
-            cursor.lane = None
+        self._lanes.close_cursor(cursor)
 
     def topic_changed(self, view: TopicView, now: float) -> None:
         """The view of a topic that this consumer reads moved."""
@@ -162,7 +153,7 @@ class ConsumerCore:
             )
         if error is not None:
             for cursor in cursors:
-                self._close_cursor(cursor)
+                self._lanes.close_cursor(cursor)
                 cursor.halt(error)
             return
         for cursor in cursors:
@@ -170,7 +161,7 @@ class ConsumerCore:
             if (cursor.leader, cursor.leader_epoch) != (partition.leader, partition.leader_epoch):
                 cursor.leader, cursor.leader_epoch = partition.leader, partition.leader_epoch
                 if cursor.state is CursorState.OPEN:
-                    self._close_cursor(cursor)
+                    self._lanes.close_cursor(cursor)
                 cursor.retry_at, cursor.failures = now, 0
         self._grow(view, BEGINNING)
         self._core.attend()
@@ -209,7 +200,7 @@ class ConsumerCore:
         cursor = self.cursors.get(place)
         if cursor is not None:
             cursor.held = True
-            self._close_cursor(cursor)
+            self._lanes.close_cursor(cursor)
             cursor.state = CursorState.HALTED
 
     def release(self, place: Place) -> None:
@@ -219,16 +210,6 @@ class ConsumerCore:
             self._leave(cursor)
         if self._assigned is not None:
             self._assigned.pop(place, None)
-
-    def _close_cursor(self, cursor: Cursor) -> None:
-        """It is open nowhere now; what was fetched stays."""
-        if cursor.lane is not None:
-            cursor.lane.want_close(cursor)
-            if cursor.lane.state is FetchLaneState.OPEN:
-                self._core.wake_writer(cursor.lane.token)
-            cursor.lane = None
-        if cursor.state is CursorState.OPEN:
-            cursor.state = CursorState.PLACED
 
     # ---- positions ----------------------------------------------------------------------------------------------
 
@@ -248,7 +229,7 @@ class ConsumerCore:
 
     def seek(self, cursor: Cursor, *, offset: int | None = None, timestamp_ms: int | None = None) -> None:
         """Move the position: to an offset, or to what a lookup of a time (or `BEGINNING`, `END`) will say."""
-        self._close_cursor(cursor)
+        self._lanes.close_cursor(cursor)
         if offset is not None:
             cursor.skip_before_ms = None
             cursor.place(offset)
@@ -274,44 +255,23 @@ class ConsumerCore:
             if cursor.state is CursorState.UNPLACED and not cursor.asked:
                 self._look_up(cursor)
             elif cursor.state is CursorState.PLACED and cursor.retry_at <= now:
-                self._open_cursor(cursor, shares[cursor.leader], now)
+                self._lanes.open_cursor(cursor, shares[cursor.leader], now)
             elif cursor.credit_due_at <= now and cursor.lane is not None:
                 cursor.lane.want_credit(cursor)
                 self._core.wake_writer(cursor.lane.token)
                 cursor.credit_due_at = NEVER
         self._questions.step(now)
-        for lane in self._lanes.values():
-            self._tend(lane, now)
+        self._lanes.step(now)
 
     def next_step_at(self) -> float:
-        at = self._questions.next_step_at()
+        at = min(self._questions.next_step_at(), self._lanes.next_step_at())
         if self.member is not None:
             at = min(at, self.member.next_step_at())
         for cursor in self.cursors.values():
             if cursor.state is CursorState.PLACED and cursor.leader != NO_LEADER:
-                lane = self._lanes.get(cursor.leader)
-                at = min(at, max(cursor.retry_at, lane.retry_at if lane is not None else 0.0))
+                at = min(at, self._lanes.may_open_at(cursor))
             at = min(at, cursor.credit_due_at)
-        for lane in self._lanes.values():
-            if lane.state is FetchLaneState.OPEN and lane.cursors:
-                at = min(at, lane.last_heard + (SILENT_MS if lane.probed else PROBE_MS))
         return at
-
-    def _tend(self, lane: FetchLane, now: float) -> None:
-        if lane.state is not FetchLaneState.OPEN:
-            return
-        silence = now - lane.last_heard
-        if not lane.cursors:
-            if lane.broker not in self._core.view.brokers:
-                self._core.close_stream(lane.token)
-                lane.state = FetchLaneState.CLOSED
-        elif silence >= SILENT_MS and lane.probed:
-            self._core.close_stream(lane.token)
-            self.stream_lost(lane.token, None, f"silent for {SILENT_MS} ms", now)
-        elif silence >= PROBE_MS and not lane.probed:
-            lane.probed = True
-            lane.want_open(next(iter(lane.cursors.values())))
-            self._core.wake_writer(lane.token)
 
     def _look_up(self, cursor: Cursor) -> None:
         line, target = cursor.line, cursor.target
@@ -332,41 +292,9 @@ class ConsumerCore:
 
         self._questions.ask(OffsetQuestion(cursor.topic, cursor.partition, target, NEVER, placed, failed))
 
-    def _open_cursor(self, cursor: Cursor, sharers: int, now: float) -> None:
-        """Open it at its leader; `sharers` partitions are read from there."""
-        if cursor.leader == NO_LEADER:
-            return
-        lane = self._lanes.get(cursor.leader)
-        if lane is None:
-            lane = self._lanes[cursor.leader] = FetchLane(cursor.leader, self._group)
-        if lane.state is FetchLaneState.CLOSED and not self._open_lane(lane, now):
-            return
-        share = self.settings.fetch_bytes // max(1, sharers)
-        cursor.window = max(WINDOW_BYTES_MIN, min(self.settings.partition_fetch_bytes, share))
-        cursor.state, cursor.lane = CursorState.OPEN, lane
-        lane.want_open(cursor)
-        self._core.wake_writer(lane.token)
-
-    def _open_lane(self, lane: FetchLane, now: float) -> bool:
-        if now < lane.retry_at:
-            return False
-        address = self._core.view.address_of(lane.broker)
-        if address is None:
-            lane.retry_at = now + self._backoff.delay_ms(3)
-            self._core.refresh(now)
-            return False
-        lane.opened(self._core.open_stream(self, address, methods.CONSUME), now)
-        return True
-
-    def _lane_of(self, token: int) -> FetchLane | None:
-        for lane in self._lanes.values():
-            if lane.token == token and lane.state is FetchLaneState.OPEN:
-                return lane
-        return None
-
     def next_outgoing(self, token: int, now: float) -> tuple[bytes | None, float]:
         """The next frame for a stream, or None: only events bring one."""
-        lane = self._lane_of(token)
+        lane = self._lanes.of(token)
         return (lane.next_frame() if lane is not None else None), NEVER
 
     # ---- what brokers say ---------------------------------------------------------------------------------------
@@ -375,7 +303,7 @@ class ConsumerCore:
         """Pushes; those of an earlier generation are dropped. Raises `FrameError`, or is dropped with the
         stream.
         """
-        lane = self._lane_of(token)
+        lane = self._lanes.of(token)
         if lane is None:
             return
         kind, head_bytes, payload = unpack_frame(frame)
@@ -442,24 +370,7 @@ class ConsumerCore:
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """Every partition open on it is opened anew, where its leader is by then; what was fetched stays."""
-        lane = self._lane_of(token)
-        if lane is None:
-            return
-        error = refusal(code, message)
-        lane.state = FetchLaneState.CLOSED
-        lane.failures += 1
-        lane.retry_at = now + self._backoff.delay_ms(lane.failures)
-        for cursor in list(lane.cursors.values()):
-            cursor.lane = None
-            cursor.generation += 1
-            cursor.state = CursorState.PLACED
-            cursor.credit_owed, cursor.credit_due_at = 0, NEVER
-            if code is not None and final(error):
-                cursor.halt(error)
-        lane.cursors.clear()
-        self._core.changed = True
-        self._core.refresh(now)
-        self._core.attend()
+        self._lanes.lost(token, code, message, now)
 
     # ---- handing out --------------------------------------------------------------------------------------------
 
@@ -507,7 +418,7 @@ class ConsumerCore:
         """A batch did not pass its checks: it is never handed out, and the partition stops before it (I19)."""
         cursor = chunk.cursor
         if chunk.line == cursor.line:
-            self._close_cursor(cursor)
+            self._lanes.close_cursor(cursor)
             offset, epoch = cursor.offset, cursor.epoch
             cursor.place(offset, epoch)
             cursor.halt(type(error)(f"{cursor.label}: at offset {offset}: {error.message}"))
@@ -539,10 +450,7 @@ class ConsumerCore:
         self.closed = True
         if self.member is not None:
             self.member.abandon()
-        for lane in self._lanes.values():
-            if lane.state is FetchLaneState.OPEN:
-                self._core.close_stream(lane.token, gently=True, last=lane.last_frames())
-                lane.state = FetchLaneState.CLOSED
+        self._lanes.close()
         for name in self._topics:
             self._core.forget_topic(name, self)
         self.cursors.clear()

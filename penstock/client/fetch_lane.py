@@ -18,7 +18,7 @@ class FetchLaneState(Enum):
 
 
 class FetchLane:
-    """State only; `ConsumerCore` moves it. A consume stream is open as soon as it is asked for: the broker
+    """State only; `FetchLanes` moves it. A consume stream is open as soon as it is asked for: the broker
     grants nothing first.
     """
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -26,7 +25,9 @@ from penstock.client.backoff import Backoff
 from penstock.client.cursor import UNKNOWN_EPOCH
 from penstock.client.group_calls import GroupCalls
 from penstock.client.group_commits import CommitRequest, GroupCommits
-from penstock.client.group_events import EventKind, GroupEvent
+from penstock.client.group_events import EventKind, GroupEvent, Place
+from penstock.client.group_heartbeat import JOIN, LEAVE, heartbeat_request
+from penstock.client.group_offsets import CommittedAnswer, ask_committed, fetch_request
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
 from penstock.contract import errors
@@ -34,12 +35,11 @@ from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
 
 if TYPE_CHECKING:
-    from penstock.client.consumer_core import ConsumerCore, Place
+    from penstock.client.consumer_core import ConsumerCore
     from penstock.client.core import ClientCore
 
 NEVER = float("inf")
-JOIN, LEAVE = 0, -1
-_NOTHING: Mapping[tuple[str, int], int] = MappingProxyType({})
+_NOTHING: Mapping[Place, int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
 TROUBLE_MS = 30_000
@@ -47,15 +47,6 @@ TROUBLE_MS = 30_000
 COMMIT_MS = 30_000
 """A commit of its own is tried so long."""
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
-
-
-@dataclass(slots=True, eq=False)
-class CommittedAnswer:
-    """What is committed, asked of the coordinator. `done` with `error` None: `offsets` is it."""
-
-    offsets: dict[Place, int]
-    done: bool = False
-    error: PenstockError | None = None
 
 
 class GroupMember:
@@ -200,36 +191,7 @@ class GroupMember:
 
     def ask_committed(self, deadline: float) -> CommittedAnswer:
         """Ask what is committed for all that is owned; tried again until `deadline`."""
-        answer = CommittedAnswer({})
-        owned = dict(self._owned)
-        request = pb.FetchCommittedRequest(group=self.settings.group)
-        for (_, partition), topic_id in owned.items():
-            request.partitions.add(topic_id=topic_id, partition=partition)
-
-        def answered(response: bytes, now: float) -> None:
-            told = pb.FetchCommittedResponse.FromString(response)
-            if told.error:
-                failed(refusal(told.error, told.message), now)
-                return
-            found = {(offset.topic_id, offset.partition): offset.offset for offset in told.offsets}
-            for place, topic_id in owned.items():
-                if found.get((topic_id, place[1]), -1) >= 0:
-                    answer.offsets[place] = found[topic_id, place[1]]
-            answer.done = self._core.changed = True
-
-        def failed(error: PenstockError, now: float) -> None:
-            self._calls.forget_coordinator()
-            if final(error) or now >= deadline:
-                answer.error, answer.done = error, True
-                self._core.changed = True
-            else:
-                self._calls.ask("fetch", request, now, answered, failed)
-
-        if owned:
-            self._calls.ask("fetch", request, 0.0, answered, failed)
-        else:
-            answer.done = True
-        return answer
+        return ask_committed(self._core, self._calls, self.settings.group, dict(self._owned), deadline)
 
     def _checked(self, place: Place, offset: int) -> tuple[bytes, int]:
         label, cursor = f"{place[0]}-{place[1]}", self._consumer.cursors.get(place)
@@ -290,23 +252,7 @@ class GroupMember:
     # ---- heartbeats ---------------------------------------------------------------------------------------------
 
     def _request(self, epoch: int) -> pb.GroupHeartbeatRequest:
-        settings = self.settings
-        request = pb.GroupHeartbeatRequest(
-            group=settings.group,
-            member_id=self.member_id,
-            member_epoch=epoch,
-            instance_id=settings.instance_id or "",
-            client_id=settings.client_id,
-        )
-        if epoch == JOIN:
-            request.topics.extend(self._consumer.topics)
-            request.assignor = settings.assignor
-            request.session_timeout_ms = int(settings.session_timeout_ms)
-            request.rebalance_timeout_ms = int(settings.rebalance_timeout_ms)
-        if epoch != LEAVE:
-            for (_, partition), topic_id in self._owned.items():
-                request.owned.add(topic_id=topic_id, partition=partition)
-        return request
+        return heartbeat_request(self.settings, self.member_id, epoch, self._consumer.topics, self._owned)
 
     def _beat(self, now: float) -> None:
         self._beating, line = True, self._line
@@ -421,11 +367,7 @@ class GroupMember:
         if not asked:
             return
         self._fetching, line = True, self._line
-        request = pb.FetchCommittedRequest(
-            group=self.settings.group, member_id=self.member_id, member_epoch=self.epoch
-        )
-        for (_, partition), topic_id in asked.items():
-            request.partitions.add(topic_id=topic_id, partition=partition)
+        request = fetch_request(self.settings.group, asked, self.member_id, self.epoch)
 
         def answered(response: bytes, now: float) -> None:
             if line != self._line:
