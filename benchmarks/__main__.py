@@ -47,7 +47,7 @@ BENCHMARKS = (
         run=steady_load,
         seconds=70,
     ),
-    Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=400),
+    Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=540),
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
     RECOVERY,
     DURABILITY,

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.history is not None:
         return _judge(history_file(options.history))
     try:
-        go_inside(arguments)
+        go_inside("chaos", arguments)
     except CommandFailed as failed:
         print(f"chaos: {failed}", file=sys.stderr)
         return 2

@@ -17,8 +17,8 @@ NAMESPACES = Path("/run/netns")
 """Where `ip netns` keeps names."""
 
 
-def go_inside(arguments: Sequence[str]) -> None:
-    """Return within the namespaces; from outside this process becomes `unshare`, with the command line again.
+def go_inside(module: str, arguments: Sequence[str]) -> None:
+    """Return within the namespaces; from outside this process becomes `unshare` with `python -m module` again.
 
     Raises `CommandFailed`.
     """
@@ -27,9 +27,7 @@ def go_inside(arguments: Sequence[str]) -> None:
         return
     program = find("unshare")
     if os.geteuid() != 0:
-        raise CommandFailed(
-            [program, "--mount", "--net", "--pid"], "needs the rights of root; use sudo make chaos"
-        )
+        raise CommandFailed([program, "--mount", "--net", "--pid"], "needs the rights of root")
     # Nothing in here is reached by way of a proxy.
     environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")} | {
         _INSIDE: "1",
@@ -40,7 +38,7 @@ def go_inside(arguments: Sequence[str]) -> None:
         *(program, "--mount", "--net", "--pid", "--fork", "--kill-child"),
         # In a changed root / is no mount point, whose propagation cannot be changed.
         *("--propagation", "unchanged", "--mount-proc"),
-        *(sys.executable, "-m", "chaos", *arguments),
+        *(sys.executable, "-m", module, *arguments),
     ]
     os.execve(program, command, environment)
 

@@ -1,0 +1,84 @@
+"""How long writes stand still when the broker that leads is cut off from brokers, metadata store and clients alike.
+
+`python -m benchmarks.cut_off --cuts N --folder DIR` goes into network namespaces of its own, where three brokers and
+three etcd nodes have an address each, and prints the longest time without an acknowledgement of each cut, in seconds,
+as one JSON list. Cuts are in turn whole, of what comes in and of what goes out. Needs the rights of root.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.writer import FAULT_S, Writer, target_of, wait_whole
+from chaos.cluster import TENANT, Cluster, Shape
+from chaos.commands import CommandFailed
+from chaos.faults import BROKERS
+from chaos.isolation import go_inside
+from chaos.switch import Switch
+from penstock.contract.topic_settings import TopicSettings
+
+_WAYS = ((True, True), (True, False), (False, True))
+"""(inwards, outwards) of one cut after the other."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cut_off", description=__doc__)
+    parser.add_argument("--cuts", type=int, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    try:
+        go_inside("benchmarks.cut_off", arguments)
+        cluster = Cluster(options.folder, Shape(disks=("ext4",) * len(BROKERS), etcd=True), Switch())
+    except CommandFailed as failed:
+        print(f"cut_off: {failed}", file=sys.stderr)
+        return 2
+    try:
+        cluster.boot()
+        gaps = _measure(cluster, options.cuts)
+    except BaseException:
+        print(cluster.last_words(), file=sys.stderr)
+        raise
+    finally:
+        cluster.end()
+        cluster.unmount()
+    print(json.dumps(gaps))
+    return 0
+
+
+def _measure(cluster: Cluster, cuts: int) -> list[float]:
+    gaps: list[float] = []
+    admin = cluster.desk.admin
+    writer = Writer(",".join(cluster.bootstrap), cluster.api_key, str(cluster.certificate))
+    for number in range(cuts):
+        leaders, controller = wait_whole(admin, TENANT)
+        target = target_of(number, BROKERS, controller)
+        topic = next((topic for topic, leader in leaders.items() if leader == target), "")
+        if not topic:
+            topic = f"led-{number}"
+            rest = [broker for broker in BROKERS if broker != target]
+            _, revision = admin.create_topic(TENANT, topic, TopicSettings(), [[target, *rest]])
+            admin.wait_until_seen(revision)
+        writer.write_to(topic)
+        writer.wait_steady(0.0)
+        inwards, outwards = _WAYS[number % len(_WAYS)]
+        wire = cluster.hosts[target].wire
+        began = time.monotonic()
+        wire.cut(inwards=inwards, outwards=outwards)
+        time.sleep(FAULT_S)
+        writer.wait_steady(began)
+        wire.heal()
+        wait_whole(admin, TENANT)
+        writer.wait_steady(time.monotonic())
+        gaps.append(writer.longest_gap_s(began))
+        cut = "whole" if inwards and outwards else "inwards" if inwards else "outwards"
+        of = " of the controller" if target == controller else ""
+        print(f"  cut {number + 1} of {cuts}, {cut}{of}: {gaps[-1]:.2f} s", file=sys.stderr, flush=True)
+    writer.end()
+    return gaps
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
