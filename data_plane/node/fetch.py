@@ -289,6 +289,10 @@ class LeaderLink:
             self._to_tell[replica] = None
 
     async def _answered(self, answer: pb.ReplicaAnswer) -> None:
+        """Act on it. One for a busy replica waits: it comes once, and without it nothing is taken any more."""
+        followed = self._by_handle.get(answer.handle)
+        if followed is not None and followed.replica.busy:
+            await followed.replica.at_rest()
         followed = self._current(answer.handle)
         if followed is None:
             return

@@ -217,14 +217,19 @@ class ReplicaHost:
         return me in record.replicas and record.generation_of(me) == replica.log.replica_generation
 
     def give_role(self, replica: Replica) -> None:
-        """Lead, follow or rest, as the image says now; later if the replica is busy."""
+        """Lead, follow or rest, as the image says now; later if the replica is busy. What was given under an earlier
+        registration ends at once all the same: a follower opens again under the new one (RL3, RL34)."""
+        before = replica.following
         if replica.busy:
             replica.on_settled = self.give_role
+            if not self._registration.in_force():
+                replica.rest()
+                if before is not None:
+                    self._links[before.leader].leave(replica)
             return
         record = self._image.partition(replica.where)
         if record is not None:
             replica.in_generation(record.log_generation)
-        before = replica.following
         if record is not None and record.target and record.leader == self._config.broker_id:
             self.reassigning[replica.where] = None
         else:

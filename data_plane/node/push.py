@@ -19,7 +19,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
 from data_plane.replication.leader import Accepted, Diverging, LeaderState, Position, StartOver
 from penstock.contract import limits
-from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.errors import CorruptLog, ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.records.stamp import STAMP_BYTES
@@ -318,9 +318,11 @@ class FollowerStream:
                 continue
             try:
                 part = await self._read(pushed, self._config.push_bytes_max - size)
-            except PenstockError as damage:
-                self._refuse(pushed, ErrorCode.CORRUPT_LOG, str(damage))
-                pushed.replica.found_damage(str(damage))
+            except PenstockError as failure:
+                # A follower whom the log's start has passed is no damage: it opens again and starts over (RL32).
+                self._refuse(pushed, failure.code, failure.message)
+                if isinstance(failure, CorruptLog):
+                    pushed.replica.found_damage(failure.message)
                 continue
             if part is None or self._pushed.get(handle) is not pushed:
                 continue
