@@ -25,7 +25,7 @@ from data_plane.disk.port import (
     SyncStep,
     WriteFile,
 )
-from data_plane.testkit.medium import Change, Directory, Flush, Inode, Medium
+from data_plane.testkit.medium import SECTOR_BYTES, Change, Directory, Flush, Inode, Medium
 
 T = TypeVar("T")
 DISK_BYTES = 1 << 30
@@ -220,16 +220,24 @@ class SimDisk:
         if not self._may("write", file.path):
             return
         content = b"".join(buffers)
+        away = 0
         if self.faults.misdirected_writes > 0 and file.path.endswith(self.faults.misdirected):
             self.faults.misdirected_writes -= 1
-            position += 512
-        growth = position + len(content) - len(file.inode.data)
+            away = SECTOR_BYTES
+        growth = position + away + len(content) - len(file.inode.data)
         if growth > 0 and self.faults.capacity_bytes < DISK_BYTES:
             free = max(0, self.faults.capacity_bytes - self.medium.used_bytes())
             if growth > free:
-                file.inode.write(position, content[: max(0, len(content) - growth + free)])
+                content = content[: max(0, len(content) - growth + free)]
+                self._put(file.inode, position, away, content)
                 raise DiskFull(f"{file.path}: no room for {growth} more bytes, {free} left")
-        file.inode.write(position, content)
+        self._put(file.inode, position, away, content)
+
+    def _put(self, inode: Inode, position: int, away: int, content: bytes) -> None:
+        if away:
+            inode.write_elsewhere(position, away, content)
+        else:
+            inode.write(position, content)
 
     def truncate(self, file: SimFile, size: int) -> None:
         """What `File.truncate` does."""

@@ -32,7 +32,9 @@ class Flush:
 class Inode:
     """One file: `data` as readers see it, `durable` as the medium holds it."""
 
-    __slots__ = ("bad", "data", "dirty", "durable", "durable_version", "lost", "shrinks", "sizes", "version")
+    __slots__ = (
+        "bad", "data", "dirty", "durable", "durable_version", "harmed", "lost", "shrinks", "sizes", "version",
+    )  # fmt: skip
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
@@ -46,6 +48,8 @@ class Inode:
         """(version, size) of each other size that no sync has covered."""
         self.bad: list[tuple[int, int]] = []
         """Byte ranges that answer EIO until written again."""
+        self.harmed: list[tuple[int, int]] = []
+        """Byte ranges that are not what was written there last, until written again: readable, and wrong."""
         self.lost: dict[int, None] = {}
         """Sectors that a failed sync dropped: the page cache still shows them, the medium never got them."""
 
@@ -69,6 +73,18 @@ class Inode:
             self.lost.pop(sector, None)
         if self.bad:
             self.bad = [(low, high) for low, high in self.bad if high <= position or end <= low]
+        if self.harmed:
+            self.harmed = [
+                (low, high)
+                for begin, stop in self.harmed
+                for low, high in ((begin, min(stop, position)), (max(begin, end), stop))
+                if low < high
+            ]
+
+    def write_elsewhere(self, position: int, away: int, content: bytes | bytearray | memoryview) -> None:
+        """What belongs at `position` lands `away` bytes too far."""
+        self.write(position + away, content)
+        self.harmed.append((position, position + away + len(content)))
 
     def resize(self, size: int) -> None:
         self._sized(size)
@@ -79,6 +95,7 @@ class Inode:
             for sector in [sector for sector in self.dirty if sector * SECTOR_BYTES >= size]:
                 del self.dirty[sector]
             self.bad = [(low, min(high, size)) for low, high in self.bad if low < size]
+            self.harmed = [(low, min(high, size)) for low, high in self.harmed if low < size]
         else:
             self.data.extend(bytes(size - len(self.data)))
 
@@ -274,6 +291,7 @@ class Medium:
         inode = self.find(path)
         if isinstance(inode, Inode) and position < len(inode.data):
             inode.data[position] ^= 1 << bit
+            inode.harmed.append((position, position + 1))
             if position < len(inode.durable):
                 inode.durable[position] ^= 1 << bit
 
@@ -320,6 +338,11 @@ class Medium:
                     if id(entry) not in copies:
                         left = Inode(entry.after_cut(choice.files.get(id(entry), FileChoice())))
                         left.bad = list(entry.bad)
+                        left.harmed = [
+                            (low, min(high, len(left.data)))
+                            for low, high in entry.harmed
+                            if low < len(left.data)
+                        ]
                         copies[id(entry)] = left
                     made.entries[name] = copies[id(entry)]
             made.durable = dict(made.entries)

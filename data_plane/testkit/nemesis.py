@@ -193,9 +193,17 @@ class Nemesis:
         return bool(left)
 
     def _still_spoilt(self, broker: SimBroker, where: TopicPartition) -> bool:
-        """Some sectors of its files answer an error yet."""
+        """Some bytes of its segments answer an error yet, or are not what was written there.
+
+        `intact` does not see the latter above what is committed: a write may go astray long after the fault was set up,
+        lives later, and be committed after a look that found everything committed until then.
+        """
         directory = _directory_of(where)
-        return any(inode.bad for path, inode in broker.medium.files() if path.startswith(directory))
+        return any(
+            inode.bad or inode.harmed
+            for path, inode in broker.medium.files()
+            if path.startswith(directory) and path.endswith((LOG_SUFFIX, STAMPS_SUFFIX))
+        )
 
     def _hosted(self, broker: SimBroker) -> list[TopicPartition]:
         return [

@@ -282,6 +282,36 @@ def test_a_misdirected_write_lands_a_sector_off() -> None:
     assert content is not None and content[:3] == b"\0\0\0" and content[512:515] == b"abc"
 
 
+def _harmed(medium: Medium, path: str) -> list[tuple[int, int]]:
+    inode = medium.find(path)
+    assert isinstance(inode, Inode)
+    return inode.harmed
+
+
+def test_what_is_not_as_it_was_written_is_known_to_the_byte_until_it_is_written_again() -> None:
+    disk = _settled_file(bytes(2048))
+    disk.faults.misdirected_writes = 1
+    file = disk.open("f")
+    file.write_at(100, [b"abc"])
+    disk.medium.flip("f", 2000, 3)
+    assert _harmed(disk.medium, "f") == [(100, 615), (2000, 2001)]
+    file.write_at(200, [b"d" * 50])
+    assert _harmed(disk.medium, "f") == [(100, 200), (250, 615), (2000, 2001)]
+    file.truncate(300)
+    assert _harmed(disk.medium, "f") == [(100, 200), (250, 300)]
+    file.write_at(0, [b"e" * 300])
+    assert _harmed(disk.medium, "f") == []
+
+
+def test_harm_outlives_a_power_cut_as_far_as_the_file_does() -> None:
+    disk = _settled_file(bytes(1024))
+    disk.faults.misdirected_writes = 1
+    disk.open("f").write_at(1000, [b"abc"])
+    for medium in _cuts(disk.medium):
+        content = _content(medium, "f")
+        assert content is not None and _harmed(medium, "f") == [(1000, len(content))]
+
+
 def test_a_full_disk_takes_what_fits_and_lets_existing_bytes_be_rewritten() -> None:
     disk = _settled_file(b"a" * 1000)
     disk.faults.capacity_bytes = 1100
