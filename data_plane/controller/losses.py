@@ -12,7 +12,7 @@ held from there on is lost, whether or not anybody ever saw it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_plane.controller.elections import Alive, Transition, alive_in, candidate
 from data_plane.metadata import model
@@ -196,7 +196,8 @@ def _declared(
     has the registration under which he answered (RL35)."""
     where = TopicPartition(topic.topic_id, record.partition)
     cell = image.cells[where.topic_id][where.partition // model.PARTITIONS_PER_CELL]
-    after = led_after_loss(record, chosen.broker)
+    # Where what is left ends before the log's start, the new generation begins there all the same: it may be read.
+    after = replace(led_after_loss(record, chosen.broker), log_start=min(record.log_start, chosen.end_offset))
     loss = LossRecord(
         tenant=topic.tenant,
         topic=topic.name,

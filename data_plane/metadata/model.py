@@ -254,6 +254,9 @@ class PartitionRecord:
     """Not empty: a reassignment is under way, and these shall be all replicas, in order of preference (RL52)."""
     adding: tuple[BrokerId, ...] = ()
     """Replicas that this reassignment has added; the others held the partition before it."""
+    log_start: int = 0
+    """No leader's log begins before it (RL108). Not where the log begins now: that is written here only for those
+    who may lead without having moved their own start there."""
 
     @property
     def removing(self) -> tuple[BrokerId, ...]:
@@ -281,8 +284,9 @@ class PartitionRecord:
             list(self.last_known),
             self.partition_epoch,
             self.log_generation,
-            *([self.generation_epoch] if self.generation_epoch or self.target else []),
-            *([[list(self.target), list(self.adding)]] if self.target else []),
+            *([self.generation_epoch] if self.generation_epoch or self.target or self.log_start else []),
+            *([[list(self.target), list(self.adding)]] if self.target or self.log_start else []),
+            *([self.log_start] if self.log_start else []),
         ]
 
     @classmethod
@@ -315,6 +319,7 @@ class PartitionRecord:
             generation_epoch=later[0] if later else 0,
             target=tuple(target),
             adding=tuple(adding),
+            log_start=later[2] if len(later) > 2 else 0,
         )
 
     def changed(self, **changes: Any) -> Self:

@@ -172,6 +172,7 @@ class ClientCalls:
         leading = replica.leadership(wanted.leader_epoch)
         listed.leader_epoch = leading.leader_epoch
         if wanted.timestamp_ms == _BEGINNING:
+            replica.demand_log_start()
             listed.offset = replica.log.log_start_offset
             return
         if not leading.ready:
@@ -179,6 +180,7 @@ class ClientCalls:
         if wanted.timestamp_ms == _END:
             listed.offset = leading.high_watermark
         elif wanted.timestamp_ms >= 0:
+            replica.demand_log_start()
             listed.offset = replica.log.offset_for_time(wanted.timestamp_ms, leading.high_watermark)
         else:
             raise errors.InvalidRequest(f"timestamp_ms {wanted.timestamp_ms}: -2, -1 or at least 0 required")

@@ -270,20 +270,27 @@ class ConsumeStream:
             self._ready[opened.handle] = None
 
     def _tell_marks(self, head: pb.ConsumePushHead, opened: _Opened) -> None:
-        log = opened.replica.log
-        if opened.leading.ready and opened.told != (log.log_start_offset, log.high_watermark):
+        if opened.leading.ready and opened.told != _marks(opened):
             self._add(head, opened)
 
     def _add(self, head: pb.ConsumePushHead, opened: _Opened) -> pb.ConsumePush:
-        """The marks; a new leader's watermark may be behind what its predecessor told, so it is not told yet (RL21)."""
-        log = opened.replica.log
-        mark = log.high_watermark if opened.leading.ready else -1
-        opened.told = (log.log_start_offset, mark)
+        """The marks, as far as a new leader may tell them."""
+        log_start, mark = opened.told = _marks(opened)
         return head.pushes.add(
             handle=opened.handle,
             generation=opened.generation,
             leader_epoch=opened.leading.leader_epoch,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=log_start,
             high_watermark=mark,
             last_stable_offset=mark,
         )
+
+
+def _marks(opened: _Opened) -> tuple[int, int]:
+    """(log start, high watermark); -1 for what a new leader does not tell yet, because its own may be behind what its
+    predecessor told (RL21), or those of others who may lead next (RL108)."""
+    log = opened.replica.log
+    return (
+        log.log_start_offset if opened.replica.log_start_known else -1,
+        log.high_watermark if opened.leading.ready else -1,
+    )

@@ -179,6 +179,7 @@ class LeaderLink:
                 log_end_offset=log.log_end_offset,
                 durable_end_offset=log.durable_end_offset,
                 last_epoch=log.last_epoch,
+                log_start_offset=log.log_start_offset,
             )
             opened = followed.state.open(self._next_handle, position)
             self._next_handle += 1

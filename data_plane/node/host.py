@@ -247,6 +247,9 @@ class ReplicaHost:
                 self._wake.set()
         elif record.leader == self._config.broker_id:
             replica.lead(record)
+            due = replica.log_start_due
+            if due is not None:
+                self.trim(replica, due)
         elif record.leader == NO_BROKER:
             replica.rest()
         else:
@@ -457,8 +460,9 @@ class ReplicaHost:
         self._wake.set()
 
     async def _move_log_start(self, replica: Replica, offset: int) -> None:
+        await replica.at_rest()
         target = min(offset, replica.log.high_watermark)
-        if replica.busy or target <= replica.log.log_start_offset:
+        if target <= replica.log.log_start_offset or self.replicas.get(replica.where) is not replica:
             return
         before = replica.log.segment_count
         await self._committer.move_log_start(replica, target)

@@ -14,7 +14,8 @@ from data_plane.node.host import ReplicaHost
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replica import Replica
-from data_plane.replication.leader import UNKNOWN_END, LeaderState
+from data_plane.replication.leader import LeaderState
+from data_plane.replication.progress import UNKNOWN_END
 from penstock.contract.errors import BrokerUnavailable, NotFound, PenstockError
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 

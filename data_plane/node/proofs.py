@@ -74,6 +74,7 @@ class Proofs:
         leading, log = replica.leadership(-1), replica.log
         if not leading.ready or not self._confident():
             raise errors.LeaderNotReady(f"{replica.name}: the leader has not confirmed its log yet")
+        replica.demand_log_start()
         response.log_start_offset = log.log_start_offset
         response.high_watermark = log.high_watermark
         response.log_generation = log.usage.log_generation

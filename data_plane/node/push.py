@@ -141,6 +141,7 @@ class FollowerStream:
             log_end_offset=wanted.log_end_offset,
             durable_end_offset=wanted.durable_end_offset,
             last_epoch=wanted.last_epoch,
+            log_start_offset=wanted.log_start_offset,
         )
         verdict = leading.follower_opened(
             self._broker,
@@ -164,7 +165,6 @@ class FollowerStream:
             if known.offset == verdict.log_start_offset:
                 answer.odometer, answer.producers = known.odometer, known.producers
         elif isinstance(verdict, Accepted):
-            replica.log_starts[self._broker] = wanted.log_start_offset
             self._accept(wanted.handle, replica, leading, verdict.offset)
         else:
             answer.error, answer.message = verdict.code, verdict.message
@@ -212,9 +212,9 @@ class FollowerStream:
                 held.durable_end_offset,
                 now,
                 leader_epoch=held.leader_epoch,
+                log_start=held.log_start_offset,
             ):
                 continue
-            pushed.replica.log_starts[self._broker] = held.log_start_offset
             freed = 0
             while pushed.sizes and pushed.sizes[0][0] <= held.written_end_offset:
                 freed += pushed.sizes.pop(0)[1]

@@ -81,17 +81,17 @@ class RecordDeletion:
     async def _finish(self, replica: Replica, offset: int, deadline_ms: float) -> None:
         """Wait for what comes first, and do it. Raises `LeaderNotReady`: it goes on, ask again."""
         leading = replica.leading
-        while replica.log.log_start_offset < offset:
+        while replica.log.log_start_offset < offset or not replica.log_start_known:
             if leading is None or replica.leading is not leading:
                 raise errors.NotLeader(f"{replica.name}: leadership moved")
             if replica.log_start_target < offset:
                 if self._metering.is_read(replica.where, offset):
-                    replica.log_start_target = offset
-            elif replica.log_start_agreed and not replica.busy:
-                self._trim(replica, replica.log_start_target)
+                    replica.want_log_start(offset)
+            elif not replica.busy and (due := replica.log_start_due) is not None:
+                self._trim(replica, due)
             if self._clock.monotonic_ms() >= deadline_ms:
                 missing = (
-                    "every in-sync replica has moved"
+                    "all who may lead next have moved"
                     if replica.log_start_target >= offset
                     else "it is metered"
                 )

@@ -92,10 +92,6 @@ class Replica:
         """How often damage was cut out and fetched anew (RL122): its own marks may then have gone back."""
         self.note = ""
         """Why it does not keep up at the moment, for operators."""
-        self.log_start_target = 0
-        """As leader: where the log shall begin, once all who may lead next begin there (RL108)."""
-        self.log_starts: dict[BrokerId, int] = {}
-        """As leader: where each follower's log begins, as it said in this leader epoch."""
         self.metered_offset = 0
         """End of the last reading committed in `__usage`, of this log generation, as far as is known here."""
         self.metered_generation = 1
@@ -151,10 +147,9 @@ class Replica:
             self._advanced()
             return
         self._drop_leadership()
-        self.log_starts = {}
         log = self.log
-        self.log_start_target = log.log_start_offset
         log.start_epoch(record.leader_epoch)
+        log.set_high_watermark(record.log_start)  # everything before it was committed (RL108)
         self.leading = LeaderState(
             self._me,
             record,
@@ -166,6 +161,7 @@ class Replica:
             min_insync=self.topic.settings.min_insync_replicas,
             strict=self.strict,
             lag_ms_max=self._lag_ms_max,
+            log_start=log.log_start_offset,
             now_ms=self._clock.monotonic_ms(),
         )
         self._stats.elections += 1
@@ -353,16 +349,35 @@ class Replica:
         self._advanced()
 
     @property
-    def log_start_agreed(self) -> bool:
-        """Whether the logs of all who may lead next begin at the target or later, so that the leader's may (RL108): no
-        client sees the log's start go back.
-        """
+    def log_start_target(self) -> int:
+        """Where the log shall begin: as leader once all who may lead next begin there (RL108)."""
+        return self.log.log_start_offset if self.leading is None else self.leading.start.wanted
+
+    def want_log_start(self, offset: int) -> None:
+        """As leader: everything below `offset` may be deleted."""
+        if self.leading is not None:
+            self.leading.want_log_start(offset, self._clock.monotonic_ms())
+            self._unsettled(self)
+
+    @property
+    def log_start_due(self) -> int | None:
+        """As leader: where the own log is to begin now, None where it begins already (RL108)."""
         leading = self.leading
-        return leading is not None and all(
-            self.log_starts.get(broker, -1) >= self.log_start_target
-            for broker in leading.electable
-            if broker != self._me
-        )
+        if leading is None or not leading.start.settled or leading.start.wanted <= self.log.log_start_offset:
+            return None
+        return leading.start.wanted
+
+    @property
+    def log_start_known(self) -> bool:
+        """May a client be told where the log begins (RL108)? Not by a new leader while another one may lead after it
+        whose log begins earlier, nor before its own begins where the partition's record says."""
+        leading, begins = self.leading, self.log.log_start_offset
+        return leading is not None and leading.start.agreed >= begins >= leading.record.log_start
+
+    def demand_log_start(self) -> None:
+        """Raises `LeaderNotReady` while nobody may be told where the log begins."""
+        if not self.log_start_known:
+            raise errors.LeaderNotReady(f"{self.name}: the new leader has not confirmed where its log begins")
 
     def in_sync_moved(self) -> None:
         """A follower's progress or the in-sync set changed: the watermark may have moved."""
@@ -404,13 +419,16 @@ class Replica:
     # -- reading -----------------------------------------------------------------------------------------
 
     def check_position(self, offset: int, last_epoch: int) -> None:
-        """Raise `LogTruncated` or `OffsetOutOfRange` when nobody could be at this position (RL56, RL57).
+        """Raise `LogTruncated` or `OffsetOutOfRange` when nobody could be at this position (RL56, RL57), and
+        `LeaderNotReady` when that is not known yet.
 
         A position above the watermark but within the log is waited for: a new leader's watermark may be behind what
         its predecessor told (RL21).
         """
         log = self.log
-        if offset < log.log_start_offset:
+        recorded = 0 if self.leading is None else self.leading.record.log_start
+        if offset < max(recorded, log.log_start_offset):
+            self.demand_log_start()
             raise errors.OffsetOutOfRange(
                 f"{self.name}: offset {offset} is before the log's start {log.log_start_offset}"
             )

@@ -72,7 +72,7 @@ class Retention:
         return sum([self._trim(replica, by_time) for replica in self._host.all()])
 
     def _trim(self, replica: Replica, by_time: bool) -> bool:
-        """Set the target, which rides on pushes; move the own start once every in-sync follower has moved (RL108)."""
+        """Set the target, which rides on pushes; move the own start once all who may lead next have moved (RL108)."""
         log = replica.log
         if log.has_deletable and not replica.busy:
             self._stats.deleted_segments += replica.delete_below_start()
@@ -80,7 +80,8 @@ class Retention:
             return False
         end = log.retention_end(self._clock.now_ms(), self._clock.monotonic_ms(), by_time=by_time)
         if end > replica.log_start_target and self._may_delete(replica.where, end):
-            replica.log_start_target = end
-        if replica.log_start_target > log.log_start_offset and replica.log_start_agreed:
-            self._host.trim(replica, replica.log_start_target)
+            replica.want_log_start(end)
+        due = replica.log_start_due
+        if due is not None:
+            self._host.trim(replica, due)
         return replica.log_start_target > log.log_start_offset

@@ -253,6 +253,7 @@ class Scrubber:
                     )
                 self._gate.authorize(principal, Operation.DESCRIBE, replica.topic)
                 leading = replica.leadership(wanted.leader_epoch)
+                replica.demand_log_start()
                 self._tell(replica, leading.leader_epoch, told)
             except PenstockError as refusal:
                 told.error, told.message = refusal.code, refusal.message

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication import in_sync
 from data_plane.replication.eligibility import in_order, with_in_sync
+from data_plane.replication.log_start import AgreedStart, beginning, with_log_start
+from data_plane.replication.progress import UNKNOWN_END, FollowerProgress
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 from penstock.contract.invariant import invariant
 
-UNKNOWN_END = -1
-"""End of a follower that has not yet opened in this leader epoch."""
 NO_EPOCH = -1
 """Last epoch of an empty log."""
 
@@ -42,6 +42,7 @@ class Position:
     log_end_offset: int
     durable_end_offset: int
     last_epoch: int
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,40 +138,12 @@ def checked_epoch(what: str, *, got: int, current: int) -> Refused | None:
 # -- state ----------------------------------------------------------------------------------------------
 
 
-class _Follower:
-    """Progress of one follower in this leader epoch."""
-
-    __slots__ = (
-        "broker_epoch", "durable_end", "following", "last_caught_up_ms", "mark_end", "mark_ms", "written_end",
-    )  # fmt: skip
-
-    def __init__(self, now_ms: float) -> None:
-        self.following = False
-        self.broker_epoch = 0
-        self.written_end = UNKNOWN_END
-        self.durable_end = UNKNOWN_END
-        self.last_caught_up_ms = now_ms
-        # The leader's end at some moment; reaching it proves that the follower was caught up at that moment.
-        self.mark_end = UNKNOWN_END
-        self.mark_ms = now_ms
-
-    def progressed(self, end: int, leader_end: int, now_ms: float) -> None:
-        """Note when the follower last held all that the leader had."""
-        if end >= leader_end:
-            self.last_caught_up_ms = now_ms
-        elif end >= self.mark_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.mark_ms)
-        else:
-            return
-        self.mark_end, self.mark_ms = leader_end, now_ms
-
-
 class LeaderState:
     """One partition led by `me` in `leader_epoch`. Not thread-safe; its owner is the partition's only writer.
 
     `record` is the committed record that names `me` leader with this epoch. `leader_epoch_start_offset` is
     the log end at the moment of becoming leader. `strict` counts durable ends, otherwise written ones.
-    `high_watermark` is the replica's own, possibly stale, one.
+    `high_watermark` is the replica's own, possibly stale, one; `log_start` is where its own log begins.
     """
 
     def __init__(
@@ -187,6 +160,7 @@ class LeaderState:
         strict: bool,
         now_ms: float,
         lag_ms_max: int = 10_000,
+        log_start: int = 0,
     ) -> None:
         invariant(
             record.leader == me, f"partition {record.partition}: broker {me} leads only what names it leader"
@@ -211,9 +185,11 @@ class LeaderState:
         """A record with another leader or leader epoch was seen: nothing more is committed or proposed."""
         self._high_watermark = high_watermark
         self._latest_ms = now_ms
-        self._followers = {broker: _Follower(now_ms) for broker in record.replicas if broker != me}
+        self._followers = {broker: FollowerProgress(now_ms) for broker in record.replicas if broker != me}
         self._pending: Proposal | None = None
         self._unresolved = False
+        self.start = AgreedStart(beginning(record, log_start), now_ms)
+        self._look_at_starts()
         self._advance()
 
     # -- what happened ----------------------------------------------------------------------------------
@@ -282,7 +258,9 @@ class LeaderState:
         follower.broker_epoch = broker_epoch
         follower.written_end = position.log_end_offset
         follower.durable_end = min(position.durable_end_offset, position.log_end_offset)
+        follower.log_start = position.log_start_offset
         follower.progressed(self._end_of(follower), self._leader_end, now_ms)
+        self._look_at_starts()
         self._advance()
         return Accepted(position.log_end_offset)
 
@@ -295,6 +273,7 @@ class LeaderState:
         now_ms: float,
         *,
         leader_epoch: int,
+        log_start: int = 0,
     ) -> bool:
         """A follower says what it holds. False = ignored: of another epoch, registration or open, or beyond
         the leader's log.
@@ -309,7 +288,9 @@ class LeaderState:
         self._latest_ms = now_ms
         follower.written_end = max(follower.written_end, written_end)
         follower.durable_end = max(follower.durable_end, durable_end)
+        follower.log_start = max(follower.log_start, log_start)
         follower.progressed(self._end_of(follower), self._leader_end, now_ms)
+        self._look_at_starts()
         self._advance()
         return True
 
@@ -352,15 +333,18 @@ class LeaderState:
 
     @property
     def electable(self) -> tuple[BrokerId, ...]:
-        """Everyone who may lead after this epoch: who is or may be in sync, and who is eligible (RL41)."""
+        """Everyone who may lead after this epoch: who is or may be in sync, who is eligible (RL41), and who was so
+        last (RL47)."""
         maximal = self.maximal
-        return maximal + tuple(broker for broker in self.record.eligible if broker not in maximal)
+        others = self.record.eligible + self.record.last_known
+        return maximal + tuple(broker for broker in others if broker not in maximal)
 
     @property
     def quiet(self) -> bool:
         """No timer is needed: all replicas in sync and even, no proposal; only an event can change that."""
         return (
             self._pending is None
+            and self.start.settled
             and len(self.record.in_sync) == len(self.record.replicas)
             and all(self._end_of(follower) == self._leader_end for follower in self._followers.values())
         )
@@ -396,7 +380,8 @@ class LeaderState:
         if mine.epoch == 0:
             return None
         wanted = self._wanted_in_sync(now_ms, brokers)
-        if wanted == in_order(self.record, lambda b: b in self.record.in_sync):
+        unchanged = wanted == in_order(self.record, lambda b: b in self.record.in_sync)
+        if unchanged and not self.start.is_due(now_ms):
             return None
         # A fenced member would fail the comparison of its registration; it leaves with whatever else changes.
         wanted = tuple(broker for broker in wanted if brokers(broker).epoch != 0)
@@ -404,7 +389,8 @@ class LeaderState:
             in_sync=wanted,
             members=tuple((broker, brokers(broker).epoch) for broker in wanted),
             base_partition_epoch=self.record.partition_epoch,
-            record=with_in_sync(self.record, wanted, self.min_insync),
+            # Whoever joins may begin earlier than was told, and follows the record if it comes to lead (RL108).
+            record=with_log_start(with_in_sync(self.record, wanted, self.min_insync), self.start.wanted),
         )
         self._unresolved = False
         return self._pending
@@ -430,6 +416,15 @@ class LeaderState:
             self._settle(record)
         return not self.deposed
 
+    def want_log_start(self, offset: int, now_ms: float) -> None:
+        """Everything before `offset` is committed and may go: the log shall begin there once `start` is settled."""
+        invariant(
+            offset <= self._high_watermark,
+            f"partition {self.record.partition}: the log begins at most at its watermark",
+        )
+        self.start.want(offset, now_ms)
+        self._look_at_starts()
+
     def demand_in_sync(self, min_insync: int) -> None:
         """The topic demands another number of replicas in sync (RL16).
 
@@ -446,7 +441,7 @@ class LeaderState:
     def _leader_end(self) -> int:
         return in_sync.counted_end(strict=self.strict, written_end=self.log_end, durable_end=self.durable_end)
 
-    def _end_of(self, follower: _Follower) -> int:
+    def _end_of(self, follower: FollowerProgress) -> int:
         return in_sync.counted_end(
             strict=self.strict, written_end=follower.written_end, durable_end=follower.durable_end
         )
@@ -466,6 +461,12 @@ class LeaderState:
             f"partition {self.record.partition}: the watermark never goes back",
         )
 
+    def _look_at_starts(self) -> None:
+        others = (broker for broker in self.electable if broker != self.me)
+        self.start.look(
+            recorded=self.record.log_start, starts=[self._followers[broker].log_start for broker in others]
+        )
+
     def _settle(self, record: PartitionRecord) -> None:
         if record.partition_epoch < self.record.partition_epoch:
             return
@@ -475,6 +476,7 @@ class LeaderState:
             return
         self._adopt_replicas(record)
         self.record = record
+        self._look_at_starts()
         self._advance()
 
     def _adopt_replicas(self, record: PartitionRecord) -> None:
@@ -484,7 +486,7 @@ class LeaderState:
         self._followers = {
             broker: self._followers[broker]
             if before.get(broker) == after[broker]
-            else _Follower(self._latest_ms)
+            else FollowerProgress(self._latest_ms)
             for broker in record.replicas
             if broker != self.me
         }
@@ -516,7 +518,7 @@ class LeaderState:
 
         return in_order(self.record, stays)
 
-    def _lag_of(self, broker: BrokerId, follower: _Follower, now_ms: float) -> FollowerLag:
+    def _lag_of(self, broker: BrokerId, follower: FollowerProgress, now_ms: float) -> FollowerLag:
         end = self._end_of(follower)
         return FollowerLag(
             broker=broker,

@@ -116,7 +116,8 @@ class WireConsumer:
                 part, at = payload[at : at + push.size], at + push.size
                 if push.high_watermark >= 0:
                     self._mark(partition, MarkKind.HIGH_WATERMARK, push.high_watermark, leader.broker)
-                self._mark(partition, MarkKind.LOG_START, push.log_start_offset, leader.broker)
+                if push.log_start_offset >= 0:
+                    self._mark(partition, MarkKind.LOG_START, push.log_start_offset, leader.broker)
                 if push.size:
                     self._take(partition, part, leader)
                     credit = pb.ConsumeCreditHead()

@@ -1,0 +1,63 @@
+"""Where a partition's log begins for its clients, so that no later leader's log begins earlier (RL108).
+
+A leader tells a log start only when everybody who may lead after it begins there or later: because each said so, or
+because the partition's record says so, which a new leader follows (`beginning`). Within one leader epoch a start is
+
+    wanted --all said that they begin there | it is in the record--> agreed
+
+and one that is wanted for START_WAIT_MS goes into the record: then somebody who may lead cannot be asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from data_plane.metadata.model import PartitionRecord
+
+START_WAIT_MS = 1_000
+"""So long a leader waits for those who may lead after it before it writes where the log begins into the record."""
+UNKNOWN_START = -1
+"""Of a replica that has not said in this leader epoch where its log begins."""
+
+
+def beginning(record: PartitionRecord, log_start: int) -> int:
+    """Where the log of a replica that comes to lead shall begin; its own begins at `log_start`."""
+    return max(record.log_start, log_start)
+
+
+def holds_for_all(log_start: int, *, recorded: int, starts: Sequence[int]) -> bool:
+    """Does the log of everybody who may lead next begin at `log_start` or later? `starts` are those of the others."""
+    return recorded >= log_start or all(start >= log_start for start in starts)
+
+
+def with_log_start(record: PartitionRecord, log_start: int) -> PartitionRecord:
+    """`record` saying that no leader's log begins before `log_start`; part of the same write."""
+    return replace(record, log_start=max(record.log_start, log_start))
+
+
+class AgreedStart:
+    """What one leader epoch knows of the log's start. Both offsets only grow."""
+
+    __slots__ = ("agreed", "wanted", "wanted_ms")
+
+    def __init__(self, wanted: int, now_ms: float) -> None:
+        self.wanted, self.wanted_ms = wanted, now_ms
+        self.agreed = UNKNOWN_START
+
+    @property
+    def settled(self) -> bool:
+        """Is what is wanted agreed?"""
+        return self.agreed >= self.wanted
+
+    def want(self, offset: int, now_ms: float) -> None:
+        """Let the log begin at `offset`, as soon as it is agreed. It must be committed, and may be deleted below."""
+        if offset > self.wanted:
+            self.wanted, self.wanted_ms = offset, now_ms
+
+    def look(self, *, recorded: int, starts: Sequence[int]) -> None:
+        """What the record and those who may lead next say now."""
+        if not self.settled and holds_for_all(self.wanted, recorded=recorded, starts=starts):
+            self.agreed = self.wanted
+
+    def is_due(self, now_ms: float) -> bool:
+        """Has somebody been waited for so long that it goes into the record?"""
+        return not self.settled and now_ms - self.wanted_ms >= START_WAIT_MS
