@@ -15,12 +15,12 @@ from chaos.disks import MIB, Disk
 from chaos.etcd_hosts import EtcdHosts, etcd_addresses
 from chaos.faults import BROKERS
 from chaos.switch import Switch, address_of
-from control_plane.placement.planner import ACTIVE, BrokerView, plan
+from control_plane.placement.planner import ACTIVE, plan
 from data_plane.contract import admin_pb2 as pb
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.broker_config import PEPPER_VERSION
 from data_plane.dev.layout import DataDirectory, write_private
-from data_plane.dev.provisioning import new_key, provision_internal_topics, put_key
+from data_plane.dev.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 
@@ -169,11 +169,7 @@ class Cluster:
 
     def assignments(self, admin: AdminClient, partitions: int, settings: TopicSettings) -> list[list[int]]:
         """By the planner. Raises `PenstockError` when too few brokers are active."""
-        views = [
-            BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
-            for b in admin.describe_cluster().brokers
-        ]
-        return [list(brokers) for brokers in plan(partitions, settings.replication, views)]
+        return [list(brokers) for brokers in plan(partitions, settings.replication, broker_views(admin))]
 
     # -- what it is like now ------------------------------------------------------------------------------------
 

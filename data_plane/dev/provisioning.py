@@ -100,14 +100,19 @@ def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
         admin.wait_until_seen(revision)
 
 
+def broker_views(admin: AdminClient) -> list[BrokerView]:
+    """All brokers as the planner sees them."""
+    return [
+        BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+        for b in admin.describe_cluster().brokers
+    ]
+
+
 def _active(admin: AdminClient, brokers: int) -> list[BrokerView]:
     """All brokers as the planner sees them, once `brokers` of them are active or the wait has been long enough."""
     deadline = time.monotonic() + _ACTIVE_S
     while True:
-        seen = [
-            BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
-            for b in admin.describe_cluster().brokers
-        ]
+        seen = broker_views(admin)
         if sum(broker.state == ACTIVE for broker in seen) >= brokers or time.monotonic() > deadline:
             return seen
         time.sleep(_POLL_S)

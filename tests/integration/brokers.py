@@ -1,6 +1,6 @@
 """Broker processes that a test starts with settings of its own, hurts and heals; each known by its process.
 
-They have no internal topics and meter nothing unless the test says `metering` and makes the topics.
+They have no internal topics and meter nothing unless the test says so.
 """
 
 import http.client
@@ -13,26 +13,31 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from control_plane.placement.planner import BrokerView, plan
+from control_plane.placement.planner import Assignment, PlacementRefused, plan
 from data_plane.contract import admin_pb2 as pb
+from data_plane.dev import etcd_process
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.layout import HOST, BrokerSpec, DataDirectory
-from data_plane.dev.provisioning import new_key, put_key
+from data_plane.dev.layout import HOST, SQLITE, BrokerSpec, DataDirectory
+from data_plane.dev.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from data_plane.dev.status import is_ready
 from penstock import Client
 from penstock.contract.api_keys import parse_api_key
+from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 
 BROKER = "data_plane.broker"
 READY_S = 30.0
 GONE_S = 20.0
+ACTIVE_S = 20.0
+"""A broker that was suspected wrongly registers anew within a second or two."""
 _POLL_S = 0.02
 _LAST_LINES = 20
 
@@ -50,14 +55,18 @@ class Tenant:
 
 
 class Brokers:
-    """A cluster in a folder. `settings` go into every broker's configuration file above the usual ones."""
+    """A cluster in a folder. `settings` go into every broker's configuration file above the usual ones; `metadata`
+    is one of METADATA_STORES: with etcd, one of the cluster's own."""
 
-    def __init__(self, path: Path, count: int, settings: Mapping[str, Any], module: str) -> None:
+    def __init__(
+        self, path: Path, count: int, settings: Mapping[str, Any], module: str, metadata: str
+    ) -> None:
         self.directory = DataDirectory(path)
-        self.spec = self.directory.load_or_create(count)
+        self.spec = self.directory.load_or_create(count, metadata)
         self.settings = {"metering": False, **settings}
         self._module = module
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._etcd: subprocess.Popen[bytes] | None = None
         self.ids = [broker.id for broker in self.spec.brokers]
         self.bootstrap = [broker.client_address for broker in self.spec.brokers]
         self.secret = self.directory.secret_file.read_text().strip()
@@ -67,13 +76,14 @@ class Brokers:
 
     def start(self, *numbers: int) -> None:
         """Start those that do not run (all when none is named) and wait until they are ready."""
+        self.start_etcd()
         wanted = list(numbers) or self.ids
         for number in wanted:
             if not self.runs(number):
                 self.launch(number)
         for number in wanted:
             spec = self.spec.broker(number)
-            self.wait_until(f"broker {number} is ready", lambda spec=spec: self._has_started(spec), READY_S)
+            self.wait_until(f"broker {number} is ready", partial(self._has_started, spec), READY_S)
 
     def _has_started(self, spec: BrokerSpec) -> bool:
         if not self.runs(spec.id):
@@ -96,6 +106,19 @@ class Brokers:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def start_etcd(self) -> None:
+        """Where the metadata lies on etcd: start it unless it runs, and wait until it is ready."""
+        spec = self.spec.etcd
+        if spec is not None and (self._etcd is None or self._etcd.poll() is not None):
+            self._etcd = etcd_process.start(self.directory, spec)
+            self.wait_until("etcd is ready", lambda: etcd_process.serves(spec), READY_S)
+
+    def kill_etcd(self) -> None:
+        """SIGKILL, and wait for its end."""
+        assert self._etcd is not None, "no etcd was started"
+        self._etcd.kill()
+        self._etcd.wait()
 
     def runs(self, number: int) -> bool:
         process = self._processes.get(number)
@@ -142,16 +165,9 @@ class Brokers:
     def end(self) -> None:
         """No process is left after this."""
         self.admin.close()
-        for process in self._processes.values():
-            process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + GONE_S
-        for process in self._processes.values():
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        _end(*self._processes.values())
+        if self._etcd is not None:
+            _end(self._etcd)
 
     def http(self, number: int, path: str) -> tuple[int, str]:
         """Status and body of a broker's answer to a GET."""
@@ -177,11 +193,25 @@ class Brokers:
         return file.read_text(errors="backslashreplace") if file.exists() else ""
 
     def last_words(self) -> str:
-        """The end of every broker's output, for the message of a failure."""
-        return "\n".join(
+        """The cluster as it sees itself and the end of every broker's output, for the message of a failure."""
+        outputs = (
             f"--- broker {number}\n" + "\n".join(self.output(number).splitlines()[-_LAST_LINES:])
             for number in self.ids
         )
+        return "\n".join([self._description(), *outputs])
+
+    def _description(self) -> str:
+        try:
+            seen = self.admin.describe_cluster(partitions=True)
+        except PenstockError as error:
+            return f"the cluster does not answer: {error}"
+        brokers = [f"broker {b.id} {b.state} epoch {b.broker_epoch}" for b in seen.brokers]
+        partitions = [
+            f"{p.topic}-{p.partition}: leader {p.leader} epoch {p.leader_epoch} in sync {list(p.in_sync)} "
+            f"of {list(p.replicas)} eligible {list(p.eligible)}"
+            for p in seen.partitions
+        ]
+        return "\n".join([f"controller {seen.controller}", *brokers, *partitions])
 
     def partition_directory(self, number: int, where: TopicPartition) -> Path:
         return self.directory.log_directory(number) / "topics" / str(where)
@@ -222,16 +252,23 @@ class Brokers:
         copies = min(3, len(self.ids))
         wanted = TopicSettings(**({"replication": copies, "min_insync_replicas": min(2, copies)} | settings))
         if assignments is None:
-            views = [
-                BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
-                for b in self.admin.describe_cluster().brokers
-            ]
-            assignments = plan(partitions, wanted.replication, views)
+            assignments = self._planned(partitions, wanted.replication)
         topic_id, revision = self.admin.create_topic(tenant.name, name, wanted, assignments)
         self.admin.wait_until_seen(revision)
         with self.client(tenant) as client, client.consumer([name]) as consumer:
             consumer.end_offsets()
         return topic_id
+
+    def _planned(self, partitions: int, replication: int) -> tuple[Assignment, ...]:
+        """On a loaded machine a broker may be suspected for a moment: then there are too few for a while."""
+        deadline = time.monotonic() + ACTIVE_S
+        while True:
+            try:
+                return plan(partitions, replication, broker_views(self.admin))
+            except PlacementRefused:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
 
     def partitions(self, topic_id: bytes) -> list[pb.DescribedPartition]:
         """The topic's partitions as the cluster sees them, by number."""
@@ -258,14 +295,36 @@ class Brokers:
         return time.monotonic() - began
 
 
+def _end(*processes: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to all of them, also to those that are paused, and SIGKILL to who does not end."""
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+    deadline = time.monotonic() + GONE_S
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 @contextmanager
 def brokers(
-    path: Path, count: int = 3, *, settings: Mapping[str, Any] | None = None, module: str = BROKER
+    path: Path,
+    count: int = 3,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    module: str = BROKER,
+    metadata: str = SQLITE,
+    internal_topics: bool = False,
 ) -> Iterator[Brokers]:
     """Brokers that are ready at the start of the block; no process is left at its end."""
-    cluster = Brokers(path, count, settings or {}, module)
+    cluster = Brokers(path, count, settings or {}, module, metadata)
     try:
         cluster.start()
+        if internal_topics:
+            provision_internal_topics(cluster.admin, count)
         yield cluster
     finally:
         cluster.end()

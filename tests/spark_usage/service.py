@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.dev.provisioning import provision_internal_topics
 from penstock import Client
 from penstock.contract.ids import SYSTEM_TENANT
 from spark_usage import configuration
@@ -63,8 +62,7 @@ class Service:
 @contextmanager
 def service(folder: Path, *, metering: bool = False) -> Iterator[Service]:
     """`metering`: the brokers write usage of their own into `__usage`."""
-    with brokers(folder / "brokers", settings={"metering": metering}) as cluster:
-        provision_internal_topics(cluster.admin, len(cluster.ids))
+    with brokers(folder / "brokers", settings={"metering": metering}, internal_topics=True) as cluster:
         key = cluster.another_key(SYSTEM_TENANT).api_key
         key_file = folder / "usage.key"
         key_file.write_text(key + "\n")

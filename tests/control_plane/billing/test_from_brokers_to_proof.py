@@ -19,7 +19,6 @@ from control_plane.cluster import brokers as control
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from data_plane.contract import usage_pb2
-from data_plane.dev.provisioning import provision_internal_topics
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.ids import SYSTEM_TENANT, TopicId
 from penstock.verification.evidence import read_evidence
@@ -40,8 +39,7 @@ Record = tuple[int, int, bytes]
 @pytest.fixture(scope="module")
 def usage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
     settings = {"metering": True, "timings": TIMINGS}
-    with brokers(tmp_path_factory.mktemp("cluster"), settings=settings) as cluster:
-        provision_internal_topics(cluster.admin, 3)
+    with brokers(tmp_path_factory.mktemp("cluster"), settings=settings, internal_topics=True) as cluster:
         yield Metered(cluster=cluster, system=cluster.another_key(SYSTEM_TENANT))
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.contract.topic_settings import TopicSettings
-from tests.integration.dev_cluster import RunningCluster, running_cluster
+from tests.integration.brokers import Brokers, Tenant, brokers
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -21,10 +19,11 @@ SECONDS = 5
 
 
 def test_five_users_get_everything_back_that_was_acknowledged(tmp_path: Path) -> None:
-    with running_cluster(tmp_path / "cluster") as cluster:
-        cluster.create_topic(TOPIC, 3, TopicSettings(replication=3, min_insync_replicas=2))
+    with brokers(tmp_path / "cluster", settings={"metering": True}, internal_topics=True) as cluster:
+        tenant = cluster.tenant("tn_load")
+        cluster.create_topic(tenant, TOPIC, 3)
         report = tmp_path / "report.json"
-        done = _run_locust(cluster, report)
+        done = _run_locust(cluster, tenant, report)
         output = done.stdout + done.stderr
         assert done.returncode == 0, output
         told = json.loads(report.read_text())
@@ -32,16 +31,16 @@ def test_five_users_get_everything_back_that_was_acknowledged(tmp_path: Path) ->
         assert told["users"] == USERS, output
         assert len(acknowledged) >= 100, output
         assert acknowledged <= set(told["consumed"]), output
-        assert acknowledged <= _stored(cluster, len(acknowledged)), cluster.last_words()
+        assert acknowledged <= _stored(cluster, tenant, len(acknowledged)), cluster.last_words()
 
 
-def _run_locust(cluster: RunningCluster, report: Path) -> subprocess.CompletedProcess[str]:
+def _run_locust(cluster: Brokers, tenant: Tenant, report: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "benchmarks/load/locustfile.py")]
     command += ["--headless", "--only-summary", "-u", str(USERS), "-r", str(USERS), "-t", f"{SECONDS}s"]
     command += ["--stop-timeout", "60", "--topic", TOPIC, "--report", str(report)]
     settings = {
         "PENSTOCK_BOOTSTRAP": ",".join(cluster.bootstrap),
-        "PENSTOCK_API_KEY": cluster.api_key,
+        "PENSTOCK_API_KEY": tenant.api_key,
         "GRPC_VERBOSITY": "ERROR",
     }
     return subprocess.run(
@@ -55,11 +54,10 @@ def _run_locust(cluster: RunningCluster, report: Path) -> subprocess.CompletedPr
     )
 
 
-def _stored(cluster: RunningCluster, at_least: int) -> set[str]:
+def _stored(cluster: Brokers, tenant: Tenant, at_least: int) -> set[str]:
     """What a consumer finds that has read nothing before."""
     found: set[str] = set()
-    client = penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key)
-    with client, client.consumer(TOPIC) as consumer:
+    with cluster.client(tenant) as client, client.consumer(TOPIC) as consumer:
         while messages := consumer.poll(max_messages=10_000, timeout=3.0 if len(found) >= at_least else 15.0):
             found.update((message.value or b"").partition(b" ")[0].decode() for message in messages)
     return found

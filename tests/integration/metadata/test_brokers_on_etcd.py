@@ -6,23 +6,20 @@ import http.client
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-import penstock
 from data_plane.broker import metadata
 from data_plane.contract import admin_pb2 as pb
-from data_plane.dev import etcd_process, processes
+from data_plane.dev import etcd_process
 from data_plane.dev.layout import ETCD, HOST
 from data_plane.log.small_file import SmallFileKind, unpack_small_file
 from data_plane.metadata.copying import EPOCHS_AHEAD
 from data_plane.metadata.lineage import Witness
 from data_plane.node.trust import WITNESS_FILE
 from penstock.contract.errors import PenstockError
-from penstock.contract.topic_settings import TopicSettings
-from tests.integration.dev_cluster import RunningCluster, running_cluster
+from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.etcd_servers import control
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -31,68 +28,64 @@ WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with running_cluster(tmp_path_factory.mktemp("etcd") / "cluster", metadata=ETCD) as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    path = tmp_path_factory.mktemp("etcd") / "cluster"
+    with brokers(path, settings={"metering": True}, metadata=ETCD, internal_topics=True) as running:
         yield running
 
 
-def wait_for(what: str, holds: Callable[[], bool], cluster: RunningCluster) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {WITHIN_S:g} s still not: {what}\n{cluster.last_words()}")
-        time.sleep(0.02)
+@pytest.fixture(scope="module")
+def tenant(cluster: Brokers) -> Tenant:
+    return cluster.tenant("tn_kept")
 
 
-def only(cluster: RunningCluster, topic_id: bytes) -> pb.DescribedPartition:
+def only(cluster: Brokers, topic_id: bytes) -> pb.DescribedPartition:
     (partition,) = cluster.partitions(topic_id)
     return partition
 
 
-def send(cluster: RunningCluster, topic: str, values: range) -> None:
-    with (
-        penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as client,
-        client.producer() as producer,
-    ):
+def send(cluster: Brokers, tenant: Tenant, topic: str, values: range) -> None:
+    with cluster.client(tenant) as client, client.producer() as producer:
         for delivery in [producer.send(topic, b"%d" % value) for value in values]:
             delivery.result(WITHIN_S)
 
 
-def read(cluster: RunningCluster, topic: str, count: int) -> list[bytes]:
+def read(cluster: Brokers, tenant: Tenant, topic: str, count: int) -> list[bytes]:
     found: list[bytes] = []
-    with (
-        penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as client,
-        client.consumer(topic) as consumer,
-    ):
+    with cluster.client(tenant) as client, client.consumer(topic) as consumer:
         while len(found) < count and (messages := consumer.poll(max_messages=1_000, timeout=30)):
             found += [message.value for message in messages]
     return found
 
 
-def test_what_was_acknowledged_outlives_the_leader_and_the_etcd(cluster: RunningCluster) -> None:
-    topic_id = cluster.create_topic("kept", 1, TopicSettings())
-    send(cluster, "kept", range(100))
+def test_what_was_acknowledged_outlives_the_leader_and_the_etcd(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = cluster.create_topic(tenant, "kept")
+    send(cluster, tenant, "kept", range(100))
 
     first = only(cluster, topic_id).leader
-    cluster.kill([first])
-    wait_for("another leader", lambda: only(cluster, topic_id).leader not in (0, -1, first), cluster)
-    send(cluster, "kept", range(100, 200))
+    cluster.kill(first)
+    cluster.wait_until(
+        "another leader", lambda: only(cluster, topic_id).leader not in (0, -1, first), WITHIN_S
+    )
+    send(cluster, tenant, "kept", range(100, 200))
 
-    assert cluster.cluster.kill_etcd() is not None
+    cluster.kill_etcd()
     assert etcd_process.find(cluster.directory) is None
-    cluster.start_missing()
+    cluster.start()
     assert etcd_process.find(cluster.directory) is not None
-    wait_for("all in sync", lambda: len(only(cluster, topic_id).in_sync) == 3, cluster)
-    send(cluster, "kept", range(200, 300))
+    cluster.wait_until("all in sync", lambda: len(only(cluster, topic_id).in_sync) == 3, WITHIN_S)
+    send(cluster, tenant, "kept", range(200, 300))
     second = only(cluster, topic_id).leader
-    cluster.kill([second])
-    wait_for("a third leader", lambda: only(cluster, topic_id).leader not in (0, -1, second), cluster)
+    cluster.kill(second)
+    cluster.wait_until(
+        "a third leader", lambda: only(cluster, topic_id).leader not in (0, -1, second), WITHIN_S
+    )
 
-    assert read(cluster, "kept", 300) == [b"%d" % value for value in range(300)]
-    cluster.start_missing()
+    assert read(cluster, tenant, "kept", 300) == [b"%d" % value for value in range(300)]
+    cluster.start()
 
 
-def test_the_etcd_is_listed_and_another_store_is_refused(cluster: RunningCluster) -> None:
+def test_the_etcd_is_listed_and_another_store_is_refused(cluster: Brokers) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "penstock.cli", *arguments, "--data", str(cluster.directory.path)],
@@ -112,23 +105,23 @@ def test_the_etcd_is_listed_and_another_store_is_refused(cluster: RunningCluster
 
 
 def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_it(
-    cluster: RunningCluster, capsys: pytest.CaptureFixture[str]
+    cluster: Brokers, tenant: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, etcd = cluster.directory, cluster.spec.etcd
     assert etcd is not None
     backup = directory.path / "backup"
-    topic_id = cluster.create_topic("rolled", 1, TopicSettings())
-    send(cluster, "rolled", range(100))
+    topic_id = cluster.create_topic(tenant, "rolled")
+    send(cluster, tenant, "rolled", range(100))
     control((etcd.client_address,), "snapshot", "save", str(backup))
-    cluster.create_topic("forgotten", 1, TopicSettings())
-    send(cluster, "rolled", range(100, 200))
+    cluster.create_topic(tenant, "forgotten")
+    send(cluster, tenant, "rolled", range(100, 200))
     revision = cluster.admin.describe_cluster().revision
-    wait_for(
-        "all remember", lambda: all(seen(cluster, b.id) >= revision for b in cluster.spec.brokers), cluster
+    cluster.wait_until(
+        "all remember", lambda: all(seen(cluster, b.id) >= revision for b in cluster.spec.brokers), WITHIN_S
     )
 
     # Under running brokers: they turn read-only.
-    cluster.cluster.kill_etcd()
+    cluster.kill_etcd()
     directory.etcd_data.rename(directory.etcd_data.with_name("before"))
     peer = f"http://{etcd.peer_address}"
     control(
@@ -136,44 +129,45 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
         *("snapshot", "restore", str(backup), "--data-dir", str(directory.etcd_data), "--name", "dev"),
         *("--initial-cluster", f"dev={peer}", "--initial-advertise-peer-urls", peer),
     )
-    cluster.cluster.start_etcd(lambda done, of, note: None)
-    wait_for(
+    cluster.start_etcd()
+    cluster.wait_until(
         "all read-only",
         lambda: all("went back" in readiness(b.http_port) for b in cluster.spec.brokers),
-        cluster,
+        WITHIN_S,
     )
-    assert read(cluster, "rolled", 200) == [b"%d" % value for value in range(200)]
+    assert read(cluster, tenant, "rolled", 200) == [b"%d" % value for value in range(200)]
     with (
-        penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as client,
+        cluster.client(tenant) as client,
         client.producer(delivery_timeout_ms=3_000) as producer,
         pytest.raises(PenstockError, match="went back"),
     ):
         producer.send("rolled", b"never").result(WITHIN_S)
 
     # A new start does not act on it either.
-    cluster.kill([b.id for b in cluster.spec.brokers])
-    for broker in cluster.spec.brokers:
-        child = processes.start(directory.config_file(broker.id), directory.output_file(broker.id))
-        cluster.cluster._children.append(child)
-    wait_for(
+    cluster.kill()
+    for number in cluster.ids:
+        cluster.launch(number)
+    cluster.wait_until(
         "all refuse",
         lambda: all("may not be acted on" in readiness(b.http_port) for b in cluster.spec.brokers),
-        cluster,
+        WITHIN_S,
     )
-    assert "data_plane.broker.metadata confirm" in directory.output_file(1).read_text()
+    assert "data_plane.broker.metadata confirm" in cluster.output(1)
 
     # Until an operator says so. Nothing that was acknowledged is missing then.
     confirm = ["confirm", "--config", str(directory.config_file(1)), "--why", "the disk of etcd was lost"]
-    wait_for("confirmed once the old sessions have ended", lambda: metadata.main(confirm) == 0, cluster)
+    cluster.wait_until(
+        "confirmed once the old sessions have ended", lambda: metadata.main(confirm) == 0, WITHIN_S
+    )
     assert "start every broker" in capsys.readouterr().out
-    cluster.start_missing()
-    wait_for("a leader", lambda: only(cluster, topic_id).leader > 0, cluster)
+    cluster.start()
+    cluster.wait_until("a leader", lambda: only(cluster, topic_id).leader > 0, WITHIN_S)
     assert only(cluster, topic_id).leader_epoch > EPOCHS_AHEAD
-    send(cluster, "rolled", range(200, 300))
-    assert read(cluster, "rolled", 300) == [b"%d" % value for value in range(300)]
+    send(cluster, tenant, "rolled", range(200, 300))
+    assert read(cluster, tenant, "rolled", 300) == [b"%d" % value for value in range(300)]
 
 
-def seen(cluster: RunningCluster, broker: int) -> int:
+def seen(cluster: Brokers, broker: int) -> int:
     """The greatest revision of the store that a broker has noted; 0 before it noted any."""
     file = cluster.directory.log_directory(broker) / WITNESS_FILE
     if not file.exists():

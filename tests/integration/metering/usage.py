@@ -7,7 +7,6 @@ from pathlib import Path
 
 from chaos.replica_files import stored_batches
 from data_plane.contract import usage_pb2 as pb
-from data_plane.dev.provisioning import provision_internal_topics
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.records.batch import read_header
 from penstock.records.seal import Seal, unpack_seal
@@ -83,6 +82,5 @@ def totals_of(reading: pb.Reading) -> Totals:
 def metered(path: Path, count: int = 3, **timings: int) -> Iterator[Metered]:
     """Brokers that meter, with the internal topics made."""
     settings = {"metering": True, "timings": {**TIMINGS, **timings}}
-    with brokers(path, count, settings=settings) as cluster:
-        provision_internal_topics(cluster.admin, count)
+    with brokers(path, count, settings=settings, internal_topics=True) as cluster:
         yield Metered(cluster=cluster, system=cluster.another_key(SYSTEM_TENANT))

@@ -12,7 +12,6 @@ from typing import Any
 import crc32c
 import pytest
 
-from data_plane.dev.provisioning import provision_internal_topics
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.records.stamp import STAMP_BYTES, stamp_seed
@@ -61,8 +60,7 @@ class Billed:
 def usage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
     # Little is kept in memory, so that what is read is what rests on the disk.
     settings = {"metering": True, "timings": TIMINGS, "limits": {"tail_bytes": 4096}}
-    with brokers(tmp_path_factory.mktemp("cluster"), settings=settings) as cluster:
-        provision_internal_topics(cluster.admin, 3)
+    with brokers(tmp_path_factory.mktemp("cluster"), settings=settings, internal_topics=True) as cluster:
         yield Metered(cluster=cluster, system=cluster.another_key(SYSTEM_TENANT))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Iterator
 
@@ -10,21 +11,26 @@ import pytest
 
 import penstock
 import penstock.asyncio
-from penstock.contract.topic_settings import TopicSettings
-from tests.integration.dev_cluster import RunningCluster, running_cluster
+from tests.integration.brokers import Brokers, Tenant, brokers
 
 pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with running_cluster(tmp_path_factory.mktemp("sdk") / "cluster") as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    path = tmp_path_factory.mktemp("sdk") / "cluster"
+    with brokers(path, settings={"metering": True}, internal_topics=True) as running:
         yield running
 
 
+@pytest.fixture(scope="module")
+def tenant(cluster: Brokers) -> Tenant:
+    return cluster.tenant("tn_sdk")
+
+
 @pytest.fixture
-def client(cluster: RunningCluster) -> Iterator[penstock.Client]:
-    with penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as made:
+def client(cluster: Brokers, tenant: Tenant) -> Iterator[penstock.Client]:
+    with cluster.client(tenant) as made:
         yield made
 
 
@@ -41,10 +47,10 @@ def read(consumer: penstock.Consumer, count: int) -> list[penstock.Message]:
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_sent_is_read_in_every_compression(
-    cluster: RunningCluster, client: penstock.Client, compression: str
+    cluster: Brokers, tenant: Tenant, client: penstock.Client, compression: str
 ) -> None:
     topic = f"packed-{compression}"
-    cluster.create_topic(topic, 3, TopicSettings())
+    cluster.create_topic(tenant, topic, 3)
     with client.producer(compression=compression) as producer:
         deliveries = [
             producer.send(
@@ -65,9 +71,9 @@ def test_what_is_sent_is_read_in_every_compression(
 
 
 def test_the_largest_message_passes_and_one_more_byte_is_refused_here(
-    cluster: RunningCluster, client: penstock.Client
+    cluster: Brokers, tenant: Tenant, client: penstock.Client
 ) -> None:
-    cluster.create_topic("large", 1, TopicSettings())
+    cluster.create_topic(tenant, "large")
     with client.producer(compression="none") as producer:
         assert producer.send("large", bytes(1024 * 1024)).result(30).offset == 0
         with pytest.raises(penstock.MessageTooLarge, match="message of 1048577 bytes, at most 1048576"):
@@ -78,9 +84,9 @@ def test_the_largest_message_passes_and_one_more_byte_is_refused_here(
 
 
 def test_positions_by_time_and_end_hold_on_real_logs(
-    cluster: RunningCluster, client: penstock.Client
+    cluster: Brokers, tenant: Tenant, client: penstock.Client
 ) -> None:
-    cluster.create_topic("timed", 1, TopicSettings())
+    cluster.create_topic(tenant, "timed")
     now = int(time.time() * 1000)
     with client.producer(batch_messages=10) as producer:
         for number in range(100):
@@ -97,11 +103,11 @@ def test_positions_by_time_and_end_hold_on_real_logs(
         assert read(consumer, 100)[0].value == b"0"
 
 
-def test_the_asyncio_surface_does_the_same(cluster: RunningCluster) -> None:
-    cluster.create_topic("awaited", 3, TopicSettings())
+def test_the_asyncio_surface_does_the_same(cluster: Brokers, tenant: Tenant) -> None:
+    cluster.create_topic(tenant, "awaited", 3)
 
     async def scene() -> None:
-        async with penstock.asyncio.Client(cluster.bootstrap, api_key=cluster.api_key) as client:
+        async with penstock.asyncio.Client(cluster.bootstrap, api_key=tenant.api_key) as client:
             async with client.producer() as producer:
                 deliveries = [await producer.send("awaited", b"%d" % number) for number in range(500)]
                 receipts = [await delivery for delivery in deliveries]
@@ -116,8 +122,8 @@ def test_the_asyncio_surface_does_the_same(cluster: RunningCluster) -> None:
     asyncio.run(asyncio.wait_for(scene(), 60))
 
 
-def test_another_tenants_view_and_a_wrong_key_are_refused(cluster: RunningCluster) -> None:
-    key = cluster.api_key
+def test_another_tenants_view_and_a_wrong_key_are_refused(cluster: Brokers, tenant: Tenant) -> None:
+    key = tenant.api_key
     wrong = key[:-8] + "".join("a" if letter != "a" else "b" for letter in key[-8:])
     with penstock.Client(bootstrap=cluster.bootstrap, api_key=wrong) as client:
         with pytest.raises(penstock.Unauthenticated):
@@ -127,18 +133,17 @@ def test_another_tenants_view_and_a_wrong_key_are_refused(cluster: RunningCluste
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["kill", "pause"])
 def test_a_leader_that_dies_or_stops_costs_seconds_and_no_message(
-    cluster: RunningCluster, client: penstock.Client, fault: str
+    cluster: Brokers, tenant: Tenant, client: penstock.Client, fault: signal.Signals
 ) -> None:
-    topic_id = cluster.create_topic(f"hit-by-{fault}", 1, TopicSettings())
-    topic = f"hit-by-{fault}"
+    topic = f"hit-by-{fault.name}"
+    topic_id = cluster.create_topic(tenant, topic)
     with client.producer() as producer, client.consumer(topic) as consumer:
         before = [producer.send(topic, b"%d" % number) for number in range(100)]
         before[-1].result(30)
-        (partition,) = cluster.partitions(topic_id)
-        leader = partition.leader
-        getattr(cluster, fault)([leader])
+        leader = cluster.leader(topic_id)
+        cluster.signal(fault, leader)
         try:
             began = time.monotonic()
             after = [producer.send(topic, b"%d" % number) for number in range(100, 200)]
@@ -146,9 +151,11 @@ def test_a_leader_that_dies_or_stops_costs_seconds_and_no_message(
             silence_s = time.monotonic() - began
             messages = read(consumer, 200)
         finally:
-            if fault == "pause":
-                cluster.resume([leader])
-            cluster.start_missing()
+            if fault is signal.SIGSTOP:
+                cluster.signal(signal.SIGCONT, leader)
+            else:
+                cluster.status(leader)
+            cluster.start()
     assert offsets == list(range(200)), "every message once and in order"
     assert [message.value for message in messages] == [b"%d" % number for number in range(200)]
     assert silence_s < 25, f"{silence_s:.1f} s without an acknowledgement"
