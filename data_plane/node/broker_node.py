@@ -42,8 +42,8 @@ from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
 from data_plane.node.retention import MayDelete, Retention
 from data_plane.node.scrub import Scrubber
-from data_plane.node.slow_disk import SlowDisk
 from data_plane.node.stats import NodeStats
+from data_plane.node.step_aside import StepAside
 from data_plane.node.trust import Trust, TrustedStore
 from data_plane.node.usage_topic import UsageTopic
 from data_plane.throttling.pacing import Pacing
@@ -146,7 +146,7 @@ class BrokerNode:
                         self.losses.run(),
                         self.handover.run(),
                         self.retention.run(),
-                        self.slow_disk.run(),
+                        self.step_aside.run(),
                         self.scrubber.run(),
                         self._gate.run(),
                         self.groups.run(),
@@ -173,6 +173,7 @@ class BrokerNode:
 
     def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
         config, clock, store, view = self.config, self._clock, self._store, self.view
+        room = self.host.room
         self._background: list[asyncio.Task[None]] = []
         self._last_epoch = 0
         self.committer = Committer(
@@ -226,10 +227,18 @@ class BrokerNode:
             lambda: self.control.seated,
         )
         self.losses.announce = self.announce_loss
-        self.slow_disk = SlowDisk(
-            config, view, self.registration, store, clock, self.stats, lambda: self.committer.sync_began_ms
+        self.step_aside = StepAside(
+            config,
+            view,
+            self.registration,
+            store,
+            clock,
+            self.stats,
+            lambda: self.committer.sync_began_ms,
+            lambda: self.host.room.full,
         )
-        self.committer.lacks_room = self.host.room.free_ballast
+        self.committer.lacks_room, self.committer.cannot_commit = room.free_ballast, room.lacked
+        room.changed = self._room_changed
         self.retention = Retention(
             config,
             self.host,
@@ -243,7 +252,7 @@ class BrokerNode:
                 and self._may_delete(where, end)
             ),
         )
-        self.conditions = Conditions(config, self.host, self.control, self.retention, self.slow_disk)
+        self.conditions = Conditions(config, self.host, self.control, self.retention, self.step_aside)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
         self._calls = ClientCalls(config, view, self._gate, store, self.host.find, self.metering.count_call)
         self.groups = GroupCoordinators(
@@ -333,6 +342,10 @@ class BrokerNode:
         self._drained.set()
 
     # -- what the parts tell one another -----------------------------------------------------------------
+
+    def _room_changed(self) -> None:
+        self.host.room_changed()
+        self.step_aside.look_now()
 
     def _observe(self, batch: WatchBatch | None) -> None:
         self.trust.saw(self.view.image.revision)

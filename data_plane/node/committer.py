@@ -60,8 +60,10 @@ class Committer:
         self._written_bytes = 0
         self.sync_began_ms: float | None = None
         """When the sync of the running round began (monotonic); None while there is none."""
-        self.lacks_room: Callable[[], object] = lambda: None
-        """Told when the disk is too full for the journal or a checkpoint."""
+        self.lacks_room: Callable[[], bool] = lambda: False
+        """Told when the disk is too full for the journal or a checkpoint; whether that made room."""
+        self.cannot_commit: Callable[[], None] = lambda: None
+        """Told when nothing could make room for the journal."""
 
     def wrote(self, replica: Replica) -> None:
         """The replica's log has something that is not durable yet."""
@@ -237,7 +239,8 @@ class Committer:
             except DiskFull:
                 pass  # no new file could be made, and nothing was changed
             self._stats.no_room += 1
-            self.lacks_room()
+            if not self.lacks_room():
+                self.cannot_commit()
             await asyncio.sleep(_NO_ROOM_S)
 
     async def _sync(self, steps: list[SyncStep]) -> None:

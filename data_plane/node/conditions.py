@@ -4,7 +4,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.control import Control
 from data_plane.node.host import ReplicaHost
 from data_plane.node.retention import Retention
-from data_plane.node.slow_disk import SlowDisk
+from data_plane.node.step_aside import StepAside
 
 _NAMED_MAX = 5
 
@@ -18,10 +18,10 @@ class Conditions:
         host: ReplicaHost,
         control: Control,
         retention: Retention,
-        slow_disk: SlowDisk,
+        step_aside: StepAside,
     ) -> None:
         self._config, self._host, self._control = config, host, control
-        self._retention, self._slow_disk = retention, slow_disk
+        self._retention, self._step_aside = retention, step_aside
 
     def told(self) -> dict[str, str]:
         """Kind -> what is wrong; none when all is well."""
@@ -33,10 +33,10 @@ class Conditions:
                 f" at most {self._config.timings.clock_off_ms_max} allowed; nothing is deleted for its age"
             )
         room = self._host.room
-        if room.read_only or room.refuses_writes:
-            found["disk"] = room.read_only or room.refuses_writes
-        if self._slow_disk.slow:
-            found["slow disk"] = self._slow_disk.reason
+        if room.full or room.refuses_writes:
+            found["disk"] = room.full or room.refuses_writes
+        if self._step_aside.slow:
+            found["slow disk"] = self._step_aside.reason
         if self._host.strays.count:
             found["strays"] = (
                 f"{self._host.strays.count} directories that the metadata does not know are set aside"
@@ -60,6 +60,6 @@ class Conditions:
             "clock_trusted": int(self._retention.clock_trusted),
             "disk_refuses_writes": int(bool(room.refuses_writes)),
             "disk_read_only": int(bool(room.read_only)),
-            "disk_slow": int(self._slow_disk.slow),
+            "disk_slow": int(self._step_aside.slow),
             "replicas_without_writes": sum(1 for replica in self._host.all() if replica.writes_stopped),
         }

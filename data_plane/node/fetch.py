@@ -56,9 +56,10 @@ class LeaderLink:
         rng: Rng,
         stats: NodeStats,
         trim: Callable[[Replica, int], None],
+        full: Callable[[], str],
     ) -> None:
         self.leader = leader
-        self._trim = trim
+        self._trim, self._full = trim, full
         self._address, self._broker_epoch = address, broker_epoch
         self._config, self._transport, self._committer = config, transport, committer
         self._rng, self._stats = rng, stats
@@ -102,6 +103,11 @@ class LeaderLink:
             self._wake.set()
         if not self._followed:
             self._wanted.clear()
+
+    def room_changed(self) -> None:
+        """The disk has become full, or has room again: each leader is told by a new open."""
+        for replica in self._followed:
+            self._reopen(replica)
 
     def became_durable(self, replica: Replica) -> None:
         """What the replica holds changed: tell the leader."""
@@ -193,7 +199,8 @@ class LeaderLink:
                 durable_end_offset=position.durable_end_offset,
                 last_epoch=position.last_epoch,
                 replica_generation=opened.replica_generation,
-                log_start_offset=log.log_start_offset,
+                log_start_offset=position.log_start_offset,
+                no_room=bool(self._full()),
             )
         return [pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString())]
 

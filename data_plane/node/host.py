@@ -273,6 +273,7 @@ class ReplicaHost:
                 self._rng,
                 self._stats,
                 self.trim,
+                lambda: self.room.full,
             )
             self._spawn(link.run())
         return link
@@ -280,6 +281,11 @@ class ReplicaHost:
     def _address(self, broker: BrokerId) -> str | None:
         known = self._image.brokers.get(broker)
         return None if known is None or not known.epoch else known.record.internal_address
+
+    def room_changed(self) -> None:
+        """The disk has become full, or has room again."""
+        for link in self._links.values():
+            link.room_changed()
 
     def became_durable(self, replica: Replica) -> None:
         """Told by the committer: a leader's followers need not know, a follower's leader does."""
@@ -443,6 +449,7 @@ class ReplicaHost:
             unsettled=lambda replica: self._in_sync.unsettled(replica),
             stopped=self._stopped,
             read_only=lambda: self.room.read_only,
+            lacks_room=self.room.lacked,
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         log.name = replica.name
@@ -461,6 +468,9 @@ class ReplicaHost:
 
     async def _move_log_start(self, replica: Replica, offset: int) -> None:
         await replica.at_rest()
+        if replica.leading is not None:
+            # What the leader before said no longer counts: as leader it moves only where all who may lead next begin.
+            offset = replica.log_start_due or 0
         target = min(offset, replica.log.high_watermark)
         if target <= replica.log.log_start_offset or self.replicas.get(replica.where) is not replica:
             return

@@ -54,6 +54,8 @@ class _Pushed:
     """(end offset, bytes) of each slice pushed and not held yet."""
     told: tuple[int, ...] = ()
     """(high watermark, log start, metered, sealed) last pushed."""
+    takes: bool = True
+    """Whether the follower has room for more than the marks."""
 
 
 class FollowerStream:
@@ -153,6 +155,7 @@ class FollowerStream:
             registered_epoch=self._image.epoch_of(self._broker),
             epoch_lookup=replica.log.end_offset_for_epoch,
             log_start=replica.log.log_start_offset,
+            has_room=not wanted.no_room,
         )
         answer.log_start_offset = replica.log.log_start_offset
         if isinstance(verdict, Diverging):
@@ -165,7 +168,7 @@ class FollowerStream:
             if known.offset == verdict.log_start_offset:
                 answer.odometer, answer.producers = known.odometer, known.producers
         elif isinstance(verdict, Accepted):
-            self._accept(wanted.handle, replica, leading, verdict.offset)
+            self._accept(wanted.handle, replica, leading, verdict.offset, takes=not wanted.no_room)
         else:
             answer.error, answer.message = verdict.code, verdict.message
         return answer
@@ -177,8 +180,10 @@ class FollowerStream:
             if isinstance(stream, FollowerStream) and stream._broker == self._broker:
                 stream._close(stream._by_replica[replica])
 
-    def _accept(self, handle: int, replica: Replica, leading: LeaderState, offset: int) -> None:
-        self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [])
+    def _accept(
+        self, handle: int, replica: Replica, leading: LeaderState, offset: int, *, takes: bool
+    ) -> None:
+        self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [], takes=takes)
         self._by_replica[replica] = handle
         replica.on_append[self] = self._appended
         replica.on_role[self] = self._role_changed
@@ -369,7 +374,7 @@ class FollowerStream:
 
     async def _read(self, pushed: _Pushed, max_bytes: int) -> Slice | None:
         log = pushed.replica.log
-        if pushed.next_offset >= log.log_end_offset:
+        if pushed.next_offset >= log.log_end_offset or not pushed.takes:
             return None
         found = log.read(pushed.next_offset, log.log_end_offset, max_bytes)
         if len(found.stamps) > _STAMPS_PER_PUSH_MAX * STAMP_BYTES and isinstance(found, Slice):

@@ -75,6 +75,7 @@ class Replica:
         stopped: Listener,
         replica_lag_ms_max: int,
         read_only: Callable[[], str] = lambda: "",
+        lacks_room: Callable[[], None] = lambda: None,
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
         self.record: PartitionRecord | None = None
@@ -105,7 +106,7 @@ class Replica:
         self._me, self._clock, self._stats = me, clock, stats
         self._wrote, self._unsettled, self._stopped = wrote, unsettled, stopped
         self._lag_ms_max = replica_lag_ms_max
-        self._read_only = read_only
+        self._read_only, self._lacks_room = read_only, lacks_room
         self._waiters: deque[_Waiter] = deque()
         self._late_waiters: list[_Waiter] = []
         """Duplicates of batches not yet committed: out of order, and few."""
@@ -290,14 +291,18 @@ class Replica:
             self._stats.duplicates += 1
             self._answer_duplicate(known, header, leading, acks, answer)
             return
-        stamp = self.log.append_as_leader(
-            batch,
-            header,
-            leader_epoch=leading.leader_epoch,
-            now_ms=self._clock.now_ms(),
-            floor_ms=self.topic.accepted_floor_ms,
-            principal=principal,
-        )
+        try:
+            stamp = self.log.append_as_leader(
+                batch,
+                header,
+                leader_epoch=leading.leader_epoch,
+                now_ms=self._clock.now_ms(),
+                floor_ms=self.topic.accepted_floor_ms,
+                principal=principal,
+            )
+        except errors.DiskFull:
+            self._lacks_room()
+            raise
         self._stats.produced_batches += 1
         self._stats.produced_messages += stamp.record_count
         self._stats.produced_bytes += stamp.size
@@ -369,10 +374,8 @@ class Replica:
 
     @property
     def log_start_known(self) -> bool:
-        """May a client be told where the log begins (RL108)? Not by a new leader while another one may lead after it
-        whose log begins earlier, nor before its own begins where the partition's record says."""
-        leading, begins = self.leading, self.log.log_start_offset
-        return leading is not None and leading.start.agreed >= begins >= leading.record.log_start
+        """As leader: may a client be told where the log begins (RL108)?"""
+        return self.leading is not None and self.leading.tells_start(self.log.log_start_offset)
 
     def demand_log_start(self) -> None:
         """Raises `LeaderNotReady` while nobody may be told where the log begins."""
@@ -405,7 +408,11 @@ class Replica:
         """Append what the leader pushed. Raises `ReplicaRejected`, `DiskFull`, `DiskFault`: nothing was appended."""
         if self._read_only():
             raise errors.DiskFull(f"{self.name}: {self._read_only()}")
-        self.log.append_as_follower(stamps, batches, leader_epoch)
+        try:
+            self.log.append_as_follower(stamps, batches, leader_epoch)
+        except errors.DiskFull:
+            self._lacks_room()
+            raise
         self.note = ""
         self._stats.held_batches += len(stamps) // STAMP_BYTES
         self._wrote(self, len(batches))

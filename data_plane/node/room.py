@@ -2,12 +2,15 @@
 
 ample --below the soft mark--> tight: due retention first, then produce is refused; all else goes on
 tight --below the hard mark--> read-only: nothing is written but what makes room
+
+*Full* is a disk that is read-only, or on which a write just found no room: nobody should wait for its broker.
 """
 
 from collections.abc import Callable
 
 from data_plane.disk.port import Disk, DiskFault
 from data_plane.node.config import NodeConfig
+from penstock.contract.limits import MIB
 
 BALLAST_FILE = "ballast"
 SOFT_FREE_PERCENT_MAX = 10
@@ -15,6 +18,11 @@ HARD_FREE_PERCENT_MAX = 3
 """However much is asked for to be free: a disk is never tight below 90 % or read-only below 97 %."""
 _LOOKS_FOR_RETENTION = 10
 """So many looks what is due to be deleted has, to make room, before produce is refused."""
+
+_MORE_BYTES = MIB
+"""With so much more free than when a write found no room there is room again; 3 % of a small disk are enough."""
+_LOOKS_UNTIL_TRIED = 10
+"""And after so many looks it is tried again: not everything that a disk runs out of is counted in bytes."""
 
 
 class Room:
@@ -26,11 +34,34 @@ class Room:
         self.read_only = ""
         self.ballast_freed = 0
         """How often the ballast was given up."""
+        self.changed: Callable[[], None] = lambda: None
+        """Told when the disk has become full, and when it no longer is."""
         self._looks = 0
         self._holds_ballast = False
+        self._lacking = ""
+        self._lacking_free = self._lacking_looks = 0
+
+    @property
+    def full(self) -> str:
+        """Why this broker takes nothing now; empty while it does."""
+        return self.read_only or self._lacking
+
+    def lacked(self) -> None:
+        """A write has found no room."""
+        before, self._lacking_looks = self.full, 0
+        self._lacking_free = self._disk.usage().free_bytes
+        self._lacking = f"a write found no room on the disk, {self._lacking_free} bytes free"
+        if not before:
+            self.changed()
 
     def look(self, delete_due: Callable[[], int]) -> None:
         """`delete_due` begins what retention has to delete and tells how many partitions that is in."""
+        before = bool(self.full)
+        self._look(delete_due)
+        if bool(self.full) is not before:
+            self.changed()
+
+    def _look(self, delete_due: Callable[[], int]) -> None:
         usage = self._disk.usage()
         soft = min(self._config.disk_soft_free_bytes, usage.total_bytes * SOFT_FREE_PERCENT_MAX // 100)
         hard = min(self._config.disk_hard_free_bytes, usage.total_bytes * HARD_FREE_PERCENT_MAX // 100)
@@ -38,6 +69,10 @@ class Room:
         self.read_only = (
             f"the disk has {free} bytes free, {hard} required for any write" if free < hard else ""
         )
+        self._lacking_looks += 1
+        more = min(_MORE_BYTES, usage.total_bytes * HARD_FREE_PERCENT_MAX // 100)
+        if free >= self._lacking_free + more or self._lacking_looks >= _LOOKS_UNTIL_TRIED:
+            self._lacking = ""
         if free >= soft:
             self.refuses_writes, self._looks = "", 0
             self._keep_ballast(free - soft)

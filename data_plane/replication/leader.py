@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication import in_sync
 from data_plane.replication.eligibility import in_order, with_in_sync
-from data_plane.replication.log_start import AgreedStart, beginning, with_log_start
+from data_plane.replication.log_start import AgreedStart, beginning, may_be_told, with_log_start
 from data_plane.replication.progress import UNKNOWN_END, FollowerProgress
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
@@ -225,8 +225,10 @@ class LeaderState:
         registered_epoch: int,
         epoch_lookup: EpochLookup,
         log_start: int,
+        has_room: bool = True,
     ) -> OpenAnswer:
-        """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced.
+        """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced; without room it
+        takes none, and does not join (RL128).
 
         Only an `Accepted` open changes anything.
         """
@@ -254,7 +256,7 @@ class LeaderState:
             return StartOver(log_start) if diverging.epoch == NO_EPOCH else diverging
         self._latest_ms = now_ms
         follower = self._followers[broker]
-        follower.following = True
+        follower.following, follower.has_room = True, has_room
         follower.broker_epoch = broker_epoch
         follower.written_end = position.log_end_offset
         follower.durable_end = min(position.durable_end_offset, position.log_end_offset)
@@ -416,6 +418,10 @@ class LeaderState:
             self._settle(record)
         return not self.deposed
 
+    def tells_start(self, begins: int) -> bool:
+        """May it be told that the log begins at `begins`, where the leader's own begins (RL108)?"""
+        return may_be_told(begins, agreed=self.start.agreed, recorded=self.record.log_start)
+
     def want_log_start(self, offset: int, now_ms: float) -> None:
         """Everything before `offset` is committed and may go: the log shall begin there once `start` is settled."""
         invariant(
@@ -510,7 +516,7 @@ class LeaderState:
                 end=self._end_of(follower),
                 high_watermark=self._high_watermark,
                 leader_epoch_start_offset=self.leader_epoch_start_offset,
-                following=follower.following,
+                following=follower.following and follower.has_room,
                 seen_epoch=follower.broker_epoch,
                 registered_epoch=view.epoch,
                 active=view.active,

@@ -1,4 +1,4 @@
-"""The disk of one broker is full: it refuses to write, says why, goes on reading, and recovers with the room."""
+"""A broker whose disk is full refuses to write, says why, leaves what others can do, and recovers with the room."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +35,8 @@ ASSIGNMENTS = [[FULL, 2, 3], [OTHER, FULL, 3]]
 HERE, ELSEWHERE = 0, 1
 """The partition that the full broker leads, and the one that it follows."""
 TOPIC = "filling"
+NEEDED = "needed"
+"""A topic of which the full broker leads the only partition, and which cannot be written without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +46,27 @@ class Filling:
     cluster: Brokers
     tenant: Tenant
     topic_id: TopicId
+    needed_id: TopicId
     ballast: Ballast
     bystander: Bystander
 
     def produce(self, partition: int, value: bytes) -> tuple[ErrorCode, str]:
         """One raw batch to the partition's leader."""
-        leader = self.cluster.spec.broker(self.cluster.leader(self.topic_id, partition))
+        return self._produce(self.topic_id, partition, value)
+
+    def produce_needed(self, value: bytes) -> tuple[ErrorCode, str]:
+        """The same, where nobody can do without the full broker."""
+        return self._produce(self.needed_id, 0, value)
+
+    def _produce(self, topic_id: TopicId, partition: int, value: bytes) -> tuple[ErrorCode, str]:
+        leader = self.cluster.spec.broker(self.cluster.leader(topic_id, partition))
         with ProduceWire(leader.client_address, self.tenant.api_key) as wire:
-            result = wire.produce(self.topic_id, partition, batch_of(value))
+            result = wire.produce(topic_id, partition, batch_of(value))
         return ErrorCode(result.error), result.message
+
+    def without_the_full_broker(self) -> bool:
+        """Whether it has left both partitions of the topic, as leader and as replica in sync."""
+        return all(FULL not in (p.leader, *p.in_sync) for p in self.cluster.partitions(self.topic_id))
 
     def refused(self) -> bool:
         return self.produce(HERE, b"x")[0] is ErrorCode.DISK_FULL
@@ -87,22 +101,25 @@ def filling(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
             "journal_bytes": JOURNAL_BYTES,
             "disk_soft_free_bytes": request.param,
             "disk_hard_free_bytes": HARD_BYTES if request.param > 1 else 1,
-            "ballast_bytes": BALLAST_BYTES,
+            "ballast_bytes": BALLAST_BYTES if request.param > 1 else DISK_BYTES,  # more than ever fits
         },
-        "timings": {"revisit_ms": 100, "replica_lag_ms_max": 1_000, "retention_check_ms": 3_600_000},
+        "timings": {"revisit_ms": 100, "replica_lag_ms_max": 600_000, "retention_check_ms": 3_600_000},
     }
     log_directory = DataDirectory(path).log_directory(FULL)
     with small_disk(log_directory, DISK_BYTES), brokers(path, settings=settings) as cluster:
         tenant = cluster.tenant("tn_filling")
         topic_id = cluster.create_topic(tenant, TOPIC, assignments=ASSIGNMENTS)
+        needed_id = cluster.create_topic(tenant, NEEDED, assignments=[[FULL, 2, 3]], min_insync_replicas=3)
         cluster.wait_until(
-            "the first of each assignment leads", lambda: cluster.leader(topic_id, HERE) == FULL
+            "the first of each assignment leads",
+            lambda: cluster.leader(topic_id, HERE) == cluster.leader(needed_id) == FULL,
         )
         with Bystander(cluster) as bystander:
             yield Filling(
                 cluster=cluster,
                 tenant=tenant,
                 topic_id=topic_id,
+                needed_id=needed_id,
                 ballast=Ballast(log_directory),
                 bystander=bystander,
             )
@@ -169,13 +186,15 @@ def test_due_retention_makes_room_first_then_nothing_is_written_at_all_and_a_bal
 
     filling.ballast.leave(HARD_BYTES // 2)
     cluster.wait_until("nothing is written", lambda: cluster.metric(FULL, "penstock_disk_read_only") == 1)
-    code, message = filling.produce(HERE, b"x")
-    assert code is ErrorCode.DISK_FULL and message.startswith("filling-0: the disk has ")
+    code, message = filling.produce_needed(b"x")
+    assert code is ErrorCode.DISK_FULL and message.startswith("needed-0: the disk has ")
     cluster.wait_until(
         "an operator is told", lambda: '"disk": "the disk has' in cluster.http(FULL, "/readyz")[1]
     )
     assert filling.values(HERE) == [b"into the room"]
-    cluster.wait_until("others go on", lambda: filling.produce(ELSEWHERE, b"elsewhere")[0] is ErrorCode.OK)
+    cluster.wait_until("the others do without it", filling.without_the_full_broker)
+    assert filling.produce(ELSEWHERE, b"elsewhere")[0] is ErrorCode.OK
+    assert filling.produce(HERE, b"led by another")[0] is ErrorCode.OK
 
     cluster.kill(FULL)
     filling.ballast.leave(0)
@@ -202,19 +221,16 @@ def test_a_broker_without_any_room_loses_nothing_serves_reads_and_comes_back_int
         for partition in (HERE, ELSEWHERE):
             producer.send(TOPIC, b"before", partition=partition).result(10)
         filling.ballast.leave(16 * limits.KIB)
-        code, message = filling.produce(HERE, large)
+        code, message = filling.produce_needed(large)
         assert code is ErrorCode.DISK_FULL
-        assert message.startswith("filling-0: ")
+        assert message.startswith("needed-0: ")
         assert message.endswith("nothing was written, free space required")
-        kept = producer.send(TOPIC, large, partition=HERE)
-        for _ in range(5):
-            producer.send(TOPIC, large, partition=ELSEWHERE).result(20)
-        cluster.wait_until(
-            "the full broker is no longer waited for",
-            lambda: FULL not in cluster.partitions(filling.topic_id)[ELSEWHERE].in_sync,
-        )
-        assert filling.values(HERE)[:1] == [b"before"]
-        assert len(filling.values(ELSEWHERE)) == 6
+        kept = producer.send(NEEDED, large)
+        for partition in (HERE, ELSEWHERE) * 5:
+            producer.send(TOPIC, large, partition=partition).result(20)
+        assert filling.without_the_full_broker()
+        assert len(filling.values(HERE)) == len(filling.values(ELSEWHERE)) == 6
+        assert not kept.done()
         filling.ballast.drop()
         kept.result(30)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
@@ -233,14 +249,15 @@ def test_what_has_no_room_in_the_journal_is_acknowledged_when_there_is_room_agai
     with cluster.client(filling.tenant) as client:
         producer = client.producer(linger_ms=0, compression="none")
         for _ in range(JOURNAL_BYTES // len(large)):
-            producer.send(TOPIC, large, partition=HERE).result(10)
+            producer.send(NEEDED, large).result(10)
         filling.ballast.leave(len(large) * 3 // 2)
-        waiting = producer.send(TOPIC, large, partition=HERE)
+        waiting = producer.send(NEEDED, large)
         cluster.wait_until(
             "the journal lacks room", lambda: cluster.metric(FULL, "penstock_no_room_total") > 0
         )
-        assert not waiting.done()
-        producer.send(TOPIC, large, partition=ELSEWHERE).result(20)
+        for partition in (HERE, ELSEWHERE):
+            producer.send(TOPIC, large, partition=partition).result(20)
+        assert filling.without_the_full_broker() and not waiting.done()
         filling.ballast.drop()
         assert waiting.result(30).offset == JOURNAL_BYTES // len(large)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
@@ -257,8 +274,10 @@ def test_a_broker_starts_and_stops_on_a_full_disk(filling: Filling) -> None:
     filling.ballast.leave(0)
     cluster.kill(FULL)
     cluster.start(FULL)
-    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
+    cluster.wait_until("it is back", lambda: "the disk has" in cluster.http(FULL, "/readyz")[1])
+    assert filling.without_the_full_broker()
     assert filling.values(HERE)[:1] == [b"before"]
+    assert filling.produce(HERE, b"without it")[0] is ErrorCode.OK
     cluster.stop(FULL)
     assert cluster.status(FULL) == 0
     filling.ballast.drop()

@@ -13,6 +13,7 @@ from tests.simulation.planted_bugs.replacements import answers, nothing, told
 from tests.unit.controller import test_clocks, test_step_aside
 from tests.unit.log import test_crash_states, test_recovery, test_scrub
 from tests.unit.node import test_boot, test_doubt, test_room, test_strays
+from tests.unit.replication import test_in_sync_set
 
 
 def _deleted(right: Any) -> Callable[..., None]:
@@ -163,6 +164,28 @@ BUGS = (
         target="data_plane.node.room:Room.look",
         wrong=_retention_later,
         finders=(Check(test=test_room.test_what_is_due_is_deleted_before_anything_is_refused),),
+    ),
+    PlantedBug(
+        name="a full replica joins whom it would keep waiting",
+        rule="RL128",
+        target="data_plane.replication.leader:LeaderState.follower_opened",
+        wrong=told(has_room=True),
+        finders=(
+            Check(
+                test=test_in_sync_set.test_a_follower_without_room_does_not_join_until_it_opens_again_with_room
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a write that found no room tells nobody",
+        rule="RL128",
+        target="data_plane.node.room:Room.lacked",
+        wrong=nothing,
+        finders=(
+            Check(
+                test=test_room.test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_it_is_time_to_try_again
+            ),
+        ),
     ),
     PlantedBug(
         name="the ballast is kept when recovery needs its room",

@@ -94,3 +94,32 @@ def test_recovery_on_a_full_disk_gets_the_ballast_and_on_another_one_does_not() 
         filled.look(free)
         Room(CONFIG, filled.disk).before_recovery()
         assert filled.disk.exists(BALLAST_FILE) is kept
+
+
+def test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_it_is_time_to_try_again() -> (
+    None
+):
+    filled = Filled(ballast=0)
+    changes: list[bool] = []
+    filled.look(5_000 * KIB)
+    filled.room.changed = lambda: changes.append(bool(filled.room.full))
+    filled.room.lacked()
+    assert filled.room.full == f"a write found no room on the disk, {5_000 * KIB} bytes free"
+    assert filled.look(5_299 * KIB).full, "3 % of the disk is more"
+    assert not filled.look(5_300 * KIB).full
+    assert changes == [True, False]
+    filled.room.lacked()
+    filled.room.lacked()
+    for _ in range(9):
+        assert filled.look(5_300 * KIB).full
+    assert not filled.look(5_300 * KIB).full
+    assert changes == [True, False, True, False]
+
+
+def test_it_is_told_once_when_a_disk_becomes_full_and_once_when_it_no_longer_is() -> None:
+    filled = Filled()
+    changes: list[bool] = []
+    filled.room.changed = lambda: changes.append(bool(filled.room.full))
+    for free in (5_000, 299, 298, 999, 5_000):
+        filled.look(free * KIB)
+    assert changes == [True, False]

@@ -44,6 +44,16 @@ def test_each_condition_alone_keeps_a_follower_out(broken: dict[str, Any]) -> No
     assert not in_sync.may_join(**{**JOINABLE, **broken})
 
 
+def test_a_follower_without_room_does_not_join_until_it_opens_again_with_room() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3, has_room=False)
+    assert state.propose(0, everybody) is None
+    opened(state, 3)
+    proposal = state.propose(0, everybody)
+    assert proposal is not None and proposal.in_sync == (1, 2, 3)
+
+
 def test_a_follower_that_caught_up_is_proposed() -> None:
     state = leader((1, 2))
     opened(state, 2)

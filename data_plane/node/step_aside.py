@@ -1,4 +1,4 @@
-"""A disk that takes seconds to sync is as good as failed: the broker steps aside before others wait for it (RL133)."""
+"""A disk that takes seconds to sync, or nothing at all: its broker steps aside before others wait (RL128, RL133)."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +15,9 @@ _CELLS_AT_ONCE = 64
 _LOOKS_PER_BOUND = 10
 
 
-class SlowDisk:
-    """Watches how long the running sync takes. `sync_began_ms`: when it began (monotonic), None while there is none."""
+class StepAside:
+    """Watches how long the running sync takes, and whether the disk is full. `sync_began_ms`: when it began
+    (monotonic), None while there is none; `full`: why the disk takes nothing, empty while it does."""
 
     def __init__(
         self,
@@ -27,11 +28,15 @@ class SlowDisk:
         clock: Clock,
         stats: NodeStats,
         sync_began_ms: Callable[[], float | None],
+        full: Callable[[], str],
     ) -> None:
         self._config, self._view, self._registration = config, view, registration
         self._store, self._clock, self._stats = store, clock, stats
-        self._sync_began_ms = sync_began_ms
+        self._sync_began_ms, self._full = sync_began_ms, full
         self._reason = ""
+        self._wake = asyncio.Event()
+        self._left_all_at = -1
+        """Revision of the metadata at which there was nothing more to leave."""
 
     @property
     def slow(self) -> bool:
@@ -39,11 +44,15 @@ class SlowDisk:
 
     @property
     def reason(self) -> str:
-        """Why the broker steps aside; empty when it does not."""
+        """What is wrong with the syncs; empty when nothing is."""
         return self._reason
 
+    def look_now(self) -> None:
+        """The disk has become full, or no longer is."""
+        self._wake.set()
+
     async def run(self) -> None:
-        """Look for ever; step aside while a sync does not end."""
+        """Look for ever; step aside while a sync does not end, or the disk is full."""
         bound_ms = self._config.timings.slow_sync_ms
         while True:
             began_ms = self._sync_began_ms()
@@ -52,17 +61,30 @@ class SlowDisk:
             if taken_ms >= bound_ms:
                 self._reason = f"a sync has taken {bound_ms} ms and more"
                 self._stats.slow_syncs += not was_slow
-                await self._step_aside()
-            await asyncio.sleep(bound_ms / _LOOKS_PER_BOUND / 1000)
+            self._wake.clear()
+            wait_ms = bound_ms / _LOOKS_PER_BOUND
+            if (self.slow or self._full()) and await self._step_aside():
+                wait_ms /= _LOOKS_PER_BOUND
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
 
-    async def _step_aside(self) -> None:
-        if not self._registration.in_force():
-            return
-        for write in steps_aside(self._view.image, self._config.broker_id, _CELLS_AT_ONCE):
+    async def _step_aside(self) -> bool:
+        """Whether there may be more to leave."""
+        revision = self._view.image.revision
+        if not self._registration.in_force() or revision == self._left_all_at:
+            return False
+        writes = steps_aside(self._view.image, self._config.broker_id, _CELLS_AT_ONCE)
+        if not writes:
+            self._left_all_at = revision
+        for write in writes:
             try:
                 result = await self._store.txn(write.compares, [Put(write.key, write.value)])
             except (StoreUnavailable, OutcomeUnknown, SessionLost):
-                return
+                return False
             if not result.succeeded:
-                return  # the image was behind: look again
+                return True  # the image was behind: look again
             self._stats.stepped_aside += len(write.transitions)
+        return bool(writes)
