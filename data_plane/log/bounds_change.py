@@ -11,6 +11,7 @@ from data_plane.log.outcomes import JournalPiece, PieceKind
 from data_plane.log.pending import PendingWrites
 from data_plane.log.reading import LogReader
 from data_plane.log.sealing import SealFile, Sealing
+from data_plane.log.segment import Unreadable
 from data_plane.log.segments import CutPoint, Segments
 from data_plane.log.start_state import NOTHING_KNOWN, StartState
 from data_plane.log.tail import Tail
@@ -29,10 +30,15 @@ class BoundsChange:
         self._offset = 0
         self._state = NOTHING_KNOWN
 
-    def request_truncation(self, offset: int) -> None:
-        """Only whole batches below `offset` are to stay."""
+    def request_truncation(self, offset: int, *, over_damage: bool) -> None:
+        """Only whole batches below `offset` are to stay; `over_damage`: fewer of them when bad stamps hide where those
+        end. Raises `CorruptLog` (it joins the damage, nothing is cut) when they do and it is not.
+        """
         log_end = self._appender.end_offset
-        point = self._segments.cut_point(min(offset, log_end))
+        try:
+            point = self._segments.cut_point(min(offset, log_end), over_damage=over_damage)
+        except Unreadable as error:
+            raise self._reader.unreadable(error) from None
         piece = JournalPiece(
             PieceKind.TRUNCATE, point.end_offset, log_end, point.segment_base, point.position, point.stamp_count
         )  # fmt: skip
@@ -43,8 +49,12 @@ class BoundsChange:
         change = self._carry_out(PieceKind.TRUNCATE, offset)
         end = change.offset
         damage = self._reader.damage
-        self._segments.cut(CutPoint(change.segment_base, change.stamp_index, change.position, end), damage)
+        found = self._segments.cut(
+            CutPoint(change.segment_base, change.stamp_index, change.position, end), damage
+        )
         self._tail.clear()
+        if found is not None:
+            self._reader.found(found)
         damage[:] = recovery.damage_below(damage, end)
         self._seals.cut(end)
         if self._derived.epochs.truncate_end(end):

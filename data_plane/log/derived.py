@@ -215,9 +215,9 @@ class DerivedState:
         for segment in self._segments.all:
             if segment.end_offset <= producers_from:
                 continue
-            for number, found in segment.intact_stamps(0):
-                if producers_from <= found.base_offset < end_offset:
-                    self.apply(segment.stamp(number))
+            for _, stamp in segment.good_stamps(0):
+                if producers_from <= stamp.base_offset < end_offset:
+                    self.apply(stamp)
         self.offset = end_offset
 
     def _totals_at(self, base_offset: int) -> Odometer | None:

@@ -80,7 +80,7 @@ class PartitionLog:
             bounds.damage,
             bounds.log_end,
         )
-        self.usage = LogUsage(segments, derived, seals, self._sealing)
+        self.usage = LogUsage(segments, derived, seals, self._sealing, self._reader)
         """What metering reads."""
         self.scrub = LogScrub(segments, self._reader)
         self._bounds_change = BoundsChange(
@@ -330,7 +330,7 @@ class PartitionLog:
             self.log_start_offset <= offset and (declared or offset >= self.high_watermark),
             f"{self.name}: truncated to {offset} at or above its high watermark {self.high_watermark}",
         )
-        self._bounds_change.request_truncation(offset)
+        self._bounds_change.request_truncation(offset, over_damage=declared)
 
     def truncate_to(self, offset: int) -> None:
         """Cut the files and everything derived from them (RL30). The log may end a little lower: only whole batches

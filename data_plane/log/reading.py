@@ -36,7 +36,7 @@ class LogReader:
         try:
             run = segment.run(offset, end_offset, bytes_max)
         except Unreadable as error:
-            raise self._found(error.damage) from None
+            raise self.unreadable(error) from None
         except port.DiskFault as fault:
             raise self._found(DamagedRange(offset, min(end_offset, segment.end_offset), str(fault))) from None
         if run is None:
@@ -87,10 +87,14 @@ class LogReader:
             try:
                 found = self._segments.warm(segment).offset_reaching(timestamp_ms, end_offset)
             except Unreadable as error:
-                raise self._found(error.damage) from None
+                raise self.unreadable(error) from None
             if found is not None:
                 return max(found, log_start)
         return end_offset
+
+    def unreadable(self, error: Unreadable) -> CorruptLog:
+        """Whoever looked at the files found this: the range is damaged. The error to answer with."""
+        return self._found(error.damage)
 
     def found(self, damage: DamagedRange) -> None:
         """Note damage, once."""

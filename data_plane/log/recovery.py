@@ -507,7 +507,6 @@ def _epochs_within(segment: Segment, epochs: LeaderEpochs) -> None:
         last = segment.stamp_count - 1
         search(0, first, last, segment.stamp(last).leader_epoch)
     except Unreadable:
-        for number, found in segment.intact_stamps(0):
-            epoch = segment.stamp(number).leader_epoch
-            if epoch > epochs.last:
-                epochs.begin(epoch, found.base_offset)
+        for _, stamp in segment.good_stamps(0):
+            if stamp.leader_epoch > epochs.last:
+                epochs.begin(stamp.leader_epoch, stamp.base_offset)

@@ -190,18 +190,37 @@ class Segment:
         self.last_epoch = epoch
         self.last_checksum = checksum
 
-    def cut(self, number: int, position: int) -> None:
-        """Keep the stamps below `number` (at least one) and the bytes below `position`, which belong together.
-
-        Raises `Unreadable` when the last stamp that stays is bad.
+    def cut(self, number: int, position: int, end_offset: int) -> DamagedRange | None:
+        """Keep the stamps below `number` (at least one) and the bytes below `position`, which belong together and end
+        at `end_offset`. A cut is carried out whatever is found: damage of what stays is named, None without any.
         """
-        self.rewind(number)
-        self.size = position
+        found: DamagedRange | None = None
+        try:
+            self.rewind(number)
+        except Unreadable as error:
+            found = error.damage
+            self._rewind_over_damage(number)
+        self.size, self.end_offset = position, end_offset
         self.disk.remove(self.path(layout.INDEX_SUFFIX))
         self._indexed_count = 0
         self.writes += 1
         self.data.truncate(position)
         self.stamps.truncate(stamp_at(number))
+        return found
+
+    def _rewind_over_damage(self, number: int) -> None:
+        """Know what the good stamps below `number` tell; the last one is bad."""
+        began = self.first_accepted_ms, self.first_epoch
+        self.reset()
+        for at, stamp in self.good_stamps(0, number):
+            try:
+                highest = self._header_at(stamp.position).max_timestamp
+            except CorruptBatch:
+                highest = -1
+            self.stamp_count, self.end_offset, self.size = at, stamp.base_offset, stamp.position
+            self.note(stamp.end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, highest, 0)
+        self.stamp_count = number
+        self.first_accepted_ms, self.first_epoch = began
 
     def rewind(self, number: int) -> None:
         """Know only the stamps below `number` (at least one); the files stay as they are. Raises `Unreadable`."""
@@ -233,20 +252,26 @@ class Segment:
         self.stamp_count, self.end_offset, self.size = number, end_offset, position
 
     def cut_point(self, offset: int) -> tuple[int, int, int]:
-        """(stamps that stay, bytes that stay, end offset) when everything from `offset` on goes: whole batches only."""
-        try:
-            number = self.locate(offset)
-            if number == self.stamp_count:
-                return number, self.size, self.end_offset
-            found = self.stamp(number)
-            return number, found.position, found.base_offset
-        except Unreadable:
-            point = (0, 0, self.base_offset)
-            for number, brief in self.intact_stamps(0):
-                if brief.end_offset > offset:
-                    break
-                point = (number + 1, brief.position + brief.size, brief.end_offset)
-            return point
+        """(stamps that stay, bytes that stay, end offset) when everything from `offset` on goes: whole batches only.
+
+        Raises `Unreadable` when bad stamps hide where that is.
+        """
+        if offset <= self.base_offset:
+            return 0, 0, self.base_offset
+        number = self.locate(offset)
+        if number == self.stamp_count:
+            return number, self.size, self.end_offset
+        found = self.stamp(number)
+        return number, found.position, found.base_offset
+
+    def cut_point_before_damage(self, offset: int) -> tuple[int, int, int]:
+        """As `cut_point`, where bad stamps hide it: behind the last good one before."""
+        point = (0, 0, self.base_offset)
+        for number, brief in self.intact_stamps(0):
+            if brief.end_offset > offset:
+                break
+            point = (number + 1, brief.position + brief.size, brief.end_offset)
+        return point
 
     # index
 
@@ -336,12 +361,23 @@ class Segment:
             pass
         raise Unreadable(self.damage_at(number))
 
-    def stamp_blocks(self, first: int) -> Iterator[tuple[int, bytes]]:
-        """(number of its first stamp, packed stamps), from stamp `first` to the end."""
-        while first < self.stamp_count:
-            end = min(first + _STAMPS_PER_SCAN, self.stamp_count)
+    def stamp_blocks(self, first: int, count: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """(number of its first stamp, packed stamps), from stamp `first` to the end, or below number `count`."""
+        while first < (self.stamp_count if count is None else count):
+            end = min(first + _STAMPS_PER_SCAN, self.stamp_count if count is None else count)
             yield first, self.stamps_block(first, end)
             first = end
+
+    def good_stamps(self, first: int, count: int | None = None) -> Iterator[tuple[int, Stamp]]:
+        """(number, stamp) of every good stamp from number `first` on, below number `count`. Each is read once: what
+        the medium gives now it may refuse a moment later."""
+        for begin, block in self.stamp_blocks(first, count):
+            for at in range(0, len(block) - STAMP_BYTES + 1, STAMP_BYTES):
+                try:
+                    stamp = unpack_stamp(block, self.seed, at)
+                except StampCorrupt:
+                    continue
+                yield begin + at // STAMP_BYTES, stamp
 
     def intact_stamps(self, first: int) -> Iterator[tuple[int, BriefStamp]]:
         """(number, stamp) of every good stamp from number `first` on."""

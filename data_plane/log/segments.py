@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from data_plane.disk.port import Disk, SyncDirectory, SyncFile, SyncStep
 from data_plane.log.outcomes import DamagedRange
-from data_plane.log.segment import Segment
+from data_plane.log.segment import Segment, Unreadable
 from penstock.contract.ids import TopicPartition
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, stamp_seed, unpack_stamp
 
@@ -113,26 +113,37 @@ class Segments:
 
     # cutting
 
-    def cut_point(self, offset: int) -> CutPoint:
-        """Where to cut so that nothing from `offset` on stays: at a batch's end."""
+    def cut_point(self, offset: int, *, over_damage: bool) -> CutPoint:
+        """Where to cut so that nothing from `offset` on stays: at a batch's end.
+
+        Raises `Unreadable` when bad stamps hide where that is; with `over_damage` it is before them.
+        """
         at = self.at(offset)
         while at >= 0:
             segment = self.all[at]
-            number, position, end_offset = segment.cut_point(offset)
+            try:
+                number, position, end_offset = segment.cut_point(offset)
+            except Unreadable:
+                if not over_damage:
+                    raise
+                number, position, end_offset = segment.cut_point_before_damage(offset)
             if number:
                 return CutPoint(segment.base_offset, number, position, end_offset)
             at -= 1
         return CutPoint(-1, 0, 0, offset)
 
-    def cut(self, point: CutPoint, damage: list[DamagedRange]) -> None:
-        """Cut there. Files of segments with damage are set aside, not removed (RL122)."""
+    def cut(self, point: CutPoint, damage: list[DamagedRange]) -> DamagedRange | None:
+        """Cut there. Files of segments with damage are set aside, not removed (RL122). What was found bad of what
+        stays."""
+        found: DamagedRange | None = None
         while self.all and self.all[-1].base_offset > point.segment_base:
             self._remove(self.all.pop(), damage)
         if self.all:
             segment = self.all[-1]
             if segment.stamp_count != point.stamp_count or segment.size != point.position:
-                segment.cut(point.stamp_count, point.position)
+                found = segment.cut(point.stamp_count, point.position, point.end_offset)
                 self._written[segment.base_offset] = segment
+        return found
 
     def remove_below(self, offset: int, damage: list[DamagedRange]) -> int:
         """Remove closed segments that end at or below `offset`; the bytes freed."""

@@ -3,19 +3,23 @@
 from collections.abc import Iterator
 
 from data_plane.log.derived import DerivedState
+from data_plane.log.reading import LogReader
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
 from data_plane.log.segments import Segments
-from penstock.contract import errors
 from penstock.records.seal import Seal
 from penstock.records.usage import OdometerMark
 
 
 class LogUsage:
-    """Nothing here changes the log. Where totals are not known (None, or nothing) there is no reading."""
+    """Nothing here changes the log; damage that is met joins the log's own. Where totals are not known (None, or
+    nothing) there is no reading."""
 
-    def __init__(self, segments: Segments, derived: DerivedState, seals: SealFile, sealing: Sealing) -> None:
+    def __init__(
+        self, segments: Segments, derived: DerivedState, seals: SealFile, sealing: Sealing, reader: LogReader
+    ) -> None:
         self._segments, self._derived, self._seals, self._sealing = segments, derived, seals, sealing
+        self._reader = reader
 
     @property
     def log_generation(self) -> int:
@@ -52,7 +56,7 @@ class LogUsage:
         try:
             yield from self._derived.fold_to(end_offset)
         except Unreadable as error:
-            raise self._corrupt(error) from None
+            raise self._reader.unreadable(error) from None
 
     def end_before(self, accepted_ms: int) -> int:
         """End of the last batch accepted before `accepted_ms`; where the first segment begins (the log ends, when it
@@ -61,10 +65,7 @@ class LogUsage:
         try:
             return self._segments.end_before(accepted_ms, self._derived.offset)
         except Unreadable as error:
-            raise self._corrupt(error) from None
-
-    def _corrupt(self, error: Unreadable) -> errors.CorruptLog:
-        return errors.CorruptLog(f"{self._segments.where}: {error}")
+            raise self._reader.unreadable(error) from None
 
     @property
     def sealed_end_offset(self) -> int:

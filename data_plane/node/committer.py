@@ -127,6 +127,7 @@ class Committer:
         def finish() -> None:
             act()
             replica.no_longer_busy()
+            replica.notice_damage()
 
         replica.busy = True
         await self._once_durable(replica, finish)

@@ -21,7 +21,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
 from data_plane.replication.follower import BelowWatermark, BrokenPush, FollowerState, Phase, TakePush
 from data_plane.replication.leader import NO_EPOCH, Position
-from penstock.contract.errors import DiskFull
+from penstock.contract.errors import CorruptLog, DiskFull
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId
 from penstock.records.stamp import STAMP_BYTES
@@ -327,6 +327,8 @@ class LeaderLink:
                 self._wake.set()
         except BelowWatermark as wrong:
             replica.stop(str(wrong))
+        except CorruptLog as damage:
+            replica.found_damage(damage.message)
 
     async def _truncate(self, replica: Replica, state: FollowerState, epoch: int, end: int) -> None:
         """Cut to where the logs agree and ask again (RL26, RL31); several rounds may be needed."""

@@ -220,6 +220,11 @@ class Replica:
         else:
             self.stop(reason)
 
+    def notice_damage(self) -> None:
+        """What the log found by itself (at a cut, while it seals, for a reading) counts as what a reader found."""
+        if self.log.damage and not self.broken:
+            self.found_damage(f"{self.name}: {self.log.damage[0]}")
+
     def stop(self, reason: str) -> None:
         """A broken invariant or damage: take no part any more and keep the evidence (RL138)."""
         if not self.broken:

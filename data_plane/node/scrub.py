@@ -25,6 +25,7 @@ from data_plane.node.host import ReplicaHost
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import together
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import BrokerId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
@@ -66,7 +67,22 @@ class Scrubber:
     # -- reading back --------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """For ever. What is due is read back, then what was found is compared."""
+        """For ever."""
+        await together(self._notice_damage(), self._scrub())
+
+    async def _notice_damage(self) -> None:
+        """What a log found by itself is acted upon within a second or so, however much there is to be read back."""
+        while True:
+            for number, replica in enumerate(self._replicas()):
+                if number % _REPLICAS_A_TURN == _REPLICAS_A_TURN - 1:
+                    await asyncio.sleep(0)
+                if not replica.busy:
+                    # Whoever was alone when it was found may have company by now, and gives itself up then.
+                    replica.notice_damage()
+            await asyncio.sleep(_LOOK_MS / 1000)
+
+    async def _scrub(self) -> None:
+        """What is due is read back, then what was found is compared."""
         timings = self._config.timings
         pause_ms = min(_LOOK_MS, timings.scrub_delay_ms, timings.scrub_compare_ms)
         while True:
@@ -87,9 +103,6 @@ class Scrubber:
                 await asyncio.sleep(0)
             if replica.broken or replica.busy:
                 continue
-            if replica.log.damage:
-                # Whoever was alone when it was found may have company by now, and gives itself up then.
-                replica.found_damage(f"{replica.name}: {replica.log.damage[0]}")
             for segment in replica.log.scrub.closed(replica.log.high_watermark):
                 total += segment.size
                 if segment.opened_ms is None:

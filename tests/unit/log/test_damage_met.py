@@ -1,0 +1,127 @@
+"""Damage that a log meets by itself, at a cut or while it is counted: named as a reader would, and never its end
+(RL122, RL130)."""
+
+import pytest
+
+from data_plane.log.layout import STAMPS_SUFFIX
+from data_plane.log.sidecar import stamp_at
+from data_plane.testkit.disk import SimDisk
+from penstock.contract.errors import CorruptLog
+from penstock.records.stamp import STAMP_BYTES
+from tests.unit.log.batches import NOW_MS, made_batch
+from tests.unit.log.miniature import Miniature, reopened
+
+_SEGMENT = 8
+"""Base offset of the second segment; each segment holds four batches of two offsets."""
+
+
+def twenty_batches(*, committed: int = 4) -> Miniature:
+    """Two offsets a batch, four batches a segment; all but the first `committed` above the high watermark."""
+    miniature = Miniature()
+    miniature.create()
+    for number in range(20):
+        miniature.now_ms = NOW_MS + number
+        miniature.append(batch=made_batch(2, 900, fill=number))
+        miniature.commit(raise_watermark=number < committed)
+    assert [segment.base_offset for segment in miniature.log._segments.all] == list(range(0, 40, _SEGMENT))
+    return miniature
+
+
+def stamps_path(miniature: Miniature, base: int) -> str:
+    return next(one for one in miniature.log._segments.all if one.base_offset == base).path(STAMPS_SUFFIX)
+
+
+def flip_stamp(miniature: Miniature, base: int, number: int) -> None:
+    """One bit of one stamp of the segment at `base`."""
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.medium.flip(stamps_path(miniature, base), stamp_at(number) + STAMP_BYTES - 1, 3)
+
+
+def ranges(miniature: Miniature) -> list[tuple[int, int]]:
+    return [(one.first_offset, one.end_offset) for one in miniature.log.damage]
+
+
+def repaired(miniature: Miniature) -> None:
+    """What the node does: cut where the damaged segment begins, and take the rest anew."""
+    miniature.truncate(miniature.log.scrub.refetch_from(), declared=True)
+    assert not miniature.log.damage
+    end = miniature.log.log_end_offset
+    miniature.append(batch=made_batch(2, 900))
+    miniature.commit()
+    assert miniature.log.log_end_offset == end + 2 and miniature.read(end).next_offset == end + 2
+
+
+def test_a_cut_is_carried_out_over_damage_that_came_after_it_was_asked_for() -> None:
+    miniature = twenty_batches()
+    log = miniature.log
+    log.request_truncation(14)
+    miniature.commit(raise_watermark=False)
+    flip_stamp(miniature, _SEGMENT, 2)
+    try:
+        log.truncate_to(14)
+    except Exception as error:
+        pytest.fail(f"the cut ended in {error!r}")
+    assert log.log_end_offset == log.durable_end_offset == 14 and ranges(miniature) == [(12, 14)]
+    assert miniature.read(0).next_offset == 8 and miniature.read(8).next_offset == 12
+    with pytest.raises(CorruptLog):
+        miniature.read(12)
+    repaired(miniature)
+
+
+def test_a_cut_into_a_segment_that_the_medium_refuses_whole_is_carried_out() -> None:
+    miniature = twenty_batches()
+    log = miniature.log
+    log.request_truncation(14)
+    miniature.commit(raise_watermark=False)
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.medium.spoil(stamps_path(miniature, _SEGMENT), 0, 1 << 20)
+    log.truncate_to(14)
+    assert log.log_end_offset == 14 and ranges(miniature) == [(8, 14)]
+    assert log._segments.all[-1].first_accepted_ms == NOW_MS + 4
+    repaired(miniature)
+
+
+def test_what_a_cut_over_damage_left_is_recovered_after_a_kill() -> None:
+    miniature = twenty_batches()
+    miniature.checkpoint()
+    miniature.log.request_truncation(14)
+    miniature.commit(raise_watermark=False)
+    flip_stamp(miniature, _SEGMENT, 2)
+    miniature.log.truncate_to(14)
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk)
+    assert (again.log.log_end_offset, again.log.durable_end_offset) == (12, 12)
+    assert ranges(again) == [(12, 14)]  # beyond its end: acknowledged, and missing
+    repaired(again)
+
+
+def test_a_cut_whose_place_is_hidden_by_damage_is_refused_and_nothing_is_cut() -> None:
+    miniature = twenty_batches(committed=7)
+    flip_stamp(miniature, _SEGMENT, 3)
+    before = miniature.log.high_watermark
+    assert before == 14
+    with pytest.raises(CorruptLog):
+        miniature.log.request_truncation(14)
+    assert miniature.log.log_end_offset == 40 and ranges(miniature) == [(14, 16)]
+    miniature.append(batch=made_batch(2, 900))
+    miniature.commit()
+    repaired(miniature)
+
+
+def test_a_declared_cut_goes_before_damage_that_hides_its_place() -> None:
+    miniature = twenty_batches()
+    flip_stamp(miniature, _SEGMENT, 2)
+    miniature.truncate(13, declared=True)
+    assert miniature.log.log_end_offset == 12 and not miniature.log.damage
+
+
+def test_damage_that_metering_meets_is_named() -> None:
+    miniature = twenty_batches(committed=20)
+    for base in range(0, 40, _SEGMENT):
+        flip_stamp(miniature, base, 1)
+    with pytest.raises(CorruptLog):
+        miniature.log.usage.end_before(NOW_MS + 6)
+    assert ranges(miniature) == [(10, 12)]
+    with pytest.raises(CorruptLog):
+        list(miniature.log.usage.fold_to(4))
+    assert ranges(miniature) == [(2, 4), (10, 12)]
