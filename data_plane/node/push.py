@@ -324,10 +324,7 @@ class FollowerStream:
             try:
                 part = await self._read(pushed, self._config.push_bytes_max - size)
             except PenstockError as failure:
-                # A follower whom the log's start has passed is no damage: it opens again and starts over (RL32).
-                self._refuse(pushed, failure.code, failure.message)
-                if isinstance(failure, CorruptLog):
-                    pushed.replica.found_damage(failure.message)
+                self._failed(pushed, failure)
                 continue
             if part is None or self._pushed.get(handle) is not pushed:
                 continue
@@ -354,6 +351,13 @@ class FollowerStream:
             self._sent_ms = self._clock.monotonic_ms()
         self._stats.replicated_bytes += size
         return pack_frame(FrameKind.REPLICA_PUSH, head.SerializeToString(), payload)
+
+    def _failed(self, pushed: _Pushed, failure: PenstockError) -> None:
+        """What is to be pushed cannot be read. Damage is the replica's to deal with; that the log begins beyond the
+        follower's end is none: it opens again and starts over (RL32)."""
+        self._refuse(pushed, failure.code, failure.message)
+        if isinstance(failure, CorruptLog):
+            pushed.replica.found_damage(failure.message)
 
     def _slow_down(self, pushed: _Pushed) -> bool:
         """Whether this follower, far behind, has to wait; it is ready again by itself."""

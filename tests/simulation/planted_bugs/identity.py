@@ -10,6 +10,8 @@ from data_plane.controller.registration import FenceFirst, Register
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, KeyValue, Put
+from data_plane.node.host import ReplicaHost
+from data_plane.node.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.client.cluster_view import PartitionView
 from penstock.contract.errors import ErrorCode
@@ -18,6 +20,7 @@ from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import answers, nothing
 from tests.unit.client import test_cluster_view
 from tests.unit.controller import test_plan, test_registration, test_suspicion, test_topics
+from tests.unit.node import test_coming_back
 from tests.unit.replication import test_in_sync_set, test_opening
 
 _ELECTIONS = "data_plane.controller.elections"
@@ -92,6 +95,18 @@ def _of_any_epoch(right: Any) -> Callable[..., bool]:
     return apply_partition
 
 
+def _when_it_is_at_rest(right: Any) -> Callable[..., None]:
+    """What a busy replica was given lasts until it is at rest, over the end of the registration."""
+
+    def give_role(host: ReplicaHost, replica: Replica) -> None:
+        if replica.busy:
+            replica.on_settled = host.give_role
+        else:
+            right(host, replica)
+
+    return give_role
+
+
 BUGS = (
     PlantedBug(
         name="a topic id is used again",
@@ -112,6 +127,17 @@ BUGS = (
         wrong=_over_the_living,
         finders=(
             Check(test=test_registration.test_another_incarnation_is_fenced_first_and_gets_a_higher_epoch),
+        ),
+    ),
+    PlantedBug(
+        name="a busy replica follows on into the next registration",
+        rule="RL3",
+        target="data_plane.node.host:ReplicaHost.give_role",
+        wrong=_when_it_is_at_rest,
+        finders=(
+            Check(
+                test=test_coming_back.test_what_a_busy_replica_followed_is_opened_again_under_the_new_registration
+            ),
         ),
     ),
     PlantedBug(

@@ -5,7 +5,10 @@ from functools import partial
 from typing import Any
 
 from data_plane.log.epochs import LeaderEpochs
+from data_plane.node.push import FollowerStream
 from data_plane.replication.follower import FollowerState, Phase, TakePush
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.frames import FrameKind
 from tests.properties.replication import test_partition_model
 from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
@@ -14,6 +17,7 @@ from tests.simulation.finders import CrashStates, Model, Seeds
 from tests.simulation.planted_bugs.replacements import always, answers, nothing, told
 from tests.unit.log import test_appending, test_crash_states, test_epochs
 from tests.unit.log.miniature import SMALL
+from tests.unit.node import test_coming_back, test_follower_stream
 from tests.unit.replication import test_follower, test_opening
 
 _MANY_EPOCHS = test_partition_model.run
@@ -65,6 +69,23 @@ def _only_whole_and_later(right: Any) -> Callable[..., object]:
         return right(base_offset=None if base_offset is None else log_end, log_end=log_end, **named)
 
     return accepts_push
+
+
+def _damaged_whatever_it_is(right: Any) -> Callable[..., None]:
+    """That something cannot be read for a follower is damage, even if only the follower is behind the log's start."""
+
+    def _failed(stream: FollowerStream, pushed: Any, failure: PenstockError) -> None:
+        stream._refuse(pushed, ErrorCode.CORRUPT_LOG, failure.message)
+        pushed.replica.found_damage(failure.message)
+
+    return _failed
+
+
+def _at_once(right: Any) -> Callable[..., Any]:
+    async def at_rest(replica: object) -> None:
+        """Nobody waits."""
+
+    return at_rest
 
 
 BUGS = (
@@ -168,6 +189,32 @@ BUGS = (
         target="data_plane.replication.leader:LeaderState.follower_opened",
         wrong=told(log_start=0),
         finders=(Check(test=test_opening.test_a_follower_before_the_log_start_starts_over_there),),
+    ),
+    PlantedBug(
+        name="a follower behind the log's start is taken for damage",
+        rule="RL32",
+        target="data_plane.node.push:FollowerStream._failed",
+        wrong=_damaged_whatever_it_is,
+        finders=(
+            Check(
+                test=test_follower_stream.test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_takes_no_harm
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="what is told a busy replica is left out",
+        rule="RL29",
+        target="data_plane.node.replica:Replica.at_rest",
+        wrong=_at_once,
+        finders=(
+            Check(
+                test=partial(
+                    test_coming_back.test_an_answer_to_a_busy_replica_counts_when_it_is_at_rest,
+                    error=ErrorCode.OK,
+                    said=FrameKind.REPLICA_HELD,
+                )
+            ),
+        ),
     ),
     PlantedBug(
         name="a push that begins below the end is taken",

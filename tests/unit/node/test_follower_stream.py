@@ -1,4 +1,4 @@
-"""The leader's side of a replication stream: which of a follower's streams counts."""
+"""The leader's side of a replication stream: which of a follower's streams counts, and whom the log's start passed."""
 
 import asyncio
 
@@ -13,11 +13,13 @@ from data_plane.node.push import FollowerStream
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.leader import NO_EPOCH
-from penstock.contract.frames import FrameKind, pack_frame
+from penstock.contract.errors import ErrorCode
+from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
+from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import SMALL, TOPIC, Miniature, where
 
-ME, FOLLOWER = BrokerId(1), BrokerId(2)
+ME, FOLLOWER, OTHER = BrokerId(1), BrokerId(2), BrokerId(3)
 REGISTERED = 5
 CONFIG = NodeConfig(
     broker_id=ME,
@@ -46,9 +48,11 @@ class Wire:
     def __init__(self) -> None:
         self.frames: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.answered = asyncio.Event()
+        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def send(self, frame: bytes) -> None:
         self.answered.set()
+        self.sent.put_nowait(frame)
 
     async def receive(self) -> bytes:
         frame = await self.frames.get()
@@ -74,48 +78,60 @@ class Wire:
         )
         self.frames.put_nowait(pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString()))
 
+    async def answer(self) -> pb.ReplicaAnswer:
+        """The next one; pushes before it are skipped."""
+        while True:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), 30))
+            if kind is FrameKind.REPLICA_ANSWER:
+                (answer,) = pb.ReplicaAnswerHead.FromString(bytes(head)).answers
+                return answer
 
-def led() -> Replica:
+
+def led(broker: Miniature | None = None) -> Replica:
+    """A replica that leads, in sync with another one than the follower."""
     topic = model.TopicRecord(
         topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
     )
     replica = Replica(
-        where(), topic, Miniature().create(), me=ME, clock=StillClock(), stats=NodeStats(),
+        where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
         wrote=lambda replica, size: None, unsettled=lambda replica: None, stopped=lambda replica: None,
         replica_lag_ms_max=10_000,
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(
             partition=0,
-            replicas=(ME, FOLLOWER),
-            replica_generations=(1, 1),
+            replicas=(ME, FOLLOWER, OTHER),
+            replica_generations=(1, 1, 1),
             leader=ME,
             leader_epoch=1,
-            in_sync=(ME,),
+            in_sync=(ME, OTHER),
         )
     )
     return replica
 
 
-def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back() -> None:
-    replica, image = led(), ClusterImage()
+def stream_of(wire: Wire, replica: Replica) -> FollowerStream:
+    image = ClusterImage()
     live = model.LiveRecord(incarnation="i", directory_id="d").encode()
     image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
+    return FollowerStream(
+        wire, CONFIG, image, lambda _: replica, Miniature().disk, StillClock(), NodeStats(), lambda _: None,
+        CatchUp(0, StillClock(), NodeStats()),
+    )  # fmt: skip
+
+
+def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back() -> None:
+    replica = led()
 
     def follows() -> bool:
         assert replica.leading is not None
-        (lag,) = replica.leading.describe(1_000.0)
-        return lag.following
+        return next(lag.following for lag in replica.leading.describe(1_000.0) if lag.broker == FOLLOWER)
 
     async def story() -> None:
         wires = [Wire(), Wire()]
         streams = []
         for number, wire in enumerate(wires, start=1):
-            stream = FollowerStream(
-                wire, CONFIG, image, lambda _: replica, Miniature().disk, StillClock(), NodeStats(), lambda _: None,
-                CatchUp(0, StillClock(), NodeStats()),
-            )  # fmt: skip
-            streams.append(asyncio.create_task(stream.serve()))
+            streams.append(asyncio.create_task(stream_of(wire, replica).serve()))
             wire.open(number)
             await wire.answered.wait()
             assert follows()
@@ -124,5 +140,33 @@ def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back
             await asyncio.wait(streams[:1], timeout=30)
             assert isinstance(streams.pop(0).exception(), ConnectionLost)
             assert follows() is still
+
+    asyncio.run(story())
+
+
+def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_takes_no_harm() -> None:
+    broker = Miniature()
+    replica = led(broker)
+
+    async def story() -> None:
+        wire = Wire()
+        serving = asyncio.create_task(stream_of(wire, replica).serve())
+        wire.open(1)
+        assert not (await wire.answer()).error
+        for number in range(40):
+            batch, header = with_header(made_batch(2, 400, fill=number))
+            replica.produce(batch, header, acks=0, claimed_epoch=1, principal=5, answer=lambda outcome: None)
+            broker.commit()
+        broker.move_log_start(60)  # before the follower was sent anything
+        refused = await wire.answer()
+        assert (refused.handle, refused.error) == (1, ErrorCode.OFFSET_OUT_OF_RANGE)
+        assert not replica.broken, "it is whole"
+        assert replica.leading is not None, "it leads on"
+        wire.open(2)
+        answer = await wire.answer()
+        assert (answer.handle, answer.start_over, answer.log_start_offset) == (2, True, 60)
+        wire.lose()
+        await asyncio.wait([serving], timeout=30)
+        assert isinstance(serving.exception(), ConnectionLost)
 
     asyncio.run(story())
