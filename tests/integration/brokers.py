@@ -59,7 +59,7 @@ class Brokers:
     is one of METADATA_STORES: with etcd, one of the cluster's own."""
 
     def __init__(
-        self, path: Path, count: int, settings: Mapping[str, Any], module: str, metadata: str
+        self, path: Path, count: int, settings: Mapping[str, Any], module: str, metadata: str = SQLITE
     ) -> None:
         self.directory = DataDirectory(path)
         self.spec = self.directory.load_or_create(count, metadata)
