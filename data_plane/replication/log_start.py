@@ -34,6 +34,12 @@ def with_log_start(record: PartitionRecord, log_start: int) -> PartitionRecord:
     return replace(record, log_start=max(record.log_start, log_start))
 
 
+def may_be_told(begins: int, *, agreed: int, recorded: int) -> bool:
+    """May a leader whose own log begins at `begins` tell a client so? Not before all who may lead next begin there, nor
+    before its own begins where the record says."""
+    return agreed >= begins >= recorded
+
+
 class AgreedStart:
     """What one leader epoch knows of the log's start. Both offsets only grow."""
 
