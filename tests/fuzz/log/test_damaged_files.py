@@ -31,7 +31,7 @@ def left_behind(*, clean: bool) -> tuple[Medium, tuple[bytes, bytes]]:
         if number == BATCHES - 2:
             miniature.checkpoint()
             miniature.log._derived.keep_snapshot(even_if_small=True)
-            miniature.log._write_caches(unindexed_max=1)
+            miniature.log._own_files._write_caches(miniature.log.high_watermark, unindexed_max=1)
         if number % 3 == 0:
             miniature.now_ms += 2_000
         miniature.append(
