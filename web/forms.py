@@ -20,6 +20,12 @@ def split_message(message: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else ("", message)
 
 
+def as_sentence(text: str) -> str:
+    """With a capital letter, unless it begins with a name, an address or a number: those are quoted as they are."""
+    first = text.split(maxsplit=1)[:1]
+    return text[:1].upper() + text[1:] if first and first[0].rstrip(",;:").isalpha() else text
+
+
 class Form:
     """The values of a form as text, and its errors by field; the empty name is for the form as a whole."""
 
@@ -57,7 +63,7 @@ class Form:
     def refuse(self, error: PenstockError) -> None:
         """Note a refusal at the field that it names, or at the form."""
         field, text = split_message(error.message)
-        text = text[:1].upper() + text[1:]
+        text = as_sentence(text)
         if field in self.values:
             self.errors[field] = text
         else:

@@ -24,6 +24,10 @@ STATUS = {
     ErrorCode.THROTTLED: 429,
     ErrorCode.BROKER_UNAVAILABLE: 503,
     ErrorCode.TIMEOUT: 503,
+    ErrorCode.OFFSET_OUT_OF_RANGE: 409,
+    ErrorCode.GROUP_NOT_EMPTY: 409,
+    ErrorCode.GROUP_NOT_FOUND: 404,
+    ErrorCode.MESSAGE_TOO_LARGE: 422,
 }
 TITLES = {
     ErrorCode.INVALID_REQUEST: "The request is wrong",
@@ -42,6 +46,11 @@ _DETAIL_MAX = 500
 _NAME_MAX = 100
 _FIELDS_MAX = 20
 _log = logging.getLogger(__name__)
+
+
+def status_of(error: PenstockError) -> int:
+    """The table's status; what it does not list is the brokers' state where a retry helps, else a fault of ours."""
+    return STATUS.get(error.code, 503 if error.retriable else 500)
 
 
 def problem(
@@ -73,7 +82,7 @@ def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None
     headers: dict[str, str] = {}
     match error:
         case PenstockError():
-            status = STATUS.get(error.code, 500)
+            status = status_of(error)
             body = problem(status, error.code, error.message, _fields_of(error.message))
             if error.retriable:
                 headers["Retry-After"] = str(RETRY_AFTER_S)

@@ -42,7 +42,7 @@ def create_topic(
     Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions).
     """
     checked_name(tenant, name)
-    _checked_partitions(partitions)
+    checked_partitions(partitions)
     whole = complete(settings)
     with transaction.atomic():
         _within_limit(tenant, name, partitions)
@@ -89,7 +89,7 @@ def update_topic(
             if merged[fixed] != topic.settings[fixed]:
                 raise InvalidRequest(f"{fixed}: {name} has {topic.settings[fixed]}, and keeps it")
         wanted = topic.partitions if partitions is None else partitions
-        _checked_partitions(wanted)
+        checked_partitions(wanted)
         if wanted < topic.partitions:
             raise InvalidRequest(
                 f"partitions: {name} has {topic.partitions}, {wanted} would remove some; only more are possible"
@@ -264,7 +264,8 @@ def complete(settings: Mapping[str, Any]) -> TopicSettings:
     return TopicSettings.from_dict(values)
 
 
-def _checked_partitions(partitions: int) -> None:
+def checked_partitions(partitions: int) -> None:
+    """Raises `InvalidRequest` unless a topic can have so many."""
     if not 1 <= partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
         raise InvalidRequest(f"partitions: {partitions} is not within 1 to {limits.PARTITIONS_PER_TOPIC_MAX}")
 

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from penstock import Client
-from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
+from penstock.contract.errors import GroupNotFound, InvalidRequest, NotFound, PenstockError
 from tenants.roles import Permission
 from web import browsing, charts, live, notices
 from web.broker_access import brokers
@@ -64,6 +64,8 @@ def group_live(request: HttpRequest, place: Place) -> HttpResponse:
     try:
         with brokers(place) as client:
             now = group_now(client, name)
+    except GroupNotFound:
+        context["missing"] = True
     except PenstockError as error:
         context["trouble"] = error
     else:
@@ -104,7 +106,9 @@ def reset_group(request: HttpRequest, place: Place) -> HttpResponse:
                     client.reset_group(name, moves, live.TIMEOUT_S)
                     text = f"{name}: moved in {len(moves)} partition{'s' if len(moves) != 1 else ''}."
                     return notices.put(redirect(f"{place.url('group')}?{urlencode({'name': name})}"), text)
-                context["moves"] = _preview(client, now, form)
+                moved = _preview(client, now, form)
+                context["moves"] = moved
+                context["changing"] = sum(1 for part, _, again in moved if again or part.committed is None)
             except PenstockError as error:
                 form.refuse(error)
     return render(request, "web/group_reset.html", context, status=422 if form.failed else 200)
@@ -124,6 +128,8 @@ def _preview(client: Client, now: GroupNow, form: Form) -> list[tuple[PartitionL
         offset = form.whole("offset", "Offset")
         if offset is None:
             raise InvalidRequest("offset: a whole number, please")
+        if offset < 0:
+            raise InvalidRequest("offset: offsets begin at 0")
     at_time: dict[tuple[str, int], int] = {}
     if target == "time":
         moment = moment_ms(form["time"])

@@ -41,10 +41,12 @@ def invoices(request: HttpRequest, place: Place) -> HttpResponse:
 def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
     """One invoice with its lines."""
     row = queries.invoice(place.tenant, invoice)
+    shown = shown_invoice(row)
     context: dict[str, Any] = {
         "here": "invoices",
         "invoice": row,
-        "shown": shown_invoice(row),
+        "shown": shown,
+        "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
         "credit_notes": [
             (note, shown_credit_note(note))
             for note in queries.credit_notes(place.tenant).filter(invoice=row).order_by("number")

@@ -1,5 +1,6 @@
 """Topics: list, detail with what the brokers say now, create, edit, delete."""
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ from control_plane.outbox import queries as outbox
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
 from penstock.contract import limits
-from penstock.contract.errors import NotFound, PenstockError
+from penstock.contract.errors import AlreadyExists, NotFound, PenstockError
 from quotas.queries import limits_of
 from tenants.roles import Permission
 from web import charts, live, notices
@@ -108,6 +109,7 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
     if request.method == "POST":
         partitions = form.whole("partitions", "Partitions")
         settings = _settings(form, fixed=False)
+        _check_each(form, place, partitions, settings)
         if not form.failed and partitions is not None:
             try:
                 row = actions.create_topic(
@@ -233,9 +235,26 @@ def _settings(form: Form, *, fixed: bool) -> dict[str, Any]:
     return settings
 
 
+def _check_each(form: Form, place: Place, partitions: int | None, settings: dict[str, Any]) -> None:
+    """Everything that is wrong at once, not only what creating would name first."""
+    checks: list[Callable[[], object]] = [
+        lambda: actions.checked_name(place.tenant, form.text("name")),
+        lambda: actions.complete(settings),
+    ]
+    if partitions is not None:
+        checks.append(lambda: actions.checked_partitions(partitions))
+    for check in checks:
+        try:
+            check()
+        except PenstockError as error:
+            _refuse(form, error)
+
+
 def _refuse(form: Form, error: PenstockError) -> None:
     """A refusal of a setting at the field that people typed it into."""
     form.refuse(error)
+    if isinstance(error, AlreadyExists) and "name" in form.values:
+        form.errors["name"] = form.errors.pop("")
     for setting, field in (("retention_ms", "retention"), ("max_message_bytes", "max_message_kib")):
         prefix = f"{setting}: "
         if form.errors.get("", "").startswith(prefix):

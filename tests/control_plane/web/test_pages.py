@@ -5,16 +5,24 @@ from datetime import timedelta
 
 import pytest
 from django.http import HttpResponse
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from control_plane.access import actions as access
 from control_plane.topics import actions as topics
+from penstock.contract.errors import (
+    GroupNotEmpty,
+    GroupNotFound,
+    NotEnoughReplicas,
+    OutcomeUnknown,
+    PenstockError,
+)
 from tenants import actions
 from tenants.models import ApiKey, Session
 from tenants.roles import Standing
 from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house, make_person
-from web.forms import TEXT_MAX
+from web import errors
+from web.forms import TEXT_MAX, as_sentence
 from web.urls import urlpatterns
 
 pytestmark = pytest.mark.django_db
@@ -376,3 +384,69 @@ def test_a_revoked_operator_is_out_at_once(house: House) -> None:
     assert row is not None
     actions.revoke_operator(ACTOR, public_id=row.public_id, tenant="_system")
     assert client.get("/operator").status_code == 302
+
+
+# -- what went wrong ------------------------------------------------------------------------------------
+
+
+def test_what_is_not_found_keeps_the_pages_of_the_tenant_beside_it_and_stands_at_the_door_elsewhere(
+    house: House,
+) -> None:
+    person = signed_in(house)
+    inside = person.get("/t/acme/topics/nothing")
+    assert inside.status_code == 404
+    assert "All topics" in text_of(inside) and 'aria-label="Pages"' in text_of(inside)
+    for address in ("/nothing", "/t/somebody-elses"):
+        outside = person.get(address)
+        assert outside.status_code == 404
+        assert "To your tenants" in text_of(outside) and 'aria-label="Pages"' not in text_of(outside)
+    stranger = Client().get("/nothing")
+    assert stranger.status_code == 404 and 'class="button first" href="/">Sign in' in text_of(stranger)
+
+
+def test_a_form_of_another_session_is_named_as_stale_and_not_as_a_missing_permission(house: House) -> None:
+    answer = signed_in(house, csrf=True).post("/t/acme/new-topic", {"name": "a"})
+    assert answer.status_code == 403
+    assert "This form is not valid any more" in text_of(answer) and "Nothing was changed" in text_of(answer)
+
+
+def test_a_refused_topic_names_all_that_is_wrong_at_its_fields(house: House) -> None:
+    answer = signed_in(house).post(
+        "/t/acme/new-topic",
+        {"name": "bad name", "partitions": "0", "retention": "7", "max_message_kib": "99999999"},
+    )
+    assert answer.status_code == 422
+    for field in ("e-name", "e-partitions", "e-max_message_kib"):
+        assert f'id="{field}"' in text_of(answer), field
+    taken = signed_in(house).post("/t/acme/new-topic", {"name": "orders"})
+    assert taken.status_code == 422 and 'id="e-name"' in text_of(taken)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("dev@acme.example has signed up", "dev@acme.example has signed up"),
+        ("topic 'x' exists", "Topic 'x' exists"),
+        ("partitions_max: 3", "partitions_max: 3"),
+        ("", ""),
+    ],
+)
+def test_what_a_refusal_quotes_keeps_its_letters(text: str, shown: str) -> None:
+    assert as_sentence(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (GroupNotFound("group workers does not exist"), 404, "There is nothing here"),
+        (GroupNotEmpty("workers has 2 members"), 409, "Workers has 2 members."),
+        (NotEnoughReplicas("orders-7: 1 in sync, 2 required"), 503, "nothing was changed"),
+        (OutcomeUnknown("orders-7"), 500, "Something broke"),
+    ],
+)
+def test_a_refusal_of_the_brokers_is_a_page_with_its_own_status(
+    error: PenstockError, status: int, says: str
+) -> None:
+    request = RequestFactory().get("/t/acme/group/reset")
+    answer = errors.refused(request, error)
+    assert answer.status_code == status and says in text_of(answer)
