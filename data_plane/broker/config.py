@@ -47,7 +47,7 @@ BROKER_ID_MAX = 999_999
 _LISTENERS = ("client_listen", "internal_listen", "http_listen")
 _LIMITS = ("journal_bytes", "tail_bytes", "replica_window_bytes", "push_bytes_max", "unsynced_bytes_max",
            "disk_soft_free_bytes", "disk_hard_free_bytes", "ballast_bytes", "scrub_bytes_per_s", "stray_keep_ms",
-           "catch_up_bytes_per_s", "replica_open_max")  # fmt: skip
+           "damaged_keep_ms", "catch_up_bytes_per_s", "replica_open_max")  # fmt: skip
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

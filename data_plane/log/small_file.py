@@ -33,6 +33,7 @@ class SmallFileKind(IntEnum):
     START = 7
     SCRUBBED = 8
     WITNESS = 8
+    DAMAGED_SEEN = 9
 
 
 class SmallFileCorrupt(Exception):

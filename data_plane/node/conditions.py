@@ -56,6 +56,8 @@ class Conditions:
         room = self._host.room
         return {
             "strays": self._host.strays.count,
+            "damaged_files": self._host.quarantine.count,
+            "damaged_files_bytes": self._host.quarantine.size_bytes,
             "clock_off_ms": self._control.clock_off_ms or 0,
             "clock_trusted": int(self._retention.clock_trusted),
             "disk_refuses_writes": int(bool(room.refuses_writes)),

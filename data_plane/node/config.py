@@ -90,5 +90,7 @@ class NodeConfig:
     """A file that recovery on a full disk removes first."""
     stray_keep_ms: int = 14 * 86_400_000
     """Directories that the metadata does not know are kept so long (RL53)."""
+    damaged_keep_ms: int = 14 * 86_400_000
+    """Segment files that were set aside with their damage are kept so long, or until room is short (RL122)."""
     metering: bool = True
     """Usage is read and delivered usage counted; without it nothing waits to be metered before it is deleted."""

@@ -21,6 +21,7 @@ from data_plane.node.directory import Directory
 from data_plane.node.fetch import LeaderLink
 from data_plane.node.in_sync import InSyncWriter
 from data_plane.node.ports import Clock, Rng, Transport
+from data_plane.node.quarantine import Quarantine
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Listener, Replica
 from data_plane.node.room import Room
@@ -54,6 +55,8 @@ class ReplicaHost:
         self._tail = TailBudget(config.tail_bytes)
         self.strays = Strays(disk, config.stray_keep_ms)
         self.room = Room(config, disk)
+        self.quarantine = Quarantine(disk, config.damaged_keep_ms)
+        self.room.give_up_damaged = self.quarantine.give_up
         self.replicas: dict[TopicPartition, Replica] = {}
         self.damaged: dict[TopicPartition, str] = {}
         """Partitions whose data here failed its checks at boot: unclean (RL45, RL122)."""
@@ -312,6 +315,7 @@ class ReplicaHost:
         if replica.log.damage:
             replica.repairs += 1
             await self._committer.truncate(replica, replica.sound_end_offset, declared=True)
+            self._set_aside_in(replica)
         self._unknown_loss.pop(replica.where, None)
         self.damaged.pop(replica.where, None)
         replica.broken = replica.writes_stopped = replica.note = ""
@@ -353,10 +357,15 @@ class ReplicaHost:
             await self._committer.start_over(replica, cut, log.state_at_start())
         else:
             await self._committer.truncate(replica, cut, declared=True)
+        self._set_aside_in(replica)
         self._unknown_loss.pop(replica.where, None)
         replica.broken = ""
         self.damaged.pop(replica.where, None)
         self.give_role(replica)
+
+    def _set_aside_in(self, replica: Replica) -> None:
+        """What was cut of it may be kept beside it."""
+        self.quarantine.look_in(layout.partition_directory(replica.where), self._clock.now_ms())
 
     # -- making, trimming, removing ----------------------------------------------------------------------
 

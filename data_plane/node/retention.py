@@ -48,7 +48,7 @@ class Retention:
 
     async def run(self) -> None:
         since_ms, strays_ms = 0, 0
-        self._look_at_strays()
+        await self._look_at_what_is_aside()
         while True:
             self._host.room.look(self._trim_all)
             if since_ms >= self._config.timings.retention_check_ms:
@@ -57,14 +57,15 @@ class Retention:
                 self._host.release_idle_files(self._seen)
             if strays_ms >= _STRAYS_EVERY_MS:
                 strays_ms = 0
-                self._look_at_strays()
+                await self._look_at_what_is_aside()
             await asyncio.sleep(self._config.timings.revisit_ms / 1000)
             since_ms += self._config.timings.revisit_ms
             strays_ms += self._config.timings.revisit_ms
 
-    def _look_at_strays(self) -> None:
+    async def _look_at_what_is_aside(self) -> None:
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         self._host.strays.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
+        await self._host.quarantine.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
 
     def _trim_all(self) -> int:
         """Look at all that is led here; how many partitions have something to be deleted."""

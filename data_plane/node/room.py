@@ -1,6 +1,7 @@
 """The room left on the disk: what is refused while it is short, and a ballast that recovery may use (RL128).
 
-ample --below the soft mark--> tight: due retention first, then produce is refused; all else goes on
+ample --below the soft mark--> tight: what was set aside as damaged goes, then what is due to be deleted, then produce
+    is refused; all else goes on
 tight --below the hard mark--> read-only: nothing is written but what makes room
 
 *Full* is a disk that is read-only, or on which a write just found no room: nobody should wait for its broker.
@@ -36,6 +37,8 @@ class Room:
         """How often the ballast was given up."""
         self.changed: Callable[[], None] = lambda: None
         """Told when the disk has become full, and when it no longer is."""
+        self.give_up_damaged: Callable[[], bool] = lambda: False
+        """Deletes what was set aside as damaged; whether there was anything."""
         self._looks = 0
         self._holds_ballast = False
         self._lacking = ""
@@ -65,6 +68,8 @@ class Room:
         usage = self._disk.usage()
         soft = min(self._config.disk_soft_free_bytes, usage.total_bytes * SOFT_FREE_PERCENT_MAX // 100)
         hard = min(self._config.disk_hard_free_bytes, usage.total_bytes * HARD_FREE_PERCENT_MAX // 100)
+        if usage.free_bytes < soft and self.give_up_damaged():
+            usage = self._disk.usage()
         free = usage.free_bytes
         self.read_only = (
             f"the disk has {free} bytes free, {hard} required for any write" if free < hard else ""

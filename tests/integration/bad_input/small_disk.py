@@ -1,5 +1,6 @@
 """A file system of a few MiB, for brokers that are to run out of room."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -33,8 +34,12 @@ class Ballast:
         """Grow until `free` bytes are left to others."""
         found = os.statvfs(self._file.parent)
         size = found.f_bavail * found.f_frsize - free
-        with self._file.open("ab") as file:
-            file.write(bytes(size))
+        with self._file.open("ab", buffering=0) as file:
+            try:
+                file.write(bytes(size))
+            except OSError as full:
+                if full.errno != errno.ENOSPC:  # others took some of it meanwhile
+                    raise
 
     def drop(self) -> None:
         self._file.unlink()

@@ -115,3 +115,4 @@ def test_a_spoilt_segment_is_found_kept_aside_and_fetched_anew(
     assert aside.stat().st_size > 1_500
     assert cluster.pids() == pids, "no broker has restarted"
     assert cluster.metric(victim, "penstock_scrub_damage_total") >= 1
+    assert cluster.metric(victim, "penstock_damaged_files_bytes") >= aside.stat().st_size

@@ -12,7 +12,7 @@ from tests.simulation.finders import CrashStates
 from tests.simulation.planted_bugs.replacements import answers, nothing, told
 from tests.unit.controller import test_clocks, test_step_aside
 from tests.unit.log import test_crash_states, test_recovery, test_scrub
-from tests.unit.node import test_boot, test_doubt, test_room, test_strays
+from tests.unit.node import test_boot, test_doubt, test_quarantine, test_room, test_strays
 from tests.unit.replication import test_in_sync_set
 
 
@@ -164,6 +164,15 @@ BUGS = (
         target="data_plane.node.room:Room.look",
         wrong=_retention_later,
         finders=(Check(test=test_room.test_what_is_due_is_deleted_before_anything_is_refused),),
+    ),
+    PlantedBug(
+        name="what was set aside as damaged goes by a clock that nobody trusts",
+        rule="RL122",
+        target="data_plane.node.quarantine:Quarantine.look",
+        wrong=told(clock_trusted=True),
+        finders=(
+            Check(test=test_quarantine.test_no_clock_that_nobody_trusts_and_none_that_just_began_lets_them_go),
+        ),
     ),
     PlantedBug(
         name="a full replica joins whom it would keep waiting",
