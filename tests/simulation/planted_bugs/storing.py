@@ -1,15 +1,18 @@
 """Wrong decisions of the log: what is torn, what producers sent, what is durable."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from data_plane.disk.port import SyncDirectory, SyncStep
 from data_plane.log.producers import Producers
 from tests.simulation import plans
+from tests.simulation import test_damage_met as simulated_damage
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates, FlippedBytes, Seeds
-from tests.unit.log import test_bounds, test_crash_states
+from tests.simulation.planted_bugs.replacements import told
+from tests.unit.log import test_bounds, test_crash_states, test_damage_met
 
 
 def _all_torn(right: Any) -> Callable[..., bool]:
@@ -48,6 +51,21 @@ def _no_directory(right: Any) -> Callable[..., list[SyncStep]]:
     return append_steps
 
 
+def _stopped_by_damage(right: Any) -> Callable[..., Any]:
+    def cut(segment: Any, number: int, position: int, end_offset: int) -> Any:
+        segment.rewind(number)
+        return right(segment, number, position, end_offset)
+
+    return cut
+
+
+def _not_noticed(right: Any) -> Callable[..., Any]:
+    async def never(scrubber: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    return never
+
+
 BUGS = (
     PlantedBug(
         name="bad checksum below the durable mark cut as a torn tail",
@@ -55,6 +73,40 @@ BUGS = (
         target="data_plane.log.recovery:is_torn",
         wrong=_all_torn,
         finders=(FlippedBytes(first=100),),
+    ),
+    PlantedBug(
+        name="a cut goes before damage that hides its place, and nobody is told",
+        rule="RL122",
+        target="data_plane.log.segments:Segments.cut_point",
+        wrong=told(over_damage=True),
+        finders=(
+            Check(
+                test=test_damage_met.test_a_cut_whose_place_is_hidden_by_damage_is_refused_and_nothing_is_cut
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="damage that a log met by itself waits for the scrubber",
+        rule="RL122",
+        target="data_plane.node.scrub:Scrubber._notice_damage",
+        wrong=_not_noticed,
+        finders=(
+            Check(
+                test=simulated_damage.test_what_a_log_meets_by_itself_does_not_wait_for_the_scrubber,
+                kind="simulation",
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="damage that a cut meets ends the broker",
+        rule="RL130",
+        target="data_plane.log.segment:Segment.cut",
+        wrong=_stopped_by_damage,
+        finders=(
+            Check(
+                test=test_damage_met.test_a_cut_is_carried_out_over_damage_that_came_after_it_was_asked_for
+            ),
+        ),
     ),
     PlantedBug(
         name="duplicate table not rebuilt on promotion",
