@@ -9,6 +9,7 @@ from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
+
 _runtime_version.ValidateProtobufRuntimeVersion(
     _runtime_version.Domain.PUBLIC,
     7,
@@ -24,7 +25,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%data_plane/contract/replication.proto\x12\x14penstock.internal.v1\"q\n\x0fReplicaOpenHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x35\n\npartitions\x18\x03 \x03(\x0b\x32!.penstock.internal.v1.ReplicaOpen\"\xe7\x01\n\x0bReplicaOpen\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\x12\x1a\n\x12\x64urable_end_offset\x18\x06 \x01(\x12\x12\x12\n\nlast_epoch\x18\x07 \x01(\x11\x12\x1a\n\x12replica_generation\x18\x08 \x01(\x04\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\x12\x0f\n\x07no_room\x18\n \x01(\x08\"I\n\x11ReplicaAnswerHead\x12\x34\n\x07\x61nswers\x18\x01 \x03(\x0b\x32#.penstock.internal.v1.ReplicaAnswer\"\xf4\x01\n\rReplicaAnswer\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\r\n\x05\x65rror\x18\x03 \x01(\r\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tdiverging\x18\x05 \x01(\x08\x12\x18\n\x10\x64ivergence_epoch\x18\x06 \x01(\x11\x12\x1d\n\x15\x64ivergence_end_offset\x18\x07 \x01(\x12\x12\x12\n\nstart_over\x18\x08 \x01(\x08\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\x12\x10\n\x08odometer\x18\n \x01(\x0c\x12\x11\n\tproducers\x18\x0b \x01(\x0c\"D\n\x0fReplicaPushHead\x12\x31\n\x06pushes\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaPush\"\xec\x01\n\x0bReplicaPush\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x12\x12\x0e\n\x06stamps\x18\x04 \x01(\r\x12\x15\n\rbatches_bytes\x18\x05 \x01(\r\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x16\n\x0emetered_offset\x18\x08 \x01(\x12\x12\x15\n\rsealed_offset\x18\t \x01(\x12\x12\x1a\n\x12metered_generation\x18\n \x01(\x04\"B\n\x0fReplicaHeldHead\x12/\n\x04held\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaHeld\"\x85\x01\n\x0bReplicaHeld\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x1a\n\x12\x64urable_end_offset\x18\x03 \x01(\x12\x12\x1a\n\x12written_end_offset\x18\x04 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\"#\n\x10ReplicaCloseHead\x12\x0f\n\x07handles\x18\x01 \x03(\r\"^\n\x12ReplicaEndsRequest\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".penstock.internal.v1.EndOfReplica\"]\n\x13ReplicaEndsResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x04\x12\x30\n\x04\x65nds\x18\x02 \x03(\x0b\x32\".penstock.internal.v1.EndOfReplica\"\x89\x01\n\x0c\x45ndOfReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x12\n\nlast_epoch\x18\x03 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x12\x12\x0e\n\x06\x64\x61mage\x18\x05 \x01(\t\x12\x18\n\x10sound_end_offset\x18\x06 \x01(\x12\"\x9c\x01\n\x08\x42\x65\x61tHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x04\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12\x0f\n\x07wall_ms\x18\x05 \x01(\x12\x12\x19\n\x0c\x63lock_off_ms\x18\x06 \x01(\x12H\x00\x88\x01\x01\x42\x0f\n\r_clock_off_ms\"\x9c\x01\n\x16\x43ompareSegmentsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x37\n\x08segments\x18\x04 \x03(\x0b\x32%.penstock.internal.v1.ScrubbedSegment\x12\x0e\n\x06\x61greed\x18\x05 \x01(\x08\"_\n\x0fScrubbedSegment\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x12\x12\x12\n\nend_offset\x18\x02 \x01(\x12\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\x13\n\x0bverified_ms\x18\x04 \x01(\x12\"r\n\x17\x43ompareSegmentsResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x37\n\x08segments\x18\x03 \x03(\x0b\x32%.penstock.internal.v1.ScrubbedSegmentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%data_plane/contract/replication.proto\x12\x14penstock.internal.v1\"q\n\x0fReplicaOpenHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x35\n\npartitions\x18\x03 \x03(\x0b\x32!.penstock.internal.v1.ReplicaOpen\"\xfa\x01\n\x0bReplicaOpen\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\x12\x1a\n\x12\x64urable_end_offset\x18\x06 \x01(\x12\x12\x12\n\nlast_epoch\x18\x07 \x01(\x11\x12\x1a\n\x12replica_generation\x18\x08 \x01(\x04\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\x12\x0f\n\x07no_room\x18\n \x01(\x08\x12\x11\n\tstays_out\x18\x0b \x01(\x08\"I\n\x11ReplicaAnswerHead\x12\x34\n\x07\x61nswers\x18\x01 \x03(\x0b\x32#.penstock.internal.v1.ReplicaAnswer\"\xf4\x01\n\rReplicaAnswer\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\r\n\x05\x65rror\x18\x03 \x01(\r\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tdiverging\x18\x05 \x01(\x08\x12\x18\n\x10\x64ivergence_epoch\x18\x06 \x01(\x11\x12\x1d\n\x15\x64ivergence_end_offset\x18\x07 \x01(\x12\x12\x12\n\nstart_over\x18\x08 \x01(\x08\x12\x18\n\x10log_start_offset\x18\t \x01(\x12\x12\x10\n\x08odometer\x18\n \x01(\x0c\x12\x11\n\tproducers\x18\x0b \x01(\x0c\"D\n\x0fReplicaPushHead\x12\x31\n\x06pushes\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaPush\"\xec\x01\n\x0bReplicaPush\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x12\x12\x0e\n\x06stamps\x18\x04 \x01(\r\x12\x15\n\rbatches_bytes\x18\x05 \x01(\r\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x16\n\x0emetered_offset\x18\x08 \x01(\x12\x12\x15\n\rsealed_offset\x18\t \x01(\x12\x12\x1a\n\x12metered_generation\x18\n \x01(\x04\"B\n\x0fReplicaHeldHead\x12/\n\x04held\x18\x01 \x03(\x0b\x32!.penstock.internal.v1.ReplicaHeld\"\x85\x01\n\x0bReplicaHeld\x12\x0e\n\x06handle\x18\x01 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x11\x12\x1a\n\x12\x64urable_end_offset\x18\x03 \x01(\x12\x12\x1a\n\x12written_end_offset\x18\x04 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\"#\n\x10ReplicaCloseHead\x12\x0f\n\x07handles\x18\x01 \x03(\r\"^\n\x12ReplicaEndsRequest\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".penstock.internal.v1.EndOfReplica\"]\n\x13ReplicaEndsResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x04\x12\x30\n\x04\x65nds\x18\x02 \x03(\x0b\x32\".penstock.internal.v1.EndOfReplica\"\x89\x01\n\x0c\x45ndOfReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x12\n\nlast_epoch\x18\x03 \x01(\x11\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x12\x12\x0e\n\x06\x64\x61mage\x18\x05 \x01(\t\x12\x18\n\x10sound_end_offset\x18\x06 \x01(\x12\"\x9c\x01\n\x08\x42\x65\x61tHead\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x04\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x04\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12\x0f\n\x07wall_ms\x18\x05 \x01(\x12\x12\x19\n\x0c\x63lock_off_ms\x18\x06 \x01(\x12H\x00\x88\x01\x01\x42\x0f\n\r_clock_off_ms\"\x9c\x01\n\x16\x43ompareSegmentsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x37\n\x08segments\x18\x04 \x03(\x0b\x32%.penstock.internal.v1.ScrubbedSegment\x12\x0e\n\x06\x61greed\x18\x05 \x01(\x08\"_\n\x0fScrubbedSegment\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x12\x12\x12\n\nend_offset\x18\x02 \x01(\x12\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\x13\n\x0bverified_ms\x18\x04 \x01(\x12\"r\n\x17\x43ompareSegmentsResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x37\n\x08segments\x18\x03 \x03(\x0b\x32%.penstock.internal.v1.ScrubbedSegmentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,33 +35,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICAOPENHEAD']._serialized_start=63
   _globals['_REPLICAOPENHEAD']._serialized_end=176
   _globals['_REPLICAOPEN']._serialized_start=179
-  _globals['_REPLICAOPEN']._serialized_end=410
-  _globals['_REPLICAANSWERHEAD']._serialized_start=412
-  _globals['_REPLICAANSWERHEAD']._serialized_end=485
-  _globals['_REPLICAANSWER']._serialized_start=488
-  _globals['_REPLICAANSWER']._serialized_end=732
-  _globals['_REPLICAPUSHHEAD']._serialized_start=734
-  _globals['_REPLICAPUSHHEAD']._serialized_end=802
-  _globals['_REPLICAPUSH']._serialized_start=805
-  _globals['_REPLICAPUSH']._serialized_end=1041
-  _globals['_REPLICAHELDHEAD']._serialized_start=1043
-  _globals['_REPLICAHELDHEAD']._serialized_end=1109
-  _globals['_REPLICAHELD']._serialized_start=1112
-  _globals['_REPLICAHELD']._serialized_end=1245
-  _globals['_REPLICACLOSEHEAD']._serialized_start=1247
-  _globals['_REPLICACLOSEHEAD']._serialized_end=1282
-  _globals['_REPLICAENDSREQUEST']._serialized_start=1284
-  _globals['_REPLICAENDSREQUEST']._serialized_end=1378
-  _globals['_REPLICAENDSRESPONSE']._serialized_start=1380
-  _globals['_REPLICAENDSRESPONSE']._serialized_end=1473
-  _globals['_ENDOFREPLICA']._serialized_start=1476
-  _globals['_ENDOFREPLICA']._serialized_end=1613
-  _globals['_BEATHEAD']._serialized_start=1616
-  _globals['_BEATHEAD']._serialized_end=1772
-  _globals['_COMPARESEGMENTSREQUEST']._serialized_start=1775
-  _globals['_COMPARESEGMENTSREQUEST']._serialized_end=1931
-  _globals['_SCRUBBEDSEGMENT']._serialized_start=1933
-  _globals['_SCRUBBEDSEGMENT']._serialized_end=2028
-  _globals['_COMPARESEGMENTSRESPONSE']._serialized_start=2030
-  _globals['_COMPARESEGMENTSRESPONSE']._serialized_end=2144
+  _globals['_REPLICAOPEN']._serialized_end=429
+  _globals['_REPLICAANSWERHEAD']._serialized_start=431
+  _globals['_REPLICAANSWERHEAD']._serialized_end=504
+  _globals['_REPLICAANSWER']._serialized_start=507
+  _globals['_REPLICAANSWER']._serialized_end=751
+  _globals['_REPLICAPUSHHEAD']._serialized_start=753
+  _globals['_REPLICAPUSHHEAD']._serialized_end=821
+  _globals['_REPLICAPUSH']._serialized_start=824
+  _globals['_REPLICAPUSH']._serialized_end=1060
+  _globals['_REPLICAHELDHEAD']._serialized_start=1062
+  _globals['_REPLICAHELDHEAD']._serialized_end=1128
+  _globals['_REPLICAHELD']._serialized_start=1131
+  _globals['_REPLICAHELD']._serialized_end=1264
+  _globals['_REPLICACLOSEHEAD']._serialized_start=1266
+  _globals['_REPLICACLOSEHEAD']._serialized_end=1301
+  _globals['_REPLICAENDSREQUEST']._serialized_start=1303
+  _globals['_REPLICAENDSREQUEST']._serialized_end=1397
+  _globals['_REPLICAENDSRESPONSE']._serialized_start=1399
+  _globals['_REPLICAENDSRESPONSE']._serialized_end=1492
+  _globals['_ENDOFREPLICA']._serialized_start=1495
+  _globals['_ENDOFREPLICA']._serialized_end=1632
+  _globals['_BEATHEAD']._serialized_start=1635
+  _globals['_BEATHEAD']._serialized_end=1791
+  _globals['_COMPARESEGMENTSREQUEST']._serialized_start=1794
+  _globals['_COMPARESEGMENTSREQUEST']._serialized_end=1950
+  _globals['_SCRUBBEDSEGMENT']._serialized_start=1952
+  _globals['_SCRUBBEDSEGMENT']._serialized_end=2047
+  _globals['_COMPARESEGMENTSRESPONSE']._serialized_start=2049
+  _globals['_COMPARESEGMENTSRESPONSE']._serialized_end=2163
 # @@protoc_insertion_point(module_scope)

@@ -1,8 +1,12 @@
-from google.protobuf.internal import containers as _containers
+from collections.abc import Iterable as _Iterable
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar
+from typing import Optional as _Optional
+from typing import Union as _Union
+
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from google.protobuf.internal import containers as _containers
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -17,7 +21,7 @@ class ReplicaOpenHead(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ReplicaOpen, _Mapping]]] = ...) -> None: ...
 
 class ReplicaOpen(_message.Message):
-    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation", "log_start_offset", "no_room")
+    __slots__ = ("handle", "topic_id", "partition", "leader_epoch", "log_end_offset", "durable_end_offset", "last_epoch", "replica_generation", "log_start_offset", "no_room", "stays_out")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +32,7 @@ class ReplicaOpen(_message.Message):
     REPLICA_GENERATION_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     NO_ROOM_FIELD_NUMBER: _ClassVar[int]
+    STAYS_OUT_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic_id: bytes
     partition: int
@@ -38,7 +43,8 @@ class ReplicaOpen(_message.Message):
     replica_generation: int
     log_start_offset: int
     no_room: bool
-    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., no_room: _Optional[bool] = ...) -> None: ...
+    stays_out: bool
+    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., durable_end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., replica_generation: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., no_room: _Optional[bool] = ..., stays_out: _Optional[bool] = ...) -> None: ...
 
 class ReplicaAnswerHead(_message.Message):
     __slots__ = ("answers",)

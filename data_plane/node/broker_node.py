@@ -239,6 +239,7 @@ class BrokerNode:
         )
         self.committer.lacks_room, self.committer.cannot_commit = room.free_ballast, room.lacked
         room.changed = self._room_changed
+        self.host.slow, self.step_aside.changed = lambda: self.step_aside.slow, self.host.open_again
         self.retention = Retention(
             config,
             self.host,
@@ -344,7 +345,7 @@ class BrokerNode:
     # -- what the parts tell one another -----------------------------------------------------------------
 
     def _room_changed(self) -> None:
-        self.host.room_changed()
+        self.host.open_again()
         self.step_aside.look_now()
 
     def _observe(self, batch: WatchBatch | None) -> None:

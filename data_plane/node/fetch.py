@@ -57,9 +57,10 @@ class LeaderLink:
         stats: NodeStats,
         trim: Callable[[Replica, int], None],
         full: Callable[[], str],
+        stays_out: Callable[[], bool],
     ) -> None:
         self.leader = leader
-        self._trim, self._full = trim, full
+        self._trim, self._full, self._stays_out = trim, full, stays_out
         self._address, self._broker_epoch = address, broker_epoch
         self._config, self._transport, self._committer = config, transport, committer
         self._rng, self._stats = rng, stats
@@ -104,8 +105,8 @@ class LeaderLink:
         if not self._followed:
             self._wanted.clear()
 
-    def room_changed(self) -> None:
-        """The disk has become full, or has room again: each leader is told by a new open."""
+    def open_again(self) -> None:
+        """What an open says of this broker has changed."""
         for replica in self._followed:
             self._reopen(replica)
 
@@ -201,6 +202,7 @@ class LeaderLink:
                 replica_generation=opened.replica_generation,
                 log_start_offset=position.log_start_offset,
                 no_room=bool(self._full()),
+                stays_out=self._stays_out(),
             )
         return [pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString())]
 

@@ -72,6 +72,8 @@ class ReplicaHost:
         """Partitions led here whose replicas are being changed (RL52)."""
         self.hold: Callable[[Replica, Listener], bool] = lambda replica, release: False
         """Asked of each replica of a deleted topic: whether it has to wait, and is released later."""
+        self.slow: Callable[[], bool] = lambda: False
+        """Whether this broker steps aside because its syncs take too long (RL133)."""
         self._to_give_up: dict[TopicPartition, None] = {}
         self._to_repair: dict[TopicPartition, None] = {}
         self._to_accept: dict[TopicPartition, None] = {}
@@ -277,6 +279,7 @@ class ReplicaHost:
                 self._stats,
                 self.trim,
                 lambda: self.room.full,
+                lambda: bool(self.room.full) or self.slow(),
             )
             self._spawn(link.run())
         return link
@@ -285,10 +288,10 @@ class ReplicaHost:
         known = self._image.brokers.get(broker)
         return None if known is None or not known.epoch else known.record.internal_address
 
-    def room_changed(self) -> None:
-        """The disk has become full, or has room again."""
+    def open_again(self) -> None:
+        """This broker begins or ends to step aside: each leader is told by a new open, and takes it back after that."""
         for link in self._links.values():
-            link.room_changed()
+            link.open_again()
 
     def became_durable(self, replica: Replica) -> None:
         """Told by the committer: a leader's followers need not know, a follower's leader does."""

@@ -155,7 +155,7 @@ class FollowerStream:
             registered_epoch=self._image.epoch_of(self._broker),
             epoch_lookup=replica.log.end_offset_for_epoch,
             log_start=replica.log.log_start_offset,
-            has_room=not wanted.no_room,
+            wants_in=not wanted.stays_out,
         )
         answer.log_start_offset = replica.log.log_start_offset
         if isinstance(verdict, Diverging):

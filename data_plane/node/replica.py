@@ -145,6 +145,9 @@ class Replica:
         self.record, self.following = record, None
         if self.leading is not None and self.leading.leader_epoch == record.leader_epoch:
             self.leading.record_seen(record)
+            if len(record.in_sync) < len(record.replicas):
+                # Whoever left by itself or was taken out may be even already, and then says nothing more.
+                self._unsettled(self)
             self._advanced()
             return
         self._drop_leadership()

@@ -34,6 +34,8 @@ class StepAside:
         self._store, self._clock, self._stats = store, clock, stats
         self._sync_began_ms, self._full = sync_began_ms, full
         self._reason = ""
+        self.changed: Callable[[], None] = lambda: None
+        """Told when syncs have become slow, and when they no longer are."""
         self._wake = asyncio.Event()
         self._left_all_at = -1
         """Revision of the metadata at which there was nothing more to leave."""
@@ -61,6 +63,8 @@ class StepAside:
             if taken_ms >= bound_ms:
                 self._reason = f"a sync has taken {bound_ms} ms and more"
                 self._stats.slow_syncs += not was_slow
+            if self.slow is not was_slow:
+                self.changed()
             self._wake.clear()
             wait_ms = bound_ms / _LOOKS_PER_BOUND
             if (self.slow or self._full()) and await self._step_aside():

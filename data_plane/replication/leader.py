@@ -225,10 +225,10 @@ class LeaderState:
         registered_epoch: int,
         epoch_lookup: EpochLookup,
         log_start: int,
-        has_room: bool = True,
+        wants_in: bool = True,
     ) -> OpenAnswer:
-        """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced; without room it
-        takes none, and does not join (RL128).
+        """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced. One that
+        does not want in stays out until it opens again (RL128, RL133).
 
         Only an `Accepted` open changes anything.
         """
@@ -256,7 +256,7 @@ class LeaderState:
             return StartOver(log_start) if diverging.epoch == NO_EPOCH else diverging
         self._latest_ms = now_ms
         follower = self._followers[broker]
-        follower.following, follower.has_room = True, has_room
+        follower.following, follower.wants_in = True, wants_in
         follower.broker_epoch = broker_epoch
         follower.written_end = position.log_end_offset
         follower.durable_end = min(position.durable_end_offset, position.log_end_offset)
@@ -516,7 +516,7 @@ class LeaderState:
                 end=self._end_of(follower),
                 high_watermark=self._high_watermark,
                 leader_epoch_start_offset=self.leader_epoch_start_offset,
-                following=follower.following and follower.has_room,
+                following=follower.following and follower.wants_in,
                 seen_epoch=follower.broker_epoch,
                 registered_epoch=view.epoch,
                 active=view.active,

@@ -10,13 +10,13 @@ class FollowerProgress:
     """Progress of one follower in this leader epoch."""
 
     __slots__ = (
-        "broker_epoch", "durable_end", "following", "has_room", "last_caught_up_ms", "log_start",
-        "mark_end", "mark_ms", "written_end",
+        "broker_epoch", "durable_end", "following", "last_caught_up_ms", "log_start", "mark_end",
+        "mark_ms", "wants_in", "written_end",
     )  # fmt: skip
 
     def __init__(self, now_ms: float) -> None:
         self.following = False
-        self.has_room = True
+        self.wants_in = True
         self.broker_epoch = 0
         self.written_end = UNKNOWN_END
         self.durable_end = UNKNOWN_END

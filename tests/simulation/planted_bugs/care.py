@@ -175,13 +175,13 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a full replica joins whom it would keep waiting",
+        name="a replica whose broker steps aside joins those it would keep waiting",
         rule="RL128",
         target="data_plane.replication.leader:LeaderState.follower_opened",
-        wrong=told(has_room=True),
+        wrong=told(wants_in=True),
         finders=(
             Check(
-                test=test_in_sync_set.test_a_follower_without_room_does_not_join_until_it_opens_again_with_room
+                test=test_in_sync_set.test_a_follower_that_wants_to_stay_out_does_not_join_until_it_opens_again
             ),
         ),
     ),

@@ -74,7 +74,7 @@ def opened(
     leader_epoch: int = EPOCH,
     now_ms: float = 0,
     log_start: int = 0,
-    has_room: bool = True,
+    wants_in: bool = True,
 ) -> OpenAnswer:
     return state.follower_opened(
         BrokerId(broker),
@@ -88,7 +88,7 @@ def opened(
         registered_epoch=registered,
         epoch_lookup=lookup(state),
         log_start=log_start,
-        has_room=has_room,
+        wants_in=wants_in,
     )
 
 

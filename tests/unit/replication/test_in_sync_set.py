@@ -44,10 +44,10 @@ def test_each_condition_alone_keeps_a_follower_out(broken: dict[str, Any]) -> No
     assert not in_sync.may_join(**{**JOINABLE, **broken})
 
 
-def test_a_follower_without_room_does_not_join_until_it_opens_again_with_room() -> None:
+def test_a_follower_that_wants_to_stay_out_does_not_join_until_it_opens_again() -> None:
     state = leader((1, 2))
     opened(state, 2)
-    opened(state, 3, has_room=False)
+    opened(state, 3, wants_in=False)
     assert state.propose(0, everybody) is None
     opened(state, 3)
     proposal = state.propose(0, everybody)
