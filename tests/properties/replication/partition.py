@@ -16,6 +16,7 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord, TopicRecord
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
+from data_plane.replication import log_start as log_starts
 from data_plane.replication.follower import BelowWatermark, FollowerState, Phase
 from data_plane.replication.leader import (
     NO_EPOCH,
@@ -77,8 +78,9 @@ class Stream:
 
     leader: "Broker"
     state: LeaderState
-    to_leader: deque[tuple[int, int]] = field(default_factory=deque)
+    to_leader: deque[tuple[int, int, int]] = field(default_factory=deque)
     cut: bool = False
+    pushed_start: int = 0
 
 
 class Broker:
@@ -89,6 +91,8 @@ class Broker:
         self.cluster = cluster
         self.log: list[Value] = []
         self.durable = 0
+        self.log_start = 0
+        """Durable as soon as it moves. What lies below stays in `log`, and nobody looks at it."""
         self.epochs: list[tuple[int, int]] = []
         self.checkpointed_watermark = self.known_watermark = 0
         self.emptied = False
@@ -133,11 +137,17 @@ class Broker:
         while self.epochs and self.epochs[-1][1] >= offset:
             self.epochs.pop()
 
+    def start_over(self, offset: int, leader: "Broker") -> None:
+        self.truncate(0)
+        self.add(leader.log[:offset])
+        self.durable = self.log_start = offset
+
     def position(self) -> Position:
         return Position(
             log_end_offset=len(self.log),
             durable_end_offset=self.durable,
             last_epoch=self.log[-1][0] if self.log else NO_EPOCH,
+            log_start_offset=self.log_start,
         )
 
     @property
@@ -163,7 +173,7 @@ class Broker:
         if self.up or self.cluster.disks_lost:
             return
         self.cluster.disks_lost += 1
-        self.log, self.epochs, self.durable = [], [], 0
+        self.log, self.epochs, self.durable, self.log_start = [], [], 0, 0
         self.checkpointed_watermark = self.known_watermark = 0
         self.emptied = True
         self.cluster.reached("disk lost")
@@ -240,6 +250,9 @@ class Broker:
         self.drop_roles()
         if record.leader == self.id:
             self.begin_epoch(record.leader_epoch, len(self.log))
+            self.known_watermark = max(self.known_watermark, min(record.log_start, len(self.log)))
+            if log_starts.beginning(record, self.log_start) > self.log_start:
+                self.cluster.reached("elected before its log begins where the record says")
             self.leading = LeaderState(
                 self.id,
                 record,
@@ -251,6 +264,7 @@ class Broker:
                 min_insync=self.cluster.min_insync,
                 strict=True,
                 now_ms=self.cluster.now_ms,
+                log_start=self.log_start,
             )
             self.cluster.reached("elected")
         elif record.leader != NO_BROKER:
@@ -283,6 +297,20 @@ class Broker:
         if self.leading is not None and self.leading.enough_in_sync:
             self.add([(self.leading.leader_epoch, self.cluster.unique())])
             self.leading.local_advanced(len(self.log), self.durable, self.cluster.now_ms)
+
+    def delete(self) -> None:
+        """Everything committed may go."""
+        if self.leading is not None:
+            self.leading.want_log_start(self.leading.high_watermark, self.cluster.now_ms)
+
+    def trim(self) -> None:
+        """Move the own log's start: a leader's to where it is agreed, a follower's to where it was told last."""
+        state = self.leading
+        if self.stream is not None:
+            self.log_start = max(self.log_start, min(self.stream.pushed_start, self.watermark))
+        if state is not None and state.start.settled and self.log_start < state.start.wanted:
+            self.log_start = min(state.start.wanted, state.high_watermark)
+            self.cluster.reached("log start moved")
 
     def sync(self) -> None:
         if not self.up:
@@ -348,7 +376,7 @@ class Broker:
             leader_epoch=sent.leader_epoch,
             registered_epoch=leader.image.epoch_of(self.id),
             epoch_lookup=leader.lookup,
-            log_start=0,
+            log_start=leader.log_start,
         )
         try:
             self.take_answer(state, leader, answer)
@@ -371,7 +399,7 @@ class Broker:
                     )
                 )
             case StartOver(log_start_offset):
-                self.truncate(state.start_over(log_start_offset))
+                self.start_over(state.start_over(log_start_offset), leader)
             case Refused():
                 state.refused()
 
@@ -384,10 +412,11 @@ class Broker:
         if fresh:
             self.add(fresh)
         state.watermark_seen(stream.state.high_watermark, len(self.log))
+        stream.pushed_start = stream.state.start.wanted
 
     def hold(self) -> None:
         if self.stream is not None:
-            self.stream.to_leader.append((len(self.log), self.durable))
+            self.stream.to_leader.append((len(self.log), self.durable, self.log_start))
             self.cluster.streams.append((self.id, self.broker_epoch, self.stream))
 
     def stream_dies(self, *, noticed: bool) -> None:
@@ -412,6 +441,8 @@ class Cluster:
         self.disks_lost = 0
         self.committed: list[Value] = []
         """Every value below a watermark that any leader ever had."""
+        self.told_start = 0
+        """The latest log start that any leader may have told a client."""
         self.reached_steps: dict[str, int] = {}
         self._unique = 0
         self.brokers = [Broker(number, self) for number in (1, 2, 3)]
@@ -449,7 +480,7 @@ class Cluster:
             return
         follower, broker_epoch, stream = self.streams.popleft()
         if stream.to_leader and stream.leader.leading is stream.state:
-            written, durable = stream.to_leader.popleft()
+            written, durable, log_start = stream.to_leader.popleft()
             stream.state.follower_held(
                 follower,
                 broker_epoch,
@@ -457,6 +488,7 @@ class Cluster:
                 durable,
                 self.now_ms,
                 leader_epoch=stream.state.leader_epoch,
+                log_start=log_start,
             )
 
     def decide_late(self) -> None:
@@ -488,6 +520,18 @@ class Cluster:
                 and state.high_watermark < len(self.committed)
             ):
                 raise Violation(f"leader {broker.id} is ready with {state.high_watermark}")
+            if state is not None and state.tells_start(broker.log_start):
+                self._tell_start(broker, current=state.leader_epoch == record.leader_epoch)
+
+    def _tell_start(self, broker: Broker, *, current: bool) -> None:
+        """A leader that was replaced may still tell what is old, and nothing that its successors do not hold to."""
+        if current and broker.log_start < self.told_start:
+            raise Violation(
+                f"the log start went back: leader {broker.id} tells {broker.log_start}, not {self.told_start}"
+            )
+        if broker.log_start > self.told_start:
+            self.told_start = broker.log_start
+            self.reached("log start told")
 
     def _commit(self, broker: Broker) -> None:
         assert broker.leading is not None
@@ -522,6 +566,7 @@ class Cluster:
             for broker in self.brokers:
                 broker.propose()
                 broker.hear_answer()
+                broker.trim()
             self.check()
         record = self.store.record()
         leader = None if record.leader == NO_BROKER else self.broker(record.leader)
@@ -529,6 +574,8 @@ class Cluster:
             raise Violation(f"no leader after everything healed: {record}")
         if len(record.in_sync) != 3 or leader.leading.high_watermark != len(leader.log):
             raise Violation(f"not whole after everything healed: {record}, {leader.leading.high_watermark}")
+        if not leader.leading.tells_start(leader.log_start) or leader.log_start < self.told_start:
+            raise Violation(f"no log start is told after everything healed: {record}, {leader.log_start}")
 
 
 def broker_record(number: BrokerId) -> BrokerRecord:
@@ -540,8 +587,8 @@ def broker_record(number: BrokerId) -> BrokerRecord:
 Step = Callable[[Cluster], None]
 
 
-def steps() -> dict[str, Step]:
-    """Every step by name."""
+def steps(*, deletes: bool = False) -> dict[str, Step]:
+    """Every step by name; with `deletes` also those that move the log's start."""
     named: dict[str, Step] = {
         "deliver": Cluster.deliver,
         "decide late": Cluster.decide_late,
@@ -573,5 +620,7 @@ def steps() -> dict[str, Step]:
             "stream ends": lambda b: b.stream_dies(noticed=True),
             "stream dies": lambda b: b.stream_dies(noticed=False),
         }
+        if deletes:
+            acts |= {"delete": Broker.delete, "trim": Broker.trim}
         named |= {f"{name} {number}": on(number, act) for name, act in acts.items()}
     return named

@@ -13,22 +13,37 @@ from data_plane.replication import leader as leader_module
 
 from . import partition
 from .model import Violation
-from .partition import Cluster, steps
+from .partition import Cluster, Step, steps
 
 STEPS = steps()
+DELETING = steps(deletes=True)
 WEIGHTS = {
     "deliver": 15, "decide late": 0.5, "pass": 0.2, "crash": 0.05, "lose disk": 0.2, "start": 0.5, "register": 2,
     "see one": 0.5, "see all": 2, "control": 0.5, "suspect": 0.03, "produce": 4, "sync": 5, "propose": 1.5,
     "hear answer": 1, "lose answer": 0.4, "open": 3, "pull": 6, "hold": 6, "stream": 0.1,
+    "delete": 2, "trim": 2,
 }  # fmt: skip
 """By a step's first words."""
+
+
+OFTEN = {"crash": 3, "start": 4, "register": 2, "suspect": 2, "control": 2, "propose": 3, "hear answer": 3}
+"""Times as often where records are deleted: it takes elections to show who begins where."""
 
 
 def weight(name: str) -> float:
     return next(value for words, value in WEIGHTS.items() if name.startswith(words))
 
 
-def run(seed: int, phases: int = 12) -> Counter[str]:
+def often(name: str) -> float:
+    return next((times for words, times in OFTEN.items() if name.startswith(words)), 1)
+
+
+def run_deleting(seed: int) -> Counter[str]:
+    """As `run`, and records are deleted."""
+    return run(seed, acts=DELETING)
+
+
+def run(seed: int, phases: int = 12, acts: dict[str, Step] = STEPS) -> Counter[str]:
     """One random run that ends healed; what it reached. Raises `Violation`, naming the seed."""
     chosen = random.Random(seed)
     cluster = Cluster(
@@ -36,13 +51,15 @@ def run(seed: int, phases: int = 12) -> Counter[str]:
     )
     if cluster.min_insync == 1:
         cluster.disks_lost = 1  # with one copy demanded, none may be lost
-    names = list(STEPS)
+    names = list(acts)
     step = "start"
     try:
         for _ in range(phases):
             weights = [weight(name) * chosen.choice((0.05, 0.5, 1, 3)) for name in names]
+            if acts is DELETING:
+                weights = [often(name) * weight for name, weight in zip(names, weights, strict=True)]
             for step in chosen.choices(names, weights, k=80):
-                STEPS[step](cluster)
+                acts[step](cluster)
                 cluster.check()
         step = "heal"
         cluster.heal()
@@ -70,6 +87,14 @@ def test_random_runs_keep_all_that_is_committed_and_heal(full: bool) -> None:
         "plan applied", "proposal applied", "proposal refused", "proposal unknown", "proposal applied late",
         "diverged", "committed",
     )  # fmt: skip
+    assert [step for step in wanted if reached[step] < 10] == []
+
+
+def test_random_runs_tell_no_log_start_that_a_later_leader_does_not_hold_to(full: bool) -> None:
+    reached: Counter[str] = Counter()
+    for seed in range(2_000 if full else 60):
+        reached += run_deleting(seed)
+    wanted = ("crash", "elected", "log start moved", "log start told", "proposal applied", "fenced")
     assert [step for step in wanted if reached[step] < 10] == []
 
 

@@ -35,6 +35,7 @@ def leader(
     strict: bool = True,
     now_ms: float = 0,
     known: PartitionRecord | None = None,
+    log_start: int = 0,
 ) -> LeaderState:
     return LeaderState(
         BrokerId(1),
@@ -47,6 +48,7 @@ def leader(
         min_insync=min_insync,
         strict=strict,
         now_ms=now_ms,
+        log_start=log_start,
     )
 
 
@@ -74,14 +76,19 @@ def opened(
     leader_epoch: int = EPOCH,
     now_ms: float = 0,
     log_start: int = 0,
+    begins: int = 0,
     wants_in: bool = True,
 ) -> OpenAnswer:
+    """`log_start` is the leader's, `begins` where the follower's own log does."""
     return state.follower_opened(
         BrokerId(broker),
         broker_epoch,
         generation,
         Position(
-            log_end_offset=end, durable_end_offset=end if durable is None else durable, last_epoch=last_epoch
+            log_end_offset=end,
+            durable_end_offset=end if durable is None else durable,
+            last_epoch=last_epoch,
+            log_start_offset=begins,
         ),
         now_ms,
         leader_epoch=leader_epoch,
@@ -101,6 +108,7 @@ def held(
     broker_epoch: int = 50,
     leader_epoch: int = EPOCH,
     now_ms: float = 0,
+    log_start: int = 0,
 ) -> bool:
     return state.follower_held(
         BrokerId(broker),
@@ -109,6 +117,7 @@ def held(
         end if durable is None else durable,
         now_ms,
         leader_epoch=leader_epoch,
+        log_start=log_start,
     )
 
 
