@@ -88,9 +88,6 @@ TIME_ZONE = "UTC"
 USE_I18N = False
 LANGUAGE_CODE = "en-us"
 
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-"""Holds the counts of rate limits only: a limit is per web process."""
-
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["control_plane.api.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": [],
@@ -98,7 +95,12 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["control_plane.api.parsing.JsonParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_THROTTLE_CLASSES": ["control_plane.api.throttles.CallerThrottle"],
-    "DEFAULT_THROTTLE_RATES": {"caller": "100/second", "sign-up": "120/minute", "sign-in": "30/minute"},
+    "DEFAULT_THROTTLE_RATES": {
+        "caller": "100/second",
+        "sign-up": "120/minute",
+        "sign-in": "30/minute",
+        "sign-in-address": "120/minute",
+    },
     "EXCEPTION_HANDLER": "control_plane.api.problems.answer_problem",
     "UNAUTHENTICATED_USER": None,
     "NUM_PROXIES": 0,

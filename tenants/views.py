@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.api import pages, shapes
-from control_plane.api.throttles import SignInThrottle, SignUpThrottle
+from control_plane.api.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
 from control_plane.api.views import CallerView, PublicView, TenantView, told
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
@@ -68,7 +68,7 @@ class SignUpView(PublicView):
 
 
 class SignInView(PublicView):
-    throttle_classes = (SignInThrottle,)
+    throttle_classes = (SignInThrottle, SignInAddressThrottle)
 
     @extend_schema(
         operation_id="sign_in", request=SignInInput, responses={200: SignedIn, **shapes.problems()}, auth=[]

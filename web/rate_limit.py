@@ -1,9 +1,9 @@
-"""Limits on guessing: attempts counted by address and by whom they are for, within a minute."""
+"""Limits on guessing: attempts counted by address and by whom they are for, within a minute, over all web processes."""
 
 import hashlib
+import math
 
-from django.core.cache import cache
-
+from control_plane.rate_counters import counters
 from penstock.contract.errors import Throttled
 
 WINDOW_S = 60
@@ -11,11 +11,7 @@ WINDOW_S = 60
 
 def spend(what: str, who: str, most: int) -> None:
     """Count one attempt. Raises `Throttled` beyond `most` in a minute."""
-    key = f"console-{what}-{hashlib.sha256(who.encode()).hexdigest()}"
-    cache.add(key, 0, WINDOW_S)
-    try:
-        attempts = cache.incr(key)
-    except ValueError:
-        return  # the minute ended between the two
-    if attempts > most:
-        raise Throttled("too many attempts; wait a minute and try again")
+    name = f"console-{what}-{hashlib.sha256(who.encode(errors='backslashreplace')).hexdigest()}"
+    spent = counters().spend(name, most=most, window_s=WINDOW_S)
+    if not spent.allowed:
+        raise Throttled(f"too many attempts; wait {max(1, math.ceil(spent.left_s))} s and try again")

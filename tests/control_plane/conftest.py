@@ -48,7 +48,7 @@ _configure()
 
 @pytest.fixture(autouse=True)
 def _fresh_rate_limits() -> Iterator[None]:
-    from django.core.cache import cache
+    from control_plane.rate_counters import counters
 
-    cache.clear()
+    counters().forget_all()
     yield

@@ -1,7 +1,9 @@
 """What holds in every form of the service: deliveries, lost wake-ups, dead workers, and mending by reconciliation."""
 
+import secrets
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from penstock import AlreadyExists, NotFound, PenstockError, Unauthenticated
 from penstock.contract.errors import InvalidRequest, OutcomeUnknown
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rest.client import RestClient
 from tests.control_plane.service.running import Service
 
 LEASE_S = 20.0
@@ -34,6 +37,36 @@ class Deliveries:
 
         # A broker that a busy machine held up may have lost what it led for some seconds.
         service.wait_until("each broker leads one", lambda: leaders() == [1, 2, 3], 60.0)
+
+    def test_a_tenant_asks_how_safe_its_own_topics_are(self, service: Service) -> None:
+        acme, other = service.sign_up(), service.sign_up()
+        topic = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 3})
+
+        def told() -> dict[str, Any]:
+            found: dict[str, Any] = acme.rest.get("/v1/topics/orders/durability")
+            return found
+
+        service.wait_until(
+            "every leader tells", lambda: [p["error"] for p in told()["partitions"]] == [None] * 3, 60.0
+        )
+        nothing_yet = {
+            "log_start_offset": 0,
+            "verified_end_offset": 0,
+            "committed_end_offset": 0,
+            "replicas": 0,
+            "verified_at": None,
+            "error": None,
+        }
+        assert told() == {
+            "name": "orders",
+            "topic_id": topic["topic_id"],
+            "partitions": [{"partition": number, **nothing_yet} for number in range(3)],
+        }
+        for stranger in (other.rest, service.client_of(other.api_key)):
+            with pytest.raises(NotFound, match="topic 'orders' does not exist"):
+                stranger.get("/v1/topics/orders/durability")
+        with pytest.raises(NotFound):
+            service.client_of(other.api_key, acme.tenant).get("/v1/topics/orders/durability")
 
     def test_changes_and_deletions_reach_the_brokers(self, service: Service) -> None:
         acme = service.sign_up()
@@ -235,6 +268,22 @@ class Deliveries:
         )
         assert acme.rest.get("/v1/topics/orders")["conditions"] == []
         service.wait_ready()
+
+    def test_a_limit_holds_over_two_web_processes(self, service: Service) -> None:
+        address = f"anna-{secrets.token_hex(4)}@acme.example"
+
+        def attempt(url: str) -> str:
+            with RestClient(url, timeout_s=20) as rest:
+                try:
+                    # Without a password: nothing is hashed, and it counts all the same.
+                    rest.post("/v1/sign-in", {"email": address})
+                except PenstockError as error:
+                    return type(error).__name__
+            raise AssertionError("signed in without a password")
+
+        with service.second_web() as other:
+            answers = [attempt(url) for _ in range(20) for url in (service.url, other)]
+        assert answers == ["InvalidRequest"] * 30 + ["Throttled"] * 10, service.last_words()
 
     def test_bootstrap_is_repeatable_and_its_key_alone_sees_usage(self, service: Service) -> None:
         key = (service.folder / "usage.key").read_text()

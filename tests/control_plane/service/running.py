@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from control_plane.cluster.brokers import Brokers
 from data_plane.dev import processes
 from data_plane.dev.cluster import DevCluster
 from data_plane.dev.layout import HOST, ClusterSpec, DataDirectory
-from penstock import Client
+from penstock import Client, PenstockError
 from penstock.rest.client import RestClient
 from tests.integration import servers
 from tests.integration.installed import ROOT
@@ -62,6 +62,14 @@ def with_servers(folder: Path) -> Iterator[Form]:
             database_url=f"postgresql://penstock@{HOST}:{database.port}/postgres",
             celery_broker_url=f"redis://{HOST}:{redis.port}/0",
         )
+
+
+def _alive(rest: RestClient) -> bool:
+    try:
+        rest.get("/healthz")
+    except PenstockError:
+        return False
+    return True
 
 
 class Service:
@@ -130,17 +138,34 @@ class Service:
     def start_web(self) -> None:
         self._start("web", "-m", "control_plane.serve")
 
+    @contextmanager
+    def second_web(self) -> Iterator[str]:
+        """Another web process of the same service, with its address; killed at the end of the block."""
+        (port,) = servers.free_ports(1)
+        config = json.loads(self.config_file.read_text())
+        # Beside the first one's: what the processes of a service share is in this folder.
+        second = self.folder / "config-second.json"
+        second.write_text(json.dumps({**config, "listen": f"{HOST}:{port}"}))
+        self._start("web-2", "-m", "control_plane.serve", environment={"PENSTOCK_CONFIG": str(second)})
+        url = f"http://{HOST}:{port}"
+        try:
+            with RestClient(url, timeout_s=1) as rest:
+                self.wait_until("the second web process serves", lambda: _alive(rest), READY_S)
+            yield url
+        finally:
+            self.kill("web-2")
+
     def start_worker(self) -> None:
         self._start(
             "worker", "-m", "celery", "-A", "control_plane.celery", "worker", "-B", "--loglevel", "info"
         )
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         with self.output_file(name).open("ab") as output:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=self.folder,
-                env=self._environment(),
+                env=self._environment() | dict(environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

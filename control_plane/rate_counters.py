@@ -1,0 +1,216 @@
+"""Counts within a time, shared by all web processes: in Redis where the service has one, else in a file.
+
+A count begins with its first event and is forgotten when its time is over. Counts are worth nothing after that, so the
+file is never synced and no row of the service's database is touched. What is over its limit is remembered by each
+process until its time ends: however many requests are refused, a count is written at most `most` + 1 times a process.
+Where the shared store cannot be reached each process counts for itself: a limit is then per process, and nobody is shut
+out.
+"""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import redis
+
+from control_plane import config
+
+FILE = "rate-counters.sqlite"
+STORE_TIMEOUT_S = 0.5
+APART_S = 5.0
+"""How long a process counts for itself after the shared store failed."""
+REMEMBERED_MAX = 10_000
+"""Names that a process remembers itself; beyond it those that end first are forgotten."""
+PRUNED_EVERY_S = 30.0
+_PREFIX = "penstock-rate:"
+_log = logging.getLogger(__name__)
+
+_REDIS_COUNT = """
+local count = redis.call('INCR', KEYS[1])
+if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+return {count, redis.call('PTTL', KEYS[1])}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """`allowed`: whether this event is within the limit. `left_s`: until the count begins anew."""
+
+    allowed: bool
+    left_s: float
+
+
+class Store(Protocol):
+    """One event of `name` more: (events since its count began, seconds until that count ends)."""
+
+    def count(self, name: str, window_s: float) -> tuple[int, float]: ...
+
+    def forget_all(self) -> None: ...
+
+
+class Unreachable(Exception):
+    """The shared store did not answer."""
+
+
+class OwnStore:
+    """Counts of this process alone."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    def count(self, name: str, window_s: float) -> tuple[int, float]:
+        now = self._clock()
+        with self._lock:
+            events, until = self._counts.get(name, (0, 0.0))
+            if until <= now:
+                self._counts.pop(name, None)
+                events, until = 0, now + window_s
+            self._counts[name] = (events + 1, until)
+            if len(self._counts) > REMEMBERED_MAX:
+                self._forget_early(now)
+        return events + 1, until - now
+
+    def ends_in(self, name: str) -> float:
+        """Seconds until the count of `name` ends; 0 or less when there is none."""
+        with self._lock:
+            return self._counts.get(name, (0, 0.0))[1] - self._clock()
+
+    def note_over(self, name: str, left_s: float) -> None:
+        """Remember that `name` is over its limit for so long."""
+        now = self._clock()
+        with self._lock:
+            self._counts[name] = (1, now + left_s)
+            if len(self._counts) > REMEMBERED_MAX:
+                self._forget_early(now)
+
+    def forget_all(self) -> None:
+        with self._lock:
+            self._counts.clear()
+
+    def _forget_early(self, now: float) -> None:
+        """What has ended, or the half that ends first."""
+        ordered = sorted(self._counts.items(), key=lambda item: item[1][1])
+        kept = [item for item in ordered if item[1][1] > now][-REMEMBERED_MAX // 2 :]
+        self._counts = dict(kept)
+
+
+class FileStore:
+    """Counts of all processes of one machine, in an SQLite file of their own that is never synced."""
+
+    def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
+        self._file, self._clock = file, clock
+        self._own = threading.local()
+        self._pruned_at = 0.0
+
+    def count(self, name: str, window_s: float) -> tuple[int, float]:
+        now = self._clock()
+        try:
+            connection = self._connection()
+            # A count that ends later than it could have begun is of a clock that was set back: it begins anew.
+            (row,) = connection.execute(
+                "INSERT INTO counts (name, events, until) VALUES (:name, 1, :end) "
+                "ON CONFLICT (name) DO UPDATE SET "
+                "events = CASE WHEN until <= :now OR until > :end THEN 1 ELSE events + 1 END, "
+                "until = CASE WHEN until <= :now OR until > :end THEN :end ELSE until END "
+                "RETURNING events, until",
+                {"name": name, "now": now, "end": now + window_s},
+            ).fetchall()
+            if now - self._pruned_at > PRUNED_EVERY_S:
+                self._pruned_at = now
+                connection.execute("DELETE FROM counts WHERE until <= ?", (now,))
+        except sqlite3.Error as error:
+            self._own.connection = None
+            raise Unreachable(f"{self._file}: {error}") from error
+        return int(row[0]), float(row[1]) - now
+
+    def forget_all(self) -> None:
+        self._connection().execute("DELETE FROM counts")
+
+    def _connection(self) -> sqlite3.Connection:
+        """This thread's, autocommit: each statement is a transaction of its own."""
+        found: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if found is None:
+            found = sqlite3.connect(self._file, timeout=STORE_TIMEOUT_S, isolation_level=None)
+            found.execute("PRAGMA journal_mode = WAL").fetchall()
+            found.execute("PRAGMA synchronous = OFF")
+            found.execute(
+                "CREATE TABLE IF NOT EXISTS counts "
+                "(name TEXT PRIMARY KEY, events INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
+            )
+            self._own.connection = found
+        return found
+
+
+class RedisStore:
+    """Counts of all processes that share a Redis."""
+
+    def __init__(self, url: str) -> None:
+        self._redis = redis.Redis.from_url(
+            url, socket_timeout=STORE_TIMEOUT_S, socket_connect_timeout=STORE_TIMEOUT_S
+        )
+        self._count = self._redis.register_script(_REDIS_COUNT)
+
+    def count(self, name: str, window_s: float) -> tuple[int, float]:
+        try:
+            events, left_ms = self._count(keys=[_PREFIX + name], args=[int(window_s * 1000)])
+        except redis.RedisError as error:
+            raise Unreachable(f"Redis: {error}") from error
+        return int(events), max(0, int(left_ms)) / 1000
+
+    def forget_all(self) -> None:
+        for name in self._redis.scan_iter(match=f"{_PREFIX}*", count=500):
+            self._redis.delete(name)
+
+
+class Counters:
+    """Limits over a shared store, with what this process knows of them itself."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._alone = OwnStore(clock)
+        self._over = OwnStore(clock)
+        self._apart_until = float("-inf")
+
+    def spend(self, name: str, *, most: int, window_s: float) -> Spent:
+        """Count one event of `name`; at most `most` are allowed within `window_s`."""
+        left_s = self._over.ends_in(name)
+        if left_s > 0:
+            return Spent(allowed=False, left_s=left_s)
+        events, left_s = self._count(name, window_s)
+        if events <= most:
+            return Spent(allowed=True, left_s=left_s)
+        self._over.note_over(name, left_s)
+        return Spent(allowed=False, left_s=left_s)
+
+    def forget_all(self) -> None:
+        """Every count, everywhere."""
+        self._over.forget_all()
+        self._alone.forget_all()
+        self._store.forget_all()
+
+    def _count(self, name: str, window_s: float) -> tuple[int, float]:
+        if self._clock() >= self._apart_until:
+            try:
+                return self._store.count(name, window_s)
+            except Unreachable as error:
+                self._apart_until = self._clock() + APART_S
+                _log.warning("limits are counted by each process for itself", extra={"error": str(error)})
+        return self._alone.count(name, window_s)
+
+
+@cache
+def counters() -> Counters:
+    """Those of the service that this process belongs to."""
+    settings = config.current()
+    if urlsplit(settings.celery_broker_url).scheme == "redis":
+        return Counters(RedisStore(settings.celery_broker_url))
+    return Counters(FileStore(settings.state_directory / FILE))

@@ -1,0 +1,168 @@
+"""Counts of limits: one over all processes, in a file or in Redis; forgotten in time; never in anybody's way."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from control_plane.rate_counters import (
+    APART_S,
+    PRUNED_EVERY_S,
+    REMEMBERED_MAX,
+    Counters,
+    FileStore,
+    OwnStore,
+    RedisStore,
+    Unreachable,
+)
+from data_plane.dev.layout import HOST
+from tests.integration import servers
+from tests.integration.installed import ROOT
+
+SPEND = """
+import json, sys
+from pathlib import Path
+from control_plane.rate_counters import Counters, FileStore, RedisStore
+where = sys.argv[1]
+counters = Counters(RedisStore(where) if where.startswith("redis:") else FileStore(Path(where)))
+sys.stdin.readline()
+print(sum(counters.spend("anna", most=100, window_s=600).allowed for _ in range(150)))
+"""
+
+
+class Hand:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Telling:
+    """A store that notes what it was asked for, and is away while it is told so."""
+
+    def __init__(self, inner: OwnStore) -> None:
+        self.inner, self.asked, self.away = inner, 0, False
+
+    def count(self, name: str, window_s: float) -> tuple[int, float]:
+        self.asked += 1
+        if self.away:
+            raise Unreachable("away")
+        return self.inner.count(name, window_s)
+
+    def forget_all(self) -> None:
+        self.inner.forget_all()
+
+
+@pytest.fixture(params=["file", "redis"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "file":
+        yield str(tmp_path / "counters.sqlite")
+        return
+    with servers.redis() as redis:
+        yield f"redis://{HOST}:{redis.port}/0"
+
+
+@pytest.mark.processes
+def test_two_processes_share_one_limit(where: str) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SPEND, where],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        allowed = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(10)
+    assert sum(allowed) == 100, allowed
+    store = RedisStore(where) if where.startswith("redis:") else FileStore(Path(where))
+    events, left_s = store.count("anna", 600)
+    assert events <= 103 and 0 < left_s <= 600, "a process that was refused once does not ask again"
+    store.forget_all()
+    assert store.count("anna", 600)[0] == 1
+
+
+def test_a_count_begins_anew_when_its_time_is_over(tmp_path: Path) -> None:
+    clock = Hand()
+    counters = Counters(FileStore(tmp_path / "counters.sqlite", clock), clock)
+    answers = [counters.spend("anna", most=2, window_s=60) for _ in range(3)]
+    assert [one.allowed for one in answers] == [True, True, False]
+    clock.now += 20
+    assert counters.spend("anna", most=2, window_s=60).left_s == pytest.approx(40)
+    assert counters.spend("bert", most=2, window_s=60).allowed
+    clock.now += 40
+    assert counters.spend("anna", most=2, window_s=60).allowed
+
+
+def test_a_clock_that_was_set_back_shuts_nobody_out(tmp_path: Path) -> None:
+    clock = Hand()
+    store = FileStore(tmp_path / "counters.sqlite", clock)
+    assert [store.count("anna", 60)[0] for _ in range(3)] == [1, 2, 3]
+    clock.now -= 900
+    assert store.count("anna", 60) == (1, pytest.approx(60))
+
+
+def test_however_many_are_refused_the_store_is_asked_for_one_of_them() -> None:
+    clock = Hand()
+    store = Telling(OwnStore(clock))
+    counters = Counters(store, clock)
+    allowed = [counters.spend("anna", most=5, window_s=60).allowed for _ in range(1_000)]
+    assert sum(allowed) == 5 and store.asked == 6
+
+
+def test_without_the_shared_store_each_process_counts_for_itself_and_comes_back() -> None:
+    clock = Hand()
+    store = Telling(OwnStore(clock))
+    counters = Counters(store, clock)
+    store.away = True
+    allowed = [counters.spend("anna", most=3, window_s=60).allowed for _ in range(5)]
+    assert allowed == [True] * 3 + [False] * 2 and store.asked == 1, "asked once, not at each request"
+    store.away = False
+    clock.now += APART_S
+    assert counters.spend("bert", most=3, window_s=60).allowed and store.asked == 2
+
+
+def test_a_file_that_is_damaged_and_a_redis_that_is_away_are_unreachable(tmp_path: Path) -> None:
+    broken = tmp_path / "counters.sqlite"
+    broken.write_bytes(b"not a database" * 100)
+    with pytest.raises(Unreachable):
+        FileStore(broken).count("anna", 60)
+    (port,) = servers.free_ports(1)
+    with pytest.raises(Unreachable):
+        RedisStore(f"redis://{HOST}:{port}/0").count("anna", 60)
+
+
+def test_what_has_ended_leaves_the_file_and_the_memory(tmp_path: Path) -> None:
+    clock = Hand()
+    file = tmp_path / "counters.sqlite"
+    store = FileStore(file, clock)
+    for number in range(50):
+        store.count(f"person-{number}", 1)
+    clock.now += PRUNED_EVERY_S + 1
+    store.count("anna", 60)
+    connection = sqlite3.connect(file)
+    try:
+        assert connection.execute("SELECT name FROM counts").fetchall() == [("anna",)]
+    finally:
+        connection.close()
+    own = OwnStore(clock)
+    for number in range(REMEMBERED_MAX + 10):
+        own.count(f"person-{number}", 60)
+    assert len(own._counts) <= REMEMBERED_MAX
