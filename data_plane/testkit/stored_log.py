@@ -23,6 +23,8 @@ class StoredBatch:
     end_offset: int
     stamp: bytes
     batch: bytes
+    harmed: bool
+    """Some of its bytes are not what was written there: a fault of the medium. Nothing else of it means anything."""
 
 
 class StoredLog:
@@ -54,6 +56,9 @@ class StoredLog:
         count = max(0, (len(data) - _FIRST_STAMP) // STAMP_BYTES)
         for index in range(_first_with(data, count, start), count):
             at = _FIRST_STAMP + index * STAMP_BYTES
+            if _overlaps(stamps.harmed, at, STAMP_BYTES):
+                yield StoredBatch(base, -1, -1, b"", b"", True)
+                continue
             base_offset = _number(data, at, _END_OF_BASE)
             span, size = _number(data, at + _SPAN_AT, 4), _number(data, at + _SIZE_AT, 4)
             if span <= 0 or base_offset >= end:
@@ -65,6 +70,7 @@ class StoredLog:
                 base_offset + span,
                 bytes(data[at : at + STAMP_BYTES]),
                 bytes(log.data[position : position + size]),
+                _overlaps(log.harmed, position, size),
             )
 
 
@@ -80,6 +86,10 @@ def _first_with(data: bytearray, count: int, start: int) -> int:
         else:
             high = middle
     return low
+
+
+def _overlaps(ranges: list[tuple[int, int]], at: int, length: int) -> bool:
+    return any(low < at + length and at < high for low, high in ranges)
 
 
 def _number(data: bytearray, at: int, width: int) -> int:
