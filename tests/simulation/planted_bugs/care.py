@@ -6,13 +6,23 @@ from typing import Any
 
 from data_plane.controller.elections import departures
 from data_plane.log.checkpoint import Checkpoint
+from data_plane.metadata.model import PartitionRecord
+from data_plane.node.replica import Replica
+from tests.simulation import test_stepping_aside
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates
 from tests.simulation.planted_bugs.replacements import answers, nothing, told
 from tests.unit.controller import test_clocks, test_step_aside
 from tests.unit.log import test_crash_states, test_recovery, test_scrub
-from tests.unit.node import test_boot, test_doubt, test_quarantine, test_room, test_strays
+from tests.unit.node import (
+    test_boot,
+    test_doubt,
+    test_follower_stream,
+    test_quarantine,
+    test_room,
+    test_strays,
+)
 from tests.unit.replication import test_in_sync_set
 
 
@@ -66,6 +76,19 @@ def _gone(right: Any) -> Callable[..., None]:
         right(files, base, set_aside=False)
 
     return remove
+
+
+def _own_changes_alone(right: Any) -> Callable[..., None]:
+    """A leader looks at its in-sync set after what it did itself."""
+
+    def lead(replica: Replica, record: PartitionRecord) -> None:
+        unsettled = replica._unsettled
+        if replica.leading is not None and replica.leading.leader_epoch == record.leader_epoch:
+            replica._unsettled = lambda replica: None
+        right(replica, record)
+        replica._unsettled = unsettled
+
+    return lead
 
 
 BUGS = (
@@ -171,17 +194,34 @@ BUGS = (
         target="data_plane.node.quarantine:Quarantine.look",
         wrong=told(clock_trusted=True),
         finders=(
-            Check(test=test_quarantine.test_no_clock_that_nobody_trusts_and_none_that_just_began_lets_them_go),
+            Check(
+                test=test_quarantine.test_no_clock_that_nobody_trusts_and_none_that_just_began_lets_them_go
+            ),
         ),
     ),
     PlantedBug(
-        name="a replica whose broker steps aside joins those it would keep waiting",
+        name="a replica whose broker steps aside joins at once",
         rule="RL128",
         target="data_plane.replication.leader:LeaderState.follower_opened",
         wrong=told(wants_in=True),
         finders=(
             Check(
                 test=test_in_sync_set.test_a_follower_that_wants_to_stay_out_does_not_join_until_it_opens_again
+            ),
+            Check(
+                test=test_stepping_aside.test_a_broker_slow_for_a_while_leaves_and_joins_once_even_where_nothing_is_written,
+                kind="simulation",
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a set that others made smaller is not looked at",
+        rule="RL133",
+        target="data_plane.node.replica:Replica.lead",
+        wrong=_own_changes_alone,
+        finders=(
+            Check(
+                test=test_follower_stream.test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole
             ),
         ),
     ),

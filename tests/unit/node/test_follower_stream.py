@@ -1,6 +1,7 @@
-"""The leader's side of a replication stream: which of a follower's streams counts, and whom the log's start passed."""
+"""The leader's side of replication: which of a follower's streams counts, whom the log's start passed, who returns."""
 
 import asyncio
+from dataclasses import replace
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.metadata import model
@@ -10,7 +11,7 @@ from data_plane.node.catch_up import CatchUp
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import ConnectionLost
 from data_plane.node.push import FollowerStream
-from data_plane.node.replica import Replica
+from data_plane.node.replica import Listener, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.leader import NO_EPOCH
 from penstock.contract.errors import ErrorCode
@@ -87,14 +88,14 @@ class Wire:
                 return answer
 
 
-def led(broker: Miniature | None = None) -> Replica:
+def led(broker: Miniature | None = None, unsettled: Listener = lambda replica: None) -> Replica:
     """A replica that leads, in sync with another one than the follower."""
     topic = model.TopicRecord(
         topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
     )
     replica = Replica(
         where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
-        wrote=lambda replica, size: None, unsettled=lambda replica: None, stopped=lambda replica: None,
+        wrote=lambda replica, size: None, unsettled=unsettled, stopped=lambda replica: None,
         replica_lag_ms_max=10_000,
     )  # fmt: skip
     replica.lead(
@@ -170,3 +171,15 @@ def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_ta
         assert isinstance(serving.exception(), ConnectionLost)
 
     asyncio.run(story())
+
+
+def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() -> None:
+    looked_at: list[Replica] = []
+    replica = led(unsettled=looked_at.append)
+    made = replica.record
+    assert made is not None
+    looked_at.clear()
+    replica.lead(replace(made, in_sync=(ME,), partition_epoch=made.partition_epoch + 1))
+    assert looked_at == [replica], "who left may be even, and say no more"
+    replica.lead(replace(made, in_sync=made.replicas, partition_epoch=made.partition_epoch + 2))
+    assert looked_at == [replica], "a whole one costs nothing"

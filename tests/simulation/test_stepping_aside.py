@@ -1,0 +1,73 @@
+"""A broker that steps aside for its disk is wholly back in sync once that is well, also where nothing is written."""
+
+import asyncio
+from dataclasses import replace
+
+from data_plane.metadata.model import PartitionRecord
+from data_plane.testkit.cluster import SimBroker, SimCluster
+from data_plane.testkit.invariants import Invariant
+from data_plane.testkit.scenario import BOOT_S_MAX, IN_SYNC_S_MAX, Scenario
+from data_plane.testkit.swarm import TopicPlan
+from data_plane.testkit.watcher import Watcher
+from tests.simulation.plans import SETTINGS, TIMINGS, plan_of
+
+SLOW_SYNC_MS = 1_000
+BUSY, IDLE = "busy", "idle"
+
+
+class SlowForAWhile(Scenario):
+    """One broker's syncs take seconds; it leads nothing, and the writes go to one of two topics."""
+
+    def __init__(self) -> None:
+        topics = tuple(TopicPlan(name=name, partitions=1, settings=SETTINGS) for name in (BUSY, IDLE))
+        timings = replace(TIMINGS, slow_sync_ms=SLOW_SYNC_MS, replica_lag_ms_max=5 * SLOW_SYNC_MS)
+        super().__init__(replace(plan_of(1, (), ()), topics=topics, timings=timings, chaos_s=1.0))
+
+    async def _story(self) -> None:
+        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
+        watcher = self.watcher = Watcher(cluster)
+        watcher.attach()
+        for broker in cluster.brokers:
+            cluster.start(broker)
+        set_up = asyncio.create_task(cluster.set_up())
+        await self._demand(
+            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
+        )
+        set_up.result()
+        await asyncio.sleep(1.0)
+        self._start_workload(cluster)
+        slow = self._leads_nothing(cluster)
+        slow.faults.extra_sync_ms = 4.0 * SLOW_SYNC_MS
+        await self._demand(
+            IN_SYNC_S_MAX, lambda: not self._anywhere(slow), Invariant.I20, lambda: "it never stepped aside"
+        )
+        slow.faults.extra_sync_ms = 0.0
+        await self._demand(
+            IN_SYNC_S_MAX, self._whole, Invariant.I20, lambda: f"not wholly in sync: {self.records}"
+        )
+
+    @property
+    def records(self) -> dict[str, PartitionRecord]:
+        assert self.watcher is not None
+        return {self.watcher.name_of(where): record for where, record in self.watcher.records.items()}
+
+    def _leads_nothing(self, cluster: SimCluster) -> SimBroker:
+        leaders = [record.leader for record in self.records.values()]
+        return next(broker for broker in cluster.brokers if broker.broker_id not in leaders)
+
+    def _anywhere(self, broker: SimBroker) -> bool:
+        return any(broker.broker_id in record.in_sync for record in self.records.values())
+
+    def _whole(self) -> bool:
+        return all(len(record.in_sync) == len(record.replicas) for record in self.records.values())
+
+
+def test_a_broker_slow_for_a_while_leaves_and_joins_once_even_where_nothing_is_written() -> None:
+    story = SlowForAWhile()
+    result = story.run()
+    assert result.passed, f"{result.violated}: {result.explanation}"
+    made_left_joined = 3
+    assert {name: record.partition_epoch for name, record in story.records.items()} == {
+        f"{BUSY}-0": made_left_joined,
+        f"{IDLE}-0": made_left_joined,
+    }
