@@ -110,6 +110,24 @@ class Brokers:
             return False
         return answer.revision >= revision
 
+    def topic_durability(self, topic_id: str, timeout_s: float = CALL_S) -> list[view.DurabilitySeen]:
+        """All partitions by number, as their leaders tell. Raises `NotFound`, `BrokerUnavailable`."""
+        request = pb.TopicDurabilityRequest(topic_id=bytes.fromhex(topic_id))
+        answer = self._tell(methods.TOPIC_DURABILITY, request, pb.TopicDurabilityResponse, timeout_s)
+        _applied(answer.outcome, f"topic {topic_id}", 0)
+        return [
+            view.DurabilitySeen(
+                partition=p.partition,
+                log_start_offset=p.log_start_offset,
+                verified_end_offset=p.verified_end_offset,
+                high_watermark=p.high_watermark,
+                replicas=p.replicas,
+                verified_ms=p.verified_ms if p.verified_ms >= 0 else None,
+                error=p.message if p.error else "",
+            )
+            for p in answer.partitions
+        ]
+
     # -- changing --------------------------------------------------------------------------------------------
 
     def put_tenant(

@@ -121,6 +121,21 @@ class MoveProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DurabilitySeen:
+    """What was read back from the disks of one partition: whole from `log_start_offset` to `verified_end_offset`
+    (exclusive) and the same on `replicas` replicas, none of it checked before `verified_ms` (None = nothing yet).
+    `error` not empty: its leader does not say now, and the rest means nothing."""
+
+    partition: int
+    log_start_offset: int
+    verified_end_offset: int
+    high_watermark: int
+    replicas: int
+    verified_ms: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSeen:
     """A partition on its way to other brokers."""
 

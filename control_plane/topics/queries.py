@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from django.db.models import Q, QuerySet, Sum
 
+from control_plane.cluster import brokers
+from control_plane.cluster.view import DurabilitySeen
 from control_plane.topics.models import Topic
 from penstock.contract.errors import NotFound
 from tenants.models import Tenant
@@ -32,6 +34,15 @@ def topic(tenant: Tenant, name: str, prefixes: tuple[str, ...] | None = None) ->
     if row is None:
         raise NotFound(f"topic {name[:64]!r} does not exist")
     return row
+
+
+def durability(
+    tenant: Tenant, name: str, prefixes: tuple[str, ...] | None = None
+) -> tuple[Topic, list[DurabilitySeen]]:
+    """One topic of the tenant, and what the brokers say of each of its partitions. Raises `NotFound`, also while the
+    brokers do not have it yet, and `BrokerUnavailable`."""
+    row = topic(tenant, name, prefixes)
+    return row, brokers.client().topic_durability(row.topic_id)
 
 
 def deleted_topics(tenant: Tenant) -> QuerySet[Topic]:

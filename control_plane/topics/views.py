@@ -1,5 +1,6 @@
 """REST: topics."""
 
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -9,6 +10,7 @@ from rest_framework.response import Response
 
 from control_plane.api import pages, shapes
 from control_plane.api.views import TenantView, told
+from control_plane.cluster.view import DurabilitySeen
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
 from tenants.roles import Permission
@@ -40,6 +42,50 @@ class TopicShape(serializers.Serializer[Any]):
 class TopicTold(TopicShape):
     delivered = serializers.BooleanField()
     token = shapes.Token()
+
+
+class PartitionDurabilityShape(serializers.Serializer[Any]):
+    partition = serializers.IntegerField()
+    log_start_offset = serializers.IntegerField(allow_null=True)
+    verified_end_offset = serializers.IntegerField(
+        allow_null=True,
+        help_text="Everything from the log's start to here (exclusive) was read back whole from the disks.",
+    )
+    committed_end_offset = serializers.IntegerField(
+        allow_null=True, help_text="Where the committed log ends; what is behind the last full segment waits."
+    )
+    replicas = serializers.IntegerField(allow_null=True, help_text="On so many, with the same content.")
+    verified_at = serializers.DateTimeField(
+        allow_null=True, help_text="None of it was checked before; null: nothing was read back yet."
+    )
+    error = serializers.CharField(
+        allow_null=True,
+        help_text="Why the partition's leader does not say now; the other fields are null then.",
+    )
+
+
+class TopicDurabilityShape(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    topic_id = serializers.CharField()
+    partitions = PartitionDurabilityShape(many=True)
+
+
+def show_durability(seen: DurabilitySeen) -> dict[str, Any]:
+    shown: dict[str, Any] = {"partition": seen.partition}
+    for field, value in (
+        ("log_start_offset", seen.log_start_offset),
+        ("verified_end_offset", seen.verified_end_offset),
+        ("committed_end_offset", seen.high_watermark),
+        ("replicas", seen.replicas),
+        ("verified_at", None if seen.verified_ms is None else _moment(seen.verified_ms)),
+        ("error", None),
+    ):
+        shown[field] = None if seen.error else value
+    return shown | ({"error": seen.error} if seen.error else {})
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
 
 
 def show_topic(topic: Topic) -> dict[str, Any]:
@@ -121,3 +167,18 @@ class TopicView(TenantView):
         """Delete a topic with all of its messages."""
         topic = actions.delete_topic(self.actor, self.tenant, name)
         return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)))
+
+
+class TopicDurabilityView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.TOPICS_READ}
+
+    @extend_schema(
+        operation_id="topics_durability",
+        parameters=[shapes.TENANT],
+        responses={200: TopicDurabilityShape, **shapes.problems(403, 404, 503)},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Up to which offset the copies of a topic were read back whole from the disks, on how many, and when."""
+        topic, seen = queries.durability(self.tenant, name, self.place.topic_prefixes)
+        partitions = [show_durability(one) for one in seen]
+        return Response({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})

@@ -1,8 +1,12 @@
-from google.protobuf.internal import containers as _containers
+from collections.abc import Iterable as _Iterable
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar
+from typing import Optional as _Optional
+from typing import Union as _Union
+
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from google.protobuf.internal import containers as _containers
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -339,6 +343,42 @@ class MoveProgress(_message.Message):
     offsets_left: int
     bytes_left: int
     def __init__(self, broker: _Optional[int] = ..., in_sync: _Optional[bool] = ..., offsets_left: _Optional[int] = ..., bytes_left: _Optional[int] = ...) -> None: ...
+
+class TopicDurabilityRequest(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TopicDurabilityResponse(_message.Message):
+    __slots__ = ("outcome", "partitions")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribedDurability]
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[DescribedDurability, _Mapping]]] = ...) -> None: ...
+
+class DescribedDurability(_message.Message):
+    __slots__ = ("partition", "error", "message", "log_start_offset", "verified_end_offset", "high_watermark", "replicas", "verified_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error: int
+    message: str
+    log_start_offset: int
+    verified_end_offset: int
+    high_watermark: int
+    replicas: int
+    verified_ms: int
+    def __init__(self, partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., log_start_offset: _Optional[int] = ..., verified_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., replicas: _Optional[int] = ..., verified_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("partitions", "objects", "after", "min_revision")

@@ -24,6 +24,7 @@ from data_plane.node.consume import ConsumeStream
 from data_plane.node.control import Control
 from data_plane.node.cuts import Cuts
 from data_plane.node.directory import mark_clean, open_directory
+from data_plane.node.durability import TopicDurability
 from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
 from data_plane.node.handover import Handover
@@ -228,14 +229,7 @@ class BrokerNode:
         )
         self.losses.announce = self.announce_loss
         self.step_aside = StepAside(
-            config,
-            view,
-            self.registration,
-            store,
-            clock,
-            self.stats,
-            lambda: self.committer.sync_began_ms,
-            lambda: self.host.room.full,
+            config, view, self.registration, store, clock, self.stats, self.committer, room
         )
         self.committer.lacks_room, self.committer.cannot_commit = room.free_ballast, room.lacked
         room.changed = self._room_changed
@@ -287,6 +281,7 @@ class BrokerNode:
         self.scrubber = Scrubber(
             config, view.image, self._disk, self._transport, clock, self.stats, self._gate, self.host
         )
+        self._durability = TopicDurability(config, view, self._transport, self.scrubber)
         view.listen(self._observe)
 
     def _all_logs(self) -> list[Replica]:
@@ -486,6 +481,7 @@ class BrokerNode:
                 internal.CORDON_BROKER: lambda caller, asked: self._placement.cordon_broker(caller, asked),
                 internal.FORGET_BROKER: lambda caller, asked: self._placement.forget_broker(caller, asked),
                 internal.DESCRIBE_MOVES: lambda caller, asked: self._placement.describe_moves(caller, asked),
+                internal.TOPIC_DURABILITY: lambda caller, asked: self._durability.describe(caller, asked),
                 internal.DESCRIBE_CLUSTER: lambda caller, request: self._admin.describe_cluster(
                     caller, request
                 ),

@@ -12,6 +12,7 @@ from typing import Any
 
 from data_plane.authz.access import Operation
 from data_plane.contract import replication_pb2 as internal_pb
+from data_plane.contract.admin_pb2 import DescribedDurability
 from data_plane.contract.methods import COMPARE_SEGMENTS
 from data_plane.disk.port import Disk
 from data_plane.log.outcomes import DamagedRange
@@ -26,7 +27,7 @@ from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Tra
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
-from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.errors import ErrorCode, NotLeader, PenstockError
 from penstock.contract.ids import BrokerId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 
@@ -272,7 +273,18 @@ class Scrubber:
                 told.error, told.message = refusal.code, refusal.message
         return response.SerializeToString()
 
-    def _tell(self, replica: Replica, leader_epoch: int, told: pb.PartitionDurability) -> None:
+    def tell(self, where: TopicPartition, told: DescribedDurability) -> None:
+        """The same, where others have looked after who asks. Raises `NotLeader`, `LeaderNotReady`."""
+        replica = self._find(where)
+        if replica is None:
+            raise NotLeader(f"{where}: not here")
+        leading = replica.leadership(-1)
+        replica.demand_log_start()
+        self._tell(replica, leading.leader_epoch, told)
+
+    def _tell(
+        self, replica: Replica, leader_epoch: int, told: pb.PartitionDurability | DescribedDurability
+    ) -> None:
         log = replica.log
         told.log_start_offset = told.verified_end_offset = log.log_start_offset
         told.high_watermark = log.high_watermark

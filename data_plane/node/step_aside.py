@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 from data_plane.controller.step_aside import steps_aside
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
+from data_plane.node.committer import Committer
 from data_plane.node.config import NodeConfig
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Clock
 from data_plane.node.registration import Registration
+from data_plane.node.room import Room
 from data_plane.node.stats import NodeStats
 
 _CELLS_AT_ONCE = 64
@@ -16,8 +18,7 @@ _LOOKS_PER_BOUND = 10
 
 
 class StepAside:
-    """Watches how long the running sync takes, and whether the disk is full. `sync_began_ms`: when it began
-    (monotonic), None while there is none; `full`: why the disk takes nothing, empty while it does."""
+    """Watches how long the committer's running sync takes, and whether there is room."""
 
     def __init__(
         self,
@@ -27,12 +28,12 @@ class StepAside:
         store: MetaStore,
         clock: Clock,
         stats: NodeStats,
-        sync_began_ms: Callable[[], float | None],
-        full: Callable[[], str],
+        committer: Committer,
+        room: Room,
     ) -> None:
         self._config, self._view, self._registration = config, view, registration
         self._store, self._clock, self._stats = store, clock, stats
-        self._sync_began_ms, self._full = sync_began_ms, full
+        self._committer, self._room = committer, room
         self._reason = ""
         self.changed: Callable[[], None] = lambda: None
         """Told when syncs have become slow, and when they no longer are."""
@@ -57,7 +58,7 @@ class StepAside:
         """Look for ever; step aside while a sync does not end, or the disk is full."""
         bound_ms = self._config.timings.slow_sync_ms
         while True:
-            began_ms = self._sync_began_ms()
+            began_ms = self._committer.sync_began_ms
             taken_ms = 0.0 if began_ms is None else self._clock.monotonic_ms() - began_ms
             was_slow, self._reason = self.slow, ""
             if taken_ms >= bound_ms:
@@ -67,7 +68,7 @@ class StepAside:
                 self.changed()
             self._wake.clear()
             wait_ms = bound_ms / _LOOKS_PER_BOUND
-            if (self.slow or self._full()) and await self._step_aside():
+            if (self.slow or self._room.full) and await self._step_aside():
                 wait_ms /= _LOOKS_PER_BOUND
             try:
                 async with asyncio.timeout(wait_ms / 1000):

@@ -4,7 +4,6 @@ The brokers tell who leads and who is in sync; the control plane, where the prof
 """
 
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import admin_client, settings
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
+from penstock.cli.topic_durability import topic_durability, verified
 from penstock.cli.topic_records import topic_delete_records
 from penstock.contract.errors import NotFound
 
@@ -27,13 +27,14 @@ _WANTED = ("id", "generation", "delivered", "conditions")
 
 @click.group(name="topic", cls=Group, path=("topic",))
 def topic() -> None:
-    """Topics: list, describe, create, alter, delete."""
+    """Topics: list, describe, create, alter, delete; how safe their records are."""
 
 
 topic.add_command(topic_create)
 topic.add_command(topic_alter)
 topic.add_command(topic_delete)
 topic.add_command(topic_delete_records)
+topic.add_command(topic_durability)
 
 
 @topic.command("list", examples=["penstock topic list"])
@@ -168,13 +169,9 @@ def _add_offsets(client: "Client", name: str, partitions: list[dict[str, Any]], 
 def _add_durability(client: "Client", name: str, partitions: list[dict[str, Any]], timeout: float) -> None:
     """Up to which offset the copies were read back whole, on how many of them, and when."""
     for found in client.durability(name, timeout=timeout):
-        partition = partitions[found.partition]
-        partition["verified_to_offset"] = found.verified_end_offset
-        partition["verified_copies"] = found.replicas
-        checked = None
-        if found.verified_ms is not None:
-            checked = datetime.fromtimestamp(found.verified_ms / 1000, UTC).isoformat(timespec="seconds")
-        partition["verified_at"] = checked
+        told = verified(found)
+        del told["first_offset"]
+        partitions[found.partition].update(told)
 
 
 def _cell(value: Any) -> Any:

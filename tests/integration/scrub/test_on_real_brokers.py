@@ -7,12 +7,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from data_plane.contract import admin_pb2 as admin_pb
+from data_plane.contract.methods import CLUSTER_SECRET, TOPIC_DURABILITY
 from penstock import Client, PartitionDurability
+from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
-from tests.integration.retention.logs import SEGMENT_BYTES, produce, read_all, replicas_are_equal
+from tests.integration.retention.logs import SEGMENT_BYTES, produce, read_all, replicas_are_equal, value_of
 
 pytestmark = pytest.mark.processes
 
@@ -64,8 +68,22 @@ def test_a_tenant_is_told_what_was_read_back_and_when(
         "it is read back again",
         lambda: (client.durability("safe")[0].verified_ms or 0) > (later.verified_ms or 0),
     )
-    shown = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "--json", "topic", "describe", "safe", "--durability"],
+    (described,) = json.loads(
+        command(cluster, tenant, "--json", "topic", "describe", "safe", "--durability")
+    )["partitions"]
+    (partition,) = json.loads(command(cluster, tenant, "--json", "topic", "durability", "safe"))["partitions"]
+    for shown in (described, partition):
+        assert shown["verified_copies"] == 3 and shown["verified_to_offset"] >= told.verified_end_offset
+        assert shown["verified_at"].endswith("+00:00")
+    assert (partition["first_offset"], partition["next_offset"]) == (0, 20)
+    table = command(cluster, tenant, "topic", "durability", "safe")
+    assert "verified to offset" in table and partition["verified_at"][:10] in table
+
+
+def command(cluster: Brokers, tenant: Tenant, *arguments: str) -> str:
+    """What the command line prints to the tenant."""
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", *arguments],
         env={
             "PENSTOCK_BOOTSTRAP": ",".join(cluster.bootstrap),
             "PENSTOCK_API_KEY": tenant.api_key,
@@ -76,10 +94,38 @@ def test_a_tenant_is_told_what_was_read_back_and_when(
         text=True,
         timeout=60,
     )
-    assert shown.returncode == 0, shown.stderr
-    (partition,) = json.loads(shown.stdout)["partitions"]
-    assert partition["verified_copies"] == 3 and partition["verified_to_offset"] >= told.verified_end_offset
-    assert partition["verified_at"].endswith("+00:00")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def asked_at(cluster: Brokers, broker: int, topic_id: TopicId) -> admin_pb.TopicDurabilityResponse:
+    """What a broker tells the control plane."""
+    request = admin_pb.TopicDurabilityRequest(topic_id=topic_id)
+    with grpc.insecure_channel(cluster.spec.broker(broker).internal_address) as channel:
+        answer: bytes = channel.unary_unary(TOPIC_DURABILITY)(
+            request.SerializeToString(), timeout=10, metadata=((CLUSTER_SECRET, cluster.secret),)
+        )
+    return admin_pb.TopicDurabilityResponse.FromString(answer)
+
+
+def test_every_broker_tells_the_control_plane_what_the_leaders_know(
+    cluster: Brokers, tenant: Tenant, client: Client
+) -> None:
+    topic_id = cluster.create_topic(tenant, "asked", 2, segment_bytes=SEGMENT_BYTES)
+    cluster.wait_until("it is led", lambda: all(p.leader > 0 for p in cluster.partitions(topic_id)))
+    with client.producer(linger_ms=0, compression="none") as producer:
+        for number in range(20):
+            producer.send("asked", value_of(number), partition=0).result(20)
+    verified(cluster, client, "asked", 10)
+    known = client.durability("asked")
+    for broker in cluster.ids:
+        told = asked_at(cluster, broker, topic_id).partitions
+        assert [(p.partition, p.error, p.replicas) for p in told] == [(0, 0, 3), (1, 0, known[1].replicas)]
+        assert 10 < told[0].verified_end_offset <= told[0].high_watermark == 20
+        assert told[0].verified_ms >= (known[0].verified_ms or 0) > 0
+        assert (told[1].high_watermark, told[1].verified_ms) == (0, -1)
+    unknown = asked_at(cluster, 1, TopicId(bytes(16)))
+    assert unknown.outcome.error == ErrorCode.NOT_FOUND and not unknown.partitions
 
 
 def spoil(cluster: Brokers, broker: int, topic_id: TopicId, at: int) -> Path:

@@ -1,0 +1,52 @@
+"""`penstock topic durability`: up to where the copies of a topic were read back from the disks, and when."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from penstock.cli.connection import connect
+from penstock.cli.invocation import Command, current
+from penstock.cli.output import print_json, print_table
+from penstock.client.record_safety import PartitionDurability
+
+_TIMEOUT_S = 10.0
+
+
+@click.command(
+    "durability",
+    cls=Command,
+    examples=["penstock topic durability orders", "penstock --json topic durability orders"],
+)
+@click.argument("name")
+@click.option(
+    "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def topic_durability(name: str, timeout: float) -> None:
+    """Show up to which offset a topic's copies were read back whole from the disks, and when."""
+    with connect() as client:
+        partitions = [
+            {"partition": told.partition, **verified(told), "next_offset": told.high_watermark}
+            for told in client.durability(name, timeout=timeout)
+        ]
+    if current().json:
+        print_json({"topic": name, "partitions": partitions})
+        return
+    print_table(
+        ["partition", "first offset", "verified to offset", "copies", "checked since", "next offset"],
+        [["nothing yet" if cell is None else cell for cell in row.values()] for row in partitions],
+    )
+    click.echo("Full segments are read back within two weeks; what is behind the last of them waits.")
+
+
+def verified(told: PartitionDurability) -> dict[str, Any]:
+    """What was found, as all commands name it."""
+    checked = None
+    if told.verified_ms is not None:
+        checked = datetime.fromtimestamp(told.verified_ms / 1000, UTC).isoformat(timespec="seconds")
+    return {
+        "first_offset": told.log_start_offset,
+        "verified_to_offset": told.verified_end_offset,
+        "verified_copies": told.replicas,
+        "verified_at": checked,
+    }
