@@ -72,7 +72,7 @@ def counted(addresses: Iterable[str], name: str) -> int:
 def _samples(address: str, name: str) -> list[Sample]:
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": _OPENMETRICS})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-        parsed: Iterable[Metric] = families(response.read().decode())  # type: ignore[no-untyped-call]
+        parsed: Iterable[Metric] = families(response.read().decode())
     return [sample for family in parsed if family.name == name for sample in family.samples]
 
 

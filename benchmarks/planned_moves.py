@@ -6,8 +6,8 @@ from pathlib import Path
 
 import penstock
 from benchmarks.cluster import BenchCluster
-from benchmarks.failover import Writer
 from benchmarks.figures import Measured, percentile
+from benchmarks.writer import Writer
 
 MOVES = 60
 TOPIC = "moved"
@@ -36,6 +36,10 @@ class _Load(threading.Thread):
                     producer.send(LOAD_TOPIC, b"x" * 1_000, partition=self.sent % LOAD_PARTITIONS)
                     self.sent += 1
 
+    def end(self) -> None:
+        self.ended.set()
+        self.join(30)
+
 
 def planned_moves(folder: Path) -> list[Measured]:
     """60 moves of the partition that is written to, from broker to broker; the longest time without an
@@ -46,20 +50,19 @@ def planned_moves(folder: Path) -> list[Measured]:
         cluster.topic(LOAD_TOPIC, LOAD_PARTITIONS)
         brokers = [broker.id for broker in cluster.spec.brokers]
         topic_id = cluster.topic(TOPIC, 1, assignments=[brokers])
-        load, writer = _Load(cluster), Writer(cluster, TOPIC)
+        load, writer = _Load(cluster), Writer(cluster.bootstrap, cluster.api_key)
         load.start()
-        writer.start()
+        writer.write_to(TOPIC)
         for number in range(MOVES):
-            writer.wait_steady(TOPIC, 0.0)
+            writer.wait_steady(0.0)
             began = time.monotonic()
             cluster.admin.move_leader(topic_id, 0, brokers[(number + 1) % len(brokers)])
             time.sleep(SETTLE_S)
-            writer.wait_steady(TOPIC, began)
+            writer.wait_steady(began)
             gaps.append(writer.longest_gap_s(began) * 1000)
         duplicates = cluster.counted("penstock_duplicates")
-        for thread in (writer, load):
-            thread.ended.set()
-            thread.join(30)
+        writer.end()
+        load.end()
     return [
         Measured(
             name="planned_move_ms",

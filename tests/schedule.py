@@ -48,7 +48,7 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     return sorted(items, key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
 
 
-class WholeGroups(LoadFileScheduling):
+class WholeGroups(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
     """Gives groups to workers in the order of the collection."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -30,5 +30,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
     number, oldest = outbox.waiting()
     _waiting.set(number)
     _oldest.set(0 if oldest is None else (timezone.now() - oldest).total_seconds())
-    text: bytes = generate_latest(_registry)  # type: ignore[no-untyped-call]
+    text: bytes = generate_latest(_registry)
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)

@@ -101,7 +101,7 @@ class HttpListener:
             return _respond(start, _ok_if(not reason), body | ({"warnings": warnings} if warnings else {}))
         if path == "/metrics":
             try:
-                text: bytes = generate_latest(self._registry)  # type: ignore[no-untyped-call]
+                text: bytes = generate_latest(self._registry)
             except LoopStalled as stalled:
                 return _respond(start, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(stalled)})
             return _respond(start, HTTPStatus.OK, text, CONTENT_TYPE_LATEST)

@@ -1,5 +1,7 @@
 """Topics and limits as desired state: names, settings, partitions, generations."""
 
+from typing import Any
+
 import pytest
 from django.db import IntegrityError, transaction
 
@@ -73,7 +75,7 @@ def test_the_services_own_tenant_may_have_internal_topics() -> None:
     ],
 )
 def test_what_is_no_setting_is_refused_by_name(
-    tenant: Tenant, settings: dict[str, object], message: str
+    tenant: Tenant, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):
         create(tenant, **settings)

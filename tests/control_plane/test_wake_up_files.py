@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu.connection import Connection
 
 from control_plane import wake_up_files
 

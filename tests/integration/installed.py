@@ -110,6 +110,6 @@ def _link(dependency: Distribution, packages: Path) -> None:
             # A namespace that several distributions share: link what is below it.
             (packages / top).mkdir(exist_ok=True)
             if len(file.parts) > 1 and not (packages / top / file.parts[1]).exists():
-                os.symlink(dependency.locate_file(Path(*file.parts[:2])), packages / top / file.parts[1])
+                os.symlink(str(dependency.locate_file(Path(*file.parts[:2]))), packages / top / file.parts[1])
             continue
-        os.symlink(dependency.locate_file(top), packages / top)
+        os.symlink(str(dependency.locate_file(top)), packages / top)

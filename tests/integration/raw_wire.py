@@ -47,7 +47,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        trailing: dict[str, Any] = dict(error.trailing_metadata() or ())
+        trailing: dict[str, Any] = {one.key: one.value for one in error.trailing_metadata() or ()}
         code = trailing.get(methods.ERROR_CODE)
         raise Refused(
             code=None if code is None else ErrorCode(int(code)),

@@ -52,7 +52,7 @@ class _Output:
             self._changed.wait_for(lambda: self._awaited is None or self._ended, STARTED_WITHIN_S)
             if self._awaited is not None:
                 said = "".join(self._lines)
-                raise ServerFailed(f"{self._process.args}: {text!r} did not appear\n{said}")
+                raise ServerFailed(f"{self._process.args!r}: {text!r} did not appear\n{said}")
 
     def join(self) -> None:
         """Wait for the end of the output; the process must have ended."""

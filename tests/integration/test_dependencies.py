@@ -9,6 +9,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -65,19 +66,24 @@ def is_gone(pid: int) -> bool:
 
 
 def test_grpc_serves_a_stream_of_raw_frames() -> None:
-    async def echo(frames: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+    async def echo(frames: object, context: Any) -> None:
         while (frame := await context.read()) is not grpc.aio.EOF:
             await context.write(frame)
 
     async def main() -> list[bytes]:
         server = grpc.aio.server()
-        handlers = {"Echo": grpc.stream_stream_rpc_method_handler(echo)}
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            "Echo": grpc.stream_stream_rpc_method_handler(echo)
+        }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", handlers),))
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                call = channel.stream_stream("/test.Echo/Echo")(iter([b"one", b"", b"\xff" * 100_000]))
+                stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+                    "/test.Echo/Echo"
+                )
+                call = stream(iter([b"one", b"", b"\xff" * 100_000]))
                 return [frame async for frame in call]
         finally:
             await server.stop(None)

@@ -84,6 +84,7 @@ _PROMISES = {
     "the watermark is beyond the log": Invariant.I10,
     "the watermark went back": Invariant.I13,
     "is ready with": Invariant.I13,
+    "the log start went back": Invariant.I13,
     "calls committed what is not": Invariant.I11,
     "commits another value": Invariant.I11,
     "after everything healed": Invariant.I20,
@@ -134,8 +135,8 @@ class Registering:
         )
         for life in range(20):
             live = LiveRecord(incarnation=f"life {life}", directory_id="d")
+            key, about = model.live_key(me), model.broker_key(me)
             for _ in range(50):
-                key, about = model.live_key(me), model.broker_key(me)
                 step = registration(store.items.get(key), store.items.get(about), record, live, 0)
                 if isinstance(step, AlreadyRegistered):
                     break

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from data_plane.testkit.invariants import Invariant
 from tests.simulation.bug import PlantedBug, planted
-from tests.simulation.finders import Finder
+from tests.simulation.finders import Finder, Found
 from tests.simulation.planted_bugs import BUGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
@@ -51,7 +51,8 @@ def look(bug: PlantedBug, finder: Finder, *, search: bool) -> Verdict:
     """Plant the bug, look; then look at the same numbers without it."""
     began = time.perf_counter()
     numbers = range(finder.search_tries) if search else range(finder.first, finder.first + finder.tries)
-    found, number, failure, others = None, -1, "", ""
+    found: Found | None = None
+    number, failure, others = -1, "", ""
     with planted(bug.target, bug.wrong):
         for number in numbers:
             try:
@@ -59,7 +60,8 @@ def look(bug: PlantedBug, finder: Finder, *, search: bool) -> Verdict:
             except Exception as raised:
                 found, others = None, f"; {number} ended by {raised!r:.120}"
             if found is not None and found.promise not in finder.by:
-                found, others = None, f"; {number} broke {found.promise}: {found.explanation:.120}"
+                others = f"; {number} broke {found.promise}: {found.explanation:.120}"
+                found = None
             if found is not None:
                 break
     if found is None:

@@ -37,8 +37,10 @@ class MetByItself(Scenario):
         self._start_workload(cluster)
         where = TopicPartition(cluster.topic_ids["orders"], 0)
         await self._demand(BOOT_S_MAX, lambda: self._follower(where) is not None, Invariant.I20, str)
-        broker, replica = self._follower(where) or (None, None)
-        assert broker is not None and broker.disk is not None and replica is not None
+        found = self._follower(where)
+        assert found is not None
+        broker, replica = found
+        assert broker.disk is not None
         broker.disk.timing = replace(broker.disk.timing, read_ms=_FOR_EVER_MS)
         await self._demand(
             _WRITING_S_MAX,

@@ -5,6 +5,7 @@ the loss was declared, nothing else is gone, and all goes on by itself. Replicat
 import asyncio
 import os
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -66,7 +67,7 @@ class AllLosePower(Scenario):
                 cluster.start(broker)
             await self._demand(
                 IN_SYNC_S_MAX,
-                lambda since_s=cut_s: self._written_since(since_s),
+                partial(self._written_since, cut_s),
                 Invariant.I20,
                 lambda: "no acknowledged write after all came back",
             )

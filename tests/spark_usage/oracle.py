@@ -26,7 +26,8 @@ def fold(readings: Iterable[pb.Reading]) -> Usage:
             logs[where].setdefault((owner, offset), logs[where][generation, offset])
     usage: Usage = defaultdict(lambda: (0, 0))
     for where, points in logs.items():
-        old_minute, old_rows, old_messages, old_bytes = -1, {}, 0, 0
+        old_minute, old_messages, old_bytes = -1, 0, 0
+        old_rows: dict[int, tuple[int, int]] = {}
         for (generation, offset), one in sorted(points.items()):
             if any(later > generation and offset > start for later, start in begins[where].items()):
                 continue

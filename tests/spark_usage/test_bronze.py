@@ -73,7 +73,7 @@ def test_stream_and_batch_read_each_record_once_and_go_on_where_they_were(
         assert produced(spark, datasets) == {"messages_in": 100, "bytes_in": 1000}
 
         # a middle reading is taken away: the totals stay, and its place in `__usage` is named
-        lost = bronze.read(spark, datasets).where(F.col("record") == second[0]).collect()[0]
+        lost = bronze.read(spark, datasets).where(F.col("record") == F.lit(second[0])).collect()[0]
         place = (lost["src_partition"], lost["src_offset"])
         assert drop_record(datasets, *place) == second[0]
         done = fold(spark, datasets, DEFAULT_ASSETS)

@@ -120,9 +120,9 @@ def test_three_folds_agree_and_no_disorder_changes_a_total(
     for log in logs:
         before = (0, 0)
         for cut, totals in sorted(log.cuts.items()):
-            key = (log.tenant, log.partition, cut)
-            gained = (cuts[*key, "messages_in"], cuts[*key, "bytes_in"])
-            assert gained == (totals[0] - before[0], totals[1] - before[1]), key
+            where = (log.tenant, log.partition, cut)
+            gained = (cuts[*where, "messages_in"], cuts[*where, "bytes_in"])
+            assert gained == (totals[0] - before[0], totals[1] - before[1]), where
             before = totals
     assert {status for (status,) in pipeline.rows("cut_coverage", "status")} == {"covered"}
 

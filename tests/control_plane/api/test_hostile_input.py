@@ -12,6 +12,7 @@ from drf_spectacular.generators import SchemaGenerator
 from control_plane.outbox import queries as outbox
 from control_plane.placement import driving
 from control_plane.topics import actions as topics
+from control_plane.topics.models import Topic
 from penstock.contract.errors import ErrorCode
 from tenants.models import Session, Tenant
 from tenants.roles import Standing
@@ -32,7 +33,7 @@ HOSTILE = {
     "combining": "e" + "\u0301" * 5_000,
     "blank": " \t\u00a0\u2003",
 }
-WRONG = {
+WRONG: dict[str, Any] = {
     "nothing": None,
     "number": 10**400,
     "negative": -1,
@@ -158,14 +159,14 @@ def test_every_field_of_every_request_is_known_here() -> None:
 def test_hostile_values_in_a_field_are_refused_or_harmless(
     method: str, path: str, names: tuple[str, ...], field: str, house: House
 ) -> None:
-    good = {name: VALID[name] for name in names}
+    good: dict[str, Any] = {name: VALID[name] for name in names}
     if path.endswith("/sign-up"):
         del good["tenant" if field == "invitation" else "invitation"]
     if path.endswith("/cuts"):
         good["tenant"] = house.tenant.public_id
     who = credential(house, method, path)
     for value in [*HOSTILE.values(), *WRONG.values()]:
-        variants = [value]
+        variants: list[Any] = [value]
         if field == "settings":
             variants += [{str(value)[:1_000]: 1}, {"retention_ms": value}, {"retention_ms": {"a": value}}]
         if field == "operations":
@@ -199,12 +200,12 @@ def test_hostile_values_in_a_query_are_refused_or_harmless(
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_hostile_names_in_an_address_are_refused_or_harmless(method: str, path: str, house: House) -> None:
     who = credential(house, method, path)
-    body = {} if method in ("POST", "PATCH") else None
+    body: dict[str, Any] | None = {} if method in ("POST", "PATCH") else None
     for value in [*HOSTILE.values(), "", ".", "..", "%00", "a/b"]:
         hostile = quote(value.encode("utf-8", "surrogatepass"), safe="")
         address = path[: path.index("{")] + hostile + path[path.index("}") + 1 :]
         assert_refused_or_harmless(call(method, address, body, **who))
-    assert topics.Topic.objects.filter(name="orders", deleted_at=None).exists()
+    assert Topic.objects.filter(name="orders", deleted_at=None).exists()
 
 
 BROKEN_BODIES: dict[str, tuple[str, bytes, int]] = {
@@ -252,7 +253,7 @@ def test_a_body_that_cannot_be_is_a_problem_and_makes_nothing(what: str, house: 
     assert response.status_code == status, response.content[:300]
     assert response["Content-Type"] == "application/problem+json"
     assert response.json()["status"] == status and len(response.content) < 2_000
-    assert topics.Topic.objects.filter(tenant=house.tenant).count() == 1
+    assert Topic.objects.filter(tenant=house.tenant).count() == 1
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_seals_are_kept_for_ever_and_damaged_or_other_ones_are_named(world: Worl
     log.write(5, BEGIN_MS)
     log.write(5, BEGIN_MS, rolls=True)
     (seal,) = log.seals
-    row = {
+    row: dict[str, Any] = {
         "tenant": acme.public_id,
         "topic_id": log.where.topic_id.hex(),
         "partition": 0,

@@ -91,7 +91,7 @@ def proven(usage: Metered, tenant: Tenant, invoice: Invoice, before: Invoice | N
         shown = {"invoice": shapes.shown_invoice(row), **queries.evidence(row)}
         return read_evidence(json.loads(json.dumps(shown)))
 
-    settings = ConnectionSettings(bootstrap=usage.cluster.bootstrap, api_key=tenant.api_key)
+    settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
     with StampedReads(settings) as reads:
         return prove(evidence(invoice), None if before is None else evidence(before), reads)
 

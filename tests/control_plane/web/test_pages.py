@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from django.http import HttpResponse
@@ -24,6 +25,9 @@ from tests.control_plane.world import ACTOR, PASSWORD, House, everything_deliver
 from web import errors
 from web.forms import TEXT_MAX, as_sentence
 from web.urls import urlpatterns
+
+if TYPE_CHECKING:
+    from django.test.client import _MonkeyPatchedWSGIResponse as Response
 
 pytestmark = pytest.mark.django_db
 
@@ -58,7 +62,7 @@ def house() -> House:
     return made
 
 
-def text_of(response: HttpResponse) -> str:
+def text_of(response: "Response | HttpResponse") -> str:
     return response.content.decode()
 
 

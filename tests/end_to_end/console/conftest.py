@@ -12,7 +12,16 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Page,
+    Request,
+    sync_playwright,
+)
 
 from tests.end_to_end.console.service import Service, running_service
 
@@ -134,12 +143,14 @@ def listen(visitor: Visitor, page: Page) -> None:
         if parts.scheme != "blob":
             visitor.hosts.add(parts.netloc)
 
+    def dismiss(dialog: Dialog) -> None:
+        visitor.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     page.on("console", said)
     page.on("pageerror", broke)
     page.on("request", asked)
-    page.on(
-        "dialog", lambda dialog: (visitor.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss())
-    )
+    page.on("dialog", dismiss)
 
 
 @pytest.fixture

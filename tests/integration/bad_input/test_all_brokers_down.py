@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_clients_are_told_in_time_and_go_on_when_the_brokers_return(
         assert late.message.startswith(f"{TOPIC}-0: ")
         assert "delivery_timeout_ms=1000" in late.message
         for ask in (client.topics, client.brokers, newcomer.topics):
-            names_the_brokers(raised_by(lambda ask=ask: ask(timeout=1.0), within_s=1.0), cluster)
+            names_the_brokers(raised_by(partial(ask, timeout=1.0), within_s=1.0), cluster)
         stranger = newcomer.producer(max_block_ms=1_000)
         names_the_brokers(raised_by(lambda: stranger.send(TOPIC, b"x"), within_s=1.0), cluster)
         names_the_brokers(

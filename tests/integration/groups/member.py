@@ -17,7 +17,12 @@ def tell(**what: object) -> None:
 
 def main(addresses: str, key: str, topic: str, group: str) -> None:
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
     with (
         Client(bootstrap=addresses, api_key=key) as client,
         client.consumer(

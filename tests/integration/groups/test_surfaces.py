@@ -76,7 +76,7 @@ def test_members_share_commit_and_hand_over(cluster: Brokers, surface: Surface) 
             on_assigned=lambda places: told.append(("assigned", places)),
             on_revoked=lambda places: told.append(("revoked", places)),
         )
-        read = []
+        read: list[Any] = []
         while len(read) < 20:
             read += surface(one.poll(timeout=10))
         assert told == [("assigned", [("orders", 0), ("orders", 1)])]

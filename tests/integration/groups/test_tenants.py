@@ -15,9 +15,8 @@ pytestmark = pytest.mark.processes
 
 def asked(cluster: Brokers, tenant: Tenant, broker: int, method: str, request: bytes) -> bytes:
     with grpc.insecure_channel(cluster.spec.broker(broker).client_address) as channel:
-        call = channel.unary_unary(method)
-        answer: bytes = call(request, timeout=10, metadata=(("authorization", f"Bearer {tenant.api_key}"),))
-        return answer
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
+        return call(request, timeout=10, metadata=(("authorization", f"Bearer {tenant.api_key}"),))
 
 
 def beat(group: str = "readers", **more: object) -> bytes:

@@ -43,13 +43,12 @@ def produce(cluster: Brokers, tenant: Tenant, topic: str, numbers: range) -> Non
 def consumed(cluster: Brokers, tenant: Tenant, topic: str, count: int) -> list[int]:
     found: list[int] = []
     with cluster.client(tenant) as client, client.consumer([topic], auto_offset_reset="earliest") as consumer:
-        cluster.wait_until(
-            f"{count} messages of {topic} read",
-            lambda: (
-                found.extend(int(m.value or b"") for m in consumer.poll(timeout=1)) or len(found) >= count
-            ),
-            30,
-        )
+
+        def all_read() -> bool:
+            found.extend(int(m.value or b"") for m in consumer.poll(timeout=1))
+            return len(found) >= count
+
+        cluster.wait_until(f"{count} messages of {topic} read", all_read, 30)
     return found
 
 
@@ -106,9 +105,12 @@ def test_an_operator_forces_an_election_and_everybody_follows_what_is_left(
         client.consumer(["strict"], auto_offset_reset="earliest") as reader,
     ):
         seen: list[int] = []
-        cluster.wait_until(
-            "all is read", lambda: seen.extend(m.offset for m in reader.poll(timeout=1)) or len(seen) == 100
-        )
+
+        def all_seen() -> bool:
+            seen.extend(m.offset for m in reader.poll(timeout=1))
+            return len(seen) == 100
+
+        cluster.wait_until("all is read", all_seen)
         with pytest.raises(InvalidRequest, match="broker 1 leads it"):
             cluster.admin.declare_loss(topic_id, 0, 2, accept=True)
         cluster.kill(1, 2)

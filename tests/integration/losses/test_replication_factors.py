@@ -3,6 +3,7 @@ damaged, is read where it is good and repaired by an operator alone.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,12 @@ def consumed(cluster: Brokers, tenant: Tenant, topic: str, count: int, *, offset
     found: list[int] = []
     with cluster.client(tenant) as client, client.consumer([topic], auto_offset_reset="earliest") as reader:
         reader.seek(topic, 0, offset=offset)
-        cluster.wait_until(
-            f"{count} messages of {topic} read",
-            lambda: found.extend(int(m.value or b"") for m in reader.poll(timeout=1)) or len(found) >= count,
-            30,
-        )
+
+        def all_read() -> bool:
+            found.extend(int(m.value or b"") for m in reader.poll(timeout=1))
+            return len(found) >= count
+
+        cluster.wait_until(f"{count} messages of {topic} read", all_read, 30)
     return found[:count]
 
 
@@ -70,7 +72,7 @@ def test_each_replication_stands_the_brokers_that_it_promises_to_stand(
     cluster.start(1, 2)
     assert consumed(cluster, acme, "one", 20) == list(range(20))
     for factor, topic_id in topics.items():
-        cluster.wait_until(f"replication {factor} is whole", lambda t=topic_id: cluster.whole(t), 60)
+        cluster.wait_until(f"replication {factor} is whole", partial(cluster.whole, topic_id), 60)
     described = cluster.admin.describe_cluster(partitions=True)
     assert [loss for loss in described.losses if loss.topic_id in topics.values()] == []
 

@@ -266,7 +266,7 @@ def test_an_etcd_restored_to_an_earlier_state_is_noticed_by_who_knew_more(own: E
     async def scenario() -> None:
         store = EtcdStore(EtcdConfig(endpoints=own.endpoints, call_s=1.0), "cell")
         try:
-            before = await store.txn([], [Put("/a", b"1")])
+            after = before = await store.txn([], [Put("/a", b"1")])
             await asyncio.to_thread(own.control, "snapshot", "save", str(snapshot))
             for _ in range(3):
                 after = await store.txn([], [Put("/a", b"2")])

@@ -13,10 +13,10 @@ _fast.set()
 _sync = RealFile.sync
 
 
-def slow_sync(file: RealFile) -> None:
+def slow_sync(self: RealFile) -> None:
     if not _fast.is_set():
         _fast.wait(SLOW_S)
-    _sync(file)
+    _sync(self)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -77,6 +78,9 @@ def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
                 read[message.partition].append(int(message.value or b""))
             return sum(map(len, read))
 
+        def goes_on(floor: int) -> bool:
+            return sender.acknowledged() > floor
+
         def has_ended(number: int) -> bool:
             read_some()
             return not cluster.runs(number)
@@ -86,17 +90,15 @@ def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
             cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
             led = leaders(cluster, topic_id).count(number)
             floor = len(sender.deliveries)
-            cluster.wait_until("sending goes on", lambda floor=floor: sender.acknowledged() > floor)
+            cluster.wait_until("sending goes on", partial(goes_on, floor))
             cluster.stop(number)
-            cluster.wait_until("it has ended", lambda number=number: has_ended(number), DRAINED_WITHIN_S)
+            cluster.wait_until("it has ended", partial(has_ended, number), DRAINED_WITHIN_S)
             assert cluster.status(number) == 0, cluster.output(number)[-4_000:]
             assert led == 0 or number not in leaders(cluster, topic_id)
             clean = cluster.directory.log_directory(number) / "clean"
             assert json.loads(clean.read_text())["broker_epoch"] > 0
             floor = len(sender.deliveries)
-            cluster.wait_until(
-                "sending goes on without it", lambda floor=floor: sender.acknowledged() > floor
-            )
+            cluster.wait_until("sending goes on without it", partial(goes_on, floor))
             cluster.start(number)
             assert not clean.exists()
         sender.stop()

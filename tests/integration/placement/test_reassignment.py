@@ -3,6 +3,8 @@
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,9 +103,7 @@ def check_everything_is_there(
     for described in cluster.partitions(topic_id):
         where = TopicPartition(topic_id, described.partition)
         end = next(end for place, end in ends.items() if place[1] == described.partition)
-        cluster.wait_until(
-            "all of it is stored", lambda d=described, w=where, e=end: _stored(cluster, d, w, e)
-        )
+        cluster.wait_until("all of it is stored", partial(_stored, cluster, described, where, end))
         stored = {
             broker: stored_batches(cluster.directory.log_directory(broker), where, end)
             for broker in described.replicas
@@ -112,7 +112,11 @@ def check_everything_is_there(
         for broker in cluster.ids:
             if broker not in described.replicas and cluster.runs(broker):
                 gone = cluster.partition_directory(broker, where)
-                cluster.wait_until("the old replica is removed", lambda gone=gone: not gone.exists())
+                cluster.wait_until("the old replica is removed", partial(_removed, gone))
+
+
+def _removed(directory: Path) -> bool:
+    return not directory.exists()
 
 
 def _stored(cluster: Brokers, described: Any, where: TopicPartition, end: int) -> bool:
@@ -122,6 +126,10 @@ def _stored(cluster: Brokers, described: Any, where: TopicPartition, end: int) -
 
 def placed(cluster: Brokers, topic_id: TopicId) -> list[list[int]]:
     return [list(partition.replicas) for partition in cluster.partitions(topic_id)]
+
+
+def is_at(cluster: Brokers, topic_id: TopicId, brokers: list[int]) -> bool:
+    return placed(cluster, topic_id) == [brokers]
 
 
 def test_replicas_move_under_load_while_their_source_and_their_target_are_killed(
@@ -179,7 +187,7 @@ def test_a_replica_that_comes_back_is_a_new_one_and_is_filled_anew(cluster: Brok
     where = TopicPartition(topic_id, 0)
     for target in ([4, 2, 3], [1, 2, 3]):
         cluster.admin.alter_replicas(topic_id, 0, target)
-        cluster.wait_until("it has moved", lambda target=target: placed(cluster, topic_id) == [target])
+        cluster.wait_until("it has moved", partial(is_at, cluster, topic_id, target))
     identity = json.loads((cluster.partition_directory(1, where) / "partition.json").read_text())
     assert identity["replica_generation"] > 1
     with cluster.client(tenant) as client, Sender(client, "to-and-fro", 1) as sender:

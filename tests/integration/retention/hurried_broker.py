@@ -34,7 +34,7 @@ class HurriedClock(SystemClock):
 
 
 if __name__ == "__main__":
-    process.SystemClock = HurriedClock  # type: ignore[misc]
+    process.SystemClock = HurriedClock  # type: ignore[attr-defined]  # what the broker is made with
     signal.signal(signal.SIGUSR1, HurriedClock.pass_hours)
     signal.signal(signal.SIGUSR2, HurriedClock.set_ahead)
     sys.exit(process.main(sys.argv[1:]))

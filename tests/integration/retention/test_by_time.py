@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -54,9 +55,11 @@ def wait_for_a_look(cluster: Brokers, tenant: Tenant, client: Client, topic: str
             tenant, name, assignments=[[leader, *others]], segment_bytes=SEGMENT_BYTES, retention_bytes=1
         )
         produce(client, name, range(12))
-        cluster.wait_until(
-            f"broker {leader} has looked", lambda topic_id=topic_id: first_base(cluster, topic_id) > 0
-        )
+        cluster.wait_until(f"broker {leader} has looked", partial(has_begun_later, cluster, topic_id))
+
+
+def has_begun_later(cluster: Brokers, topic_id: TopicId) -> bool:
+    return first_base(cluster, topic_id) > 0
 
 
 def first_base(cluster: Brokers, topic_id: TopicId) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 import penstock.asyncio
+from penstock import MessageBatch
 from penstock.asyncio import Client
 from penstock.contract.errors import ErrorCode
 from tests.integration.sdk.fake_brokers import FakeBrokers
@@ -90,7 +91,7 @@ def test_batches_columns_positions_and_iteration(brokers: FakeBrokers) -> None:
             assert await consumer.assignment() == [("orders", 0), ("orders", 1), ("orders", 2)]
             assert (await consumer.end_offsets())["orders", 0] == 50
             assert (await consumer.beginning_offsets())["orders", 0] == 0
-            found = []
+            found: list[MessageBatch] = []
             while sum(map(len, found)) < 50:
                 found += await consumer.poll_batches(timeout=10)
             assert len(found) == 5

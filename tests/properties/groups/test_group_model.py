@@ -105,9 +105,9 @@ def live(steps: list[tuple[str, str]], assignor: str) -> None:
                 assert holders.setdefault(where, member.member_id) == member.member_id
         known = {m.member_id: m for m in group.core.group(TENANT, GROUP).members} if group.log else {}
         for life in lives.values():
-            member = known.get(life.name)
-            if life.epoch and member is not None and life.epoch in (member.epoch, member.previous_epoch):
-                assert set(life.owned) <= {*member.assigned, *member.revoking}
+            mine = known.get(life.name)
+            if life.epoch and mine is not None and life.epoch in (mine.epoch, mine.previous_epoch):
+                assert set(life.owned) <= {*mine.assigned, *mine.revoking}
 
     for what, name in steps:
         life = lives[name]

@@ -296,19 +296,22 @@ def steps() -> dict[str, Step]:
         "pass 11 s": lambda c: c.pass_time(11_000),
     }
     for number in (2, 3):
-        broker = BrokerId(number)
-        named |= {
-            f"open {number}": lambda c, b=broker: c.open(b),
-            f"push {number}": lambda c, b=broker: c.push(b),
-            f"sync {number}": lambda c, b=broker: c.sync(b),
-            f"hold {number}": lambda c, b=broker: c.hold(b),
-            f"deliver {number}": lambda c, b=broker: c.deliver(b),
-            f"stream ends {number}": lambda c, b=broker: c.drop_stream(b, noticed=True),
-            f"stream dies {number}": lambda c, b=broker: c.drop_stream(b, noticed=False),
-            f"crash {number}": lambda c, b=broker: c.crash(b),
-            f"fence {number}": lambda c, b=broker: c.fence(b),
-            f"controller {number}": lambda c, b=broker: c.controller_acts(b),
-            f"come back {number}": lambda c, b=broker: c.come_back(b, emptied=False),
-            f"come back emptied {number}": lambda c, b=broker: c.come_back(b, emptied=True),
-        }  # type: ignore[dict-item]
+        named |= _about(BrokerId(number))
     return named
+
+
+def _about(broker: BrokerId) -> dict[str, Step]:
+    return {
+        f"open {broker}": lambda c: c.open(broker),
+        f"push {broker}": lambda c: c.push(broker),
+        f"sync {broker}": lambda c: c.sync(broker),
+        f"hold {broker}": lambda c: c.hold(broker),
+        f"deliver {broker}": lambda c: c.deliver(broker),
+        f"stream ends {broker}": lambda c: c.drop_stream(broker, noticed=True),
+        f"stream dies {broker}": lambda c: c.drop_stream(broker, noticed=False),
+        f"crash {broker}": lambda c: c.crash(broker),
+        f"fence {broker}": lambda c: c.fence(broker),
+        f"controller {broker}": lambda c: c.controller_acts(broker),
+        f"come back {broker}": lambda c: c.come_back(broker, emptied=False),
+        f"come back emptied {broker}": lambda c: c.come_back(broker, emptied=True),
+    }

@@ -179,7 +179,7 @@ BUGS = (
         finders=(
             Check(
                 test=test_generations.test_a_lower_demand_clears_whoever_was_electable_because_of_the_higher_one,
-                arguments=lambda: {"store": test_generations.store.__wrapped__()},
+                arguments=lambda: {"store": test_generations.fresh_store()},
             ),
         ),
     ),
@@ -237,7 +237,7 @@ BUGS = (
         finders=(
             Check(
                 test=test_topics.test_a_deleted_topic_leaves_its_tombstone_alone,
-                arguments=lambda: {"store": test_topics.store.__wrapped__()},
+                arguments=lambda: {"store": test_topics.fresh_store()},
             ),
         ),
     ),

@@ -116,7 +116,7 @@ BUGS = (
         finders=(
             Check(
                 test=test_topics.test_a_taken_name_and_a_used_topic_id_are_refused,
-                arguments=lambda: {"store": test_topics.store.__wrapped__()},
+                arguments=lambda: {"store": test_topics.fresh_store()},
             ),
         ),
     ),

@@ -104,7 +104,7 @@ BUGS = (
         finders=(
             Check(
                 test=test_topics.test_blocks_of_producer_ids_never_overlap,
-                arguments=lambda: {"store": test_topics.store.__wrapped__()},
+                arguments=lambda: {"store": test_topics.fresh_store()},
             ),
         ),
     ),

@@ -9,6 +9,7 @@ from typing import Any
 from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
 from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.log.partition_log import PartitionLog
 from data_plane.node.directory import CLEAN_FILE
 from data_plane.node.ports import ConnectionLost
 from data_plane.node.replica import Replica
@@ -42,7 +43,7 @@ def _as_it_was(right: Any) -> Callable[..., LeaderState]:
 
 def _to_the_end(right: Any) -> Callable[..., object]:
     async def _read(stream: Any, opened: Any, max_bytes: int) -> Slice | None:
-        log = opened.replica.log
+        log: PartitionLog = opened.replica.log
         if opened.offset >= log.log_end_offset:
             return None
         found = log.read(opened.offset, log.log_end_offset, max_bytes)

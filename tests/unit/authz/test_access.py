@@ -1,5 +1,7 @@
 """Who gets in, how long, and what he can name."""
 
+from collections.abc import Callable
+
 import pytest
 
 from data_plane.authz.access import IMAGE_AGE_MS_MAX, Authenticator, Operation, Principal
@@ -100,11 +102,12 @@ def test_a_short_pepper_stops_the_broker_before_it_serves() -> None:
 
 def test_an_open_stream_ends_with_its_key() -> None:
     tenants = Tenants()
-    for end in (
+    ends: tuple[Callable[[], object], ...] = (
         lambda: tenants.change_key(1, revoked=True),
         lambda: tenants.change_key(1, tenant=GLOBEX),
         lambda: tenants.put(model.credential_key(ONE.key_id), None),
-    ):
+    )
+    for end in ends:
         tenants.add_key(1, ACME)
         principal = tenants.enter(ONE)
         assert tenants.authenticator.still_valid(principal, NOW_MS)
@@ -134,7 +137,7 @@ def test_a_suspended_tenants_keys_are_refused_and_others_are_not() -> None:
         if suspended:
             with pytest.raises(Forbidden, match="tenant acme is suspended"):
                 tenants.enter(ONE)
-    assert tenants.enter(ONE) and tenants.enter(TWO)
+    assert (tenants.enter(ONE).number, tenants.enter(TWO).number) == (one.number, two.number)
 
 
 def test_other_keys_do_not_end_a_stream() -> None:
@@ -149,9 +152,10 @@ def test_a_broker_without_the_store_lets_nobody_new_in() -> None:
     credentials = f"Bearer {ONE.reveal()}"
     for age, lets_in in ((IMAGE_AGE_MS_MAX, True), (IMAGE_AGE_MS_MAX + 1, False)):
         if lets_in:
-            assert tenants.authenticator.authenticate(
+            principal = tenants.authenticator.authenticate(
                 credentials, peer=PEER, now_ms=NOW_MS, monotonic_ms=0, image_age_ms=age
             )
+            assert principal.key_id == ONE.key_id
         else:
             with pytest.raises(BrokerUnavailable):
                 tenants.authenticator.authenticate(
@@ -266,7 +270,7 @@ class Hidden:
 def test_the_hook_is_asked_for_each_operation() -> None:
     tenants = Tenants(ReadOnly())
     principal = tenants.enter(ONE)
-    assert tenants.authenticator.topic(principal, Operation.CONSUME, "orders")
+    assert tenants.authenticator.topic(principal, Operation.CONSUME, "orders").name == "orders"
     with pytest.raises(Forbidden, match="right to produce is missing"):
         tenants.authenticator.topic(principal, Operation.PRODUCE, "orders")
 

@@ -148,6 +148,10 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     broker.close()
 
 
+def method_of(channel: grpc.Channel, name: str) -> "grpc.UnaryUnaryMultiCallable[bytes, bytes]":
+    return channel.unary_unary(name)
+
+
 def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     process = broker.start_ready()
     told = json.loads(broker.address_file.read_text())
@@ -155,7 +159,7 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     assert broker.get("/healthz") == 200
     assert broker.get("/metrics") == 200
     with grpc.insecure_channel(broker.address("internal")) as channel:
-        describe = channel.unary_unary(internal.DESCRIBE_CLUSTER)
+        describe = method_of(channel, internal.DESCRIBE_CLUSTER)
         answer = describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=5)
     assert [(b.id, b.state) for b in pb.DescribeClusterResponse.FromString(answer).brokers] == [(1, "active")]
     process.send_signal(signal.SIGTERM)
@@ -291,10 +295,11 @@ def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broke
     address = broker.address("client")
     credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
     with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as refusal:
-        channel.unary_unary(methods.METADATA)(b"", timeout=5)
-    assert dict(refusal.value.trailing_metadata())[methods.ERROR_CODE] == str(int(ErrorCode.UNAUTHENTICATED))
+        method_of(channel, methods.METADATA)(b"", timeout=5)
+    trailing = {one.key: one.value for one in refusal.value.trailing_metadata()}
+    assert trailing[methods.ERROR_CODE] == str(int(ErrorCode.UNAUTHENTICATED))
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as lost:
-        channel.unary_unary(methods.METADATA)(b"", timeout=5)
+        method_of(channel, methods.METADATA)(b"", timeout=5)
     assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
     assert broker.get("/readyz") == 200
 
@@ -312,7 +317,7 @@ def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
                 peer.sendall(garbage)
     assert broker.get("/readyz") == 200
     with grpc.insecure_channel(broker.address("internal")) as channel:
-        describe = channel.unary_unary(internal.DESCRIBE_CLUSTER)
+        describe = method_of(channel, internal.DESCRIBE_CLUSTER)
         describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=5)
     process.send_signal(signal.SIGTERM)
     status, written = ended(process)
@@ -328,14 +333,14 @@ def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:
             grpc.insecure_channel(broker.address("internal")) as channel,
             pytest.raises(grpc.RpcError) as refusal,
         ):
-            channel.unary_unary(method)(b"", metadata=key, timeout=5)
+            method_of(channel, method)(b"", metadata=key, timeout=5)
         assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED
         secret = (*key, (internal.CLUSTER_SECRET, SECRET))
         with (
             grpc.insecure_channel(broker.address("client")) as channel,
             pytest.raises(grpc.RpcError) as missing,
         ):
-            channel.unary_unary(method)(b"", metadata=secret, timeout=5)
+            method_of(channel, method)(b"", metadata=secret, timeout=5)
         assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import sqlite_schema, sqlite_writer
+from data_plane.broker import sqlite_schema
 from data_plane.broker.sqlite_reader import PENDING_REVISIONS_MAX
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.sqlite_writer import CHECKPOINT_COMMITS
@@ -130,7 +130,7 @@ def test_a_writer_that_ends_by_its_own_fault_fails_the_store(
         with worker("hold", path) as holder:
             assert await asyncio.to_thread(line, holder) == "held"
             with monkeypatch.context() as broken:
-                broken.setattr(sqlite_writer.time, "sleep", fault)
+                broken.setattr("data_plane.broker.sqlite_writer.time.sleep", fault)
                 waiting = asyncio.ensure_future(store.txn([], [Put("/a", b"2")]))
                 fault_seen = await asyncio.wait_for(store.failed(), 30)
             assert "no sleep" in str(fault_seen)
@@ -379,8 +379,9 @@ def test_a_watch_nobody_reads_holds_a_bounded_number_of_revisions(path: Path) ->
 
 def test_a_watch_that_was_dropped_is_forgotten(path: Path) -> None:
     async def scenario(store: SqliteStore) -> None:
-        for _ in range(20):
-            watch: Any = store.watch("/", 0)
+        watch: Any = store.watch("/", 0)
+        for _ in range(19):
+            watch = store.watch("/", 0)
         await store.txn([], [Put("/a", b"1")])
         await anext(watch)
         assert store.watching <= 1
@@ -394,6 +395,9 @@ def test_a_store_whose_loop_is_gone_ends_quietly(path: Path) -> None:
         store.watch("/", 0)
         return store
 
+    async def write(other: SqliteStore) -> None:
+        await other.txn([], [Put("/a", b"1")])
+
     store = asyncio.run(leave())
-    run(path, lambda other: other.txn([], [Put("/a", b"1")]))
+    run(path, write)
     asyncio.run(store.close())

@@ -340,7 +340,8 @@ class ConsumeSession:
     def pushes(self) -> list[bytes]:
         frames: list[bytes] = []
         while True:
-            head, payload = log_pb2.ConsumePushHead(), []
+            head = log_pb2.ConsumePushHead()
+            payload: list[bytes] = []
             head.pushes.extend(self._errors)
             self._errors = []
             for handle, opened in list(self.opened.items()):

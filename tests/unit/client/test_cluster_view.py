@@ -18,7 +18,7 @@ def answer(
     response = log_pb2.MetadataResponse(revision=revision, cluster_id="c")
     for broker in brokers:
         response.brokers.add(id=broker, address=f"b{broker}:1")
-    topic = response.topics.add(name="t", topic_id=topic_id, **rest)  # type: ignore[arg-type]
+    topic = response.topics.add(name="t", topic_id=topic_id, **rest)
     topic.partitions.add(partition=0, leader=leader, leader_epoch=epoch, replicas=[1, 2], in_sync=[1])
     return response
 

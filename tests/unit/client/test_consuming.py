@@ -209,7 +209,7 @@ def test_a_stream_that_died_without_a_word_is_noticed_by_asking() -> None:
     (session,) = sessions(runner)
     stream = next(stream for stream in runner.streams.values() if stream.session is session)
     stream.session = ConsumeSession(runner.cluster, 99)  # swallowed by the network
-    stream.session.pushes = list  # type: ignore[method-assign, assignment]
+    stream.session.pushes = list  # type: ignore[method-assign]
     fill(runner, 3, start=10)
     runner.run(20_000)
     assert values(runner, consumer) == expected(range(10, 13))

@@ -22,11 +22,16 @@ PLACE = (1, 2, 3)
 KEY = "A" * 12
 
 
-@pytest.fixture
-def store() -> Store:
+def fresh_store() -> Store:
+    """With a tenant."""
     made = Store()
     apply(made, put_tenant(made.image, ACME))
     return made
+
+
+@pytest.fixture
+def store() -> Store:
+    return fresh_store()
 
 
 def apply(store: Store, change: Any) -> Any:

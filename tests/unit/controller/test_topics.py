@@ -25,13 +25,18 @@ OTHER = TenantId("globex")
 NEW = TopicId(b"n" * 16)
 
 
-@pytest.fixture
-def store() -> Store:
+def fresh_store() -> Store:
+    """With two tenants."""
     made = Store()
     for tenant in (ACME, OTHER):
         tenant_put = put_tenant(made.image, tenant)
         assert made.txn(tenant_put.compares, tenant_put.changes)
     return made
+
+
+@pytest.fixture
+def store() -> Store:
+    return fresh_store()
 
 
 def create(store: Store, name: str = "orders", tenant: TenantId = ACME, **changes: Any) -> model.TopicRecord:

@@ -1,6 +1,7 @@
 """The demo succeeds only when every number agrees."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,7 @@ def test_what_agrees_agrees() -> None:
     ],
 )
 def test_each_number_that_is_wrong_is_named(field: str, value: int) -> None:
-    found = replace(GOOD, **{field: value}).disagreements(1_000, 16)
+    wrong: dict[str, Any] = {field: value}
+    found = replace(GOOD, **wrong).disagreements(1_000, 16)
     named = "bytes" if field.endswith("bytes") else "verified_invoices" if field == "invoices" else field
     assert any(named in line for line in found)

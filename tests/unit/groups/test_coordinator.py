@@ -1,5 +1,7 @@
 """The group coordinator: joining, moving, fencing, commits and timers, one rule at a time."""
 
+from collections.abc import Callable
+
 import pytest
 
 from data_plane.groups import coordinator, expiry
@@ -232,7 +234,11 @@ def test_a_reset_and_a_deletion_need_an_empty_group() -> None:
     group = Running()
     group.beat("a", 0)
     moved = Commit(tenant=TENANT, group=GROUP, member_id="", epoch=-1, offsets={})
-    for act in (lambda: group.core.delete(TENANT, GROUP), lambda: group.core.reset(moved)):
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: group.core.delete(TENANT, GROUP),
+        lambda: group.core.reset(moved),
+    )
+    for act in acts:
         with pytest.raises(errors.GroupNotEmpty, match="1 members"):
             act()
     group.commit("a", 1, {place("orders", 0): 5})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from data_plane.disk.port import Buffer
 from data_plane.log.outcomes import Duplicate, ReplicaRejected
 from data_plane.log.partition_log import PartitionLog
 from data_plane.log.segments import Segments
@@ -181,7 +182,7 @@ def test_a_follower_knows_the_producers_of_what_it_took_over() -> None:
     assert follower.log.check_sequence(with_header(batch)[1]) == Duplicate(0, NOW_MS)
 
 
-def rejected(log: PartitionLog, stamps: bytes, batches: bytes, epoch: int = 3) -> str:
+def rejected(log: PartitionLog, stamps: Buffer, batches: Buffer, epoch: int = 3) -> str:
     """The reason; the log must not have changed."""
     before = (log.log_end_offset, log.segment_count, log.size_bytes)
     with pytest.raises(ReplicaRejected) as caught:

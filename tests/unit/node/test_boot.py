@@ -157,7 +157,10 @@ def test_a_directory_is_born_with_identity_and_checkpoint_or_not_at_all() -> Non
         assert life.booted.nothing_known == "", at
         assert after.exists(layout.CHECKPOINT) and after.exists(IDENTITY_FILE), at
 
-    assert explore_crashes(disk, lambda: born(disk), check).exhaustive
+    def operate() -> None:
+        born(disk)
+
+    assert explore_crashes(disk, operate, check).exhaustive
 
 
 def test_the_clean_marker_is_whole_or_absent_and_gone_before_anything_is_written() -> None:

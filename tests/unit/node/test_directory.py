@@ -11,9 +11,10 @@ from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.rng import SimRng
+from penstock.contract.ids import BrokerId
 
 CONFIG = NodeConfig(
-    broker_id=1,
+    broker_id=BrokerId(1),
     cluster_id="here",
     client_address="b1:9092",
     internal_address="b1:9093",
@@ -32,7 +33,7 @@ def stopped_cleanly() -> SimDisk:
 
 
 def test_a_directory_of_another_cluster_or_broker_is_refused() -> None:
-    for other in (replace(CONFIG, cluster_id="elsewhere"), replace(CONFIG, broker_id=2)):
+    for other in (replace(CONFIG, cluster_id="elsewhere"), replace(CONFIG, broker_id=BrokerId(2))):
         with pytest.raises(WrongDirectory):
             open_directory(stopped_cleanly(), other, SimRng(1))
 

@@ -179,11 +179,11 @@ def test_the_plain_encoder_makes_the_same_bytes_as_the_compiled_one() -> None:
             value = None if offset % 4 == 1 else bytearray(b"v" * (offset * 40))
             headers = [("ü" * offset, b"x" * offset), ("", None)] if offset % 2 else []
             row = (offset, NOW_MS + 5_000 - 71 * offset, key, value, headers)
-            taken = [encoder.append(*row) for encoder in encoders]
-            if None in taken:
-                assert taken == [None, None]
+            one, other = (encoder.append(*row) for encoder in encoders)
+            if one is None or other is None:
+                assert one is other
                 break
-            assert taken[0].size == taken[1].size
+            assert one.size == other.size
             assert encoders[0].size() == encoders[1].size()
         for encoder in encoders:
             encoder.set_producer_state(4, 5, 6)

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,11 +123,12 @@ def parsers_verdicts(block: bytes, count: int, **fields: int) -> list[str]:
     header = check_batch(batch, from_producer=False)
     codec = compiled_codec()
     assert codec is not None
-    verdicts = []
-    for parse in (
+    parsers: tuple[Callable[[], Any], ...] = (
         lambda: parse_compiled(codec, header, batch[:BATCH_HEADER_BYTES], block),
         lambda: parse_plainly(header, block),
-    ):
+    )
+    verdicts = []
+    for parse in parsers:
         try:
             columns = Columns(header, range(count), parse())
         except CorruptBatch:

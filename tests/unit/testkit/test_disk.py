@@ -14,6 +14,7 @@ from data_plane.disk.port import (
     FileMissing,
     SyncDirectory,
     SyncFile,
+    SyncStep,
     WriteFile,
 )
 from data_plane.testkit.disk import DiskFaults, DiskTiming, SimDisk
@@ -219,7 +220,12 @@ def test_steps_of_a_sync_are_performed_in_order_and_go_on_when_the_waiter_is_can
     async def story() -> None:
         disk = SimDisk(Medium(), timing=DiskTiming(sync_ms=5))
         file = disk.open("f", create=True)
-        steps = [WriteFile(file, 0, [b"abc"]), SyncFile(file), SyncDirectory(""), WriteFile(file, 0, [b"x"])]
+        steps: list[SyncStep] = [
+            WriteFile(file, 0, [b"abc"]),
+            SyncFile(file),
+            SyncDirectory(""),
+            WriteFile(file, 0, [b"x"]),
+        ]
         waiting = asyncio.create_task(disk.sync(steps))
         await asyncio.sleep(0.001)
         waiting.cancel()

@@ -54,7 +54,8 @@ def test_the_seed_chooses_among_ready_tasks_and_always_the_same_way() -> None:
 
 def test_plain_callbacks_of_one_process_run_in_the_order_scheduled() -> None:
     for seed in range(10):
-        loop, seen = SimLoop(seed), []
+        loop = SimLoop(seed)
+        seen: list[int] = []
 
         async def schedule(seen: list[int] = seen) -> None:
             running = asyncio.get_running_loop()
