@@ -105,6 +105,13 @@ def led_after_loss(record: PartitionRecord, leader: BrokerId) -> PartitionRecord
     )
 
 
+def start_after_loss(record: PartitionRecord, end_offset: int) -> int:
+    """Before which no log begins (RL108), once the old generation is known to end at `end_offset`: what follows is new,
+    and is to be read even where the old log began later.
+    """
+    return min(record.log_start, end_offset)
+
+
 # -- one partition of the image -------------------------------------------------------------------------
 
 
@@ -196,8 +203,8 @@ def _declared(
     has the registration under which he answered (RL35)."""
     where = TopicPartition(topic.topic_id, record.partition)
     cell = image.cells[where.topic_id][where.partition // model.PARTITIONS_PER_CELL]
-    # Where what is left ends before the log's start, the new generation begins there all the same: it may be read.
-    after = replace(led_after_loss(record, chosen.broker), log_start=min(record.log_start, chosen.end_offset))
+    led = led_after_loss(record, chosen.broker)
+    after = replace(led, log_start=start_after_loss(record, chosen.end_offset))
     loss = LossRecord(
         tenant=topic.tenant,
         topic=topic.name,

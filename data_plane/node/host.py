@@ -480,10 +480,7 @@ class ReplicaHost:
 
     async def _move_log_start(self, replica: Replica, offset: int) -> None:
         await replica.at_rest()
-        if replica.leading is not None:
-            # What the leader before said no longer counts: as leader it moves only where all who may lead next begin.
-            offset = replica.log_start_due or 0
-        target = min(offset, replica.log.high_watermark)
+        target = replica.log_start_within(offset)
         if target <= replica.log.log_start_offset or self.replicas.get(replica.where) is not replica:
             return
         before = replica.log.segment_count

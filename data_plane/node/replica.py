@@ -380,6 +380,13 @@ class Replica:
             return None
         return leading.start.wanted
 
+    def log_start_within(self, asked: int) -> int:
+        """Where the own log may begin now that it was asked to begin at `asked`. Whoever came to lead meanwhile does not
+        do what the leader before wanted: its own moves when all who may lead next have (RL108).
+        """
+        offset = asked if self.leading is None else self.log_start_due
+        return self.log.log_start_offset if offset is None else min(offset, self.log.high_watermark)
+
     @property
     def log_start_known(self) -> bool:
         """As leader: may a client be told where the log begins (RL108)?"""

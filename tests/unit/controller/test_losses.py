@@ -323,3 +323,13 @@ def test_a_loss_is_kept_by_partition_and_generation_and_never_written_twice() ->
     listing = list(store.items.values())
     store.image.load(listing, store.revision)
     assert store.image.losses == {FIRST: {2: loss}}
+
+
+@pytest.mark.parametrize(("recorded", "begins"), [(0, 0), (60, 60), (100, 80)])
+def test_after_a_loss_the_log_begins_no_earlier_than_told_and_no_later_than_what_is_left_ends(
+    recorded: int, begins: int
+) -> None:
+    store = cluster(lost((2,), log_start=recorded))
+    write = elected(store, end(store, 2, 5, 80))
+    assert write is not None
+    assert write.transition.after.log_start == begins

@@ -1,11 +1,12 @@
 """Stored values: what is written is read back, and what earlier versions wrote still means the same."""
 
 import json
+from dataclasses import replace
 
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Event, WatchBatch
-from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 ACME = TenantId("acme")
@@ -59,3 +60,18 @@ def test_names_are_found_by_tenant_and_a_tenant_without_any_is_forgotten() -> No
     put(model.name_key(ACME, "orders"), None)
     assert image.names_of == {} and image.names == {}
     assert image.partitions_used(ACME) == 0
+
+
+def test_a_partitions_record_is_read_back_and_says_where_no_log_begins_before_only_if_any_does() -> None:
+    ids = (BrokerId(1), BrokerId(2))
+    plain = model.PartitionRecord(partition=3, replicas=ids, replica_generations=(1, 1), in_sync=ids)
+    changed = [
+        plain,
+        replace(plain, log_start=70),
+        replace(plain, generation_epoch=2, log_generation=2, log_start=70),
+        replace(plain, target=ids, adding=ids[1:]),
+        replace(plain, target=ids, adding=ids[1:], log_start=70),
+    ]
+    for record in changed:
+        assert model.PartitionRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+    assert plain.to_json() == [3, [1, 2], [1, 1], -1, 0, [1, 2], [], [], 1, 1]
