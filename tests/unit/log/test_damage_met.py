@@ -1,6 +1,8 @@
 """Damage that a log meets by itself, at a cut or while it is counted: named as a reader would, and never its end
 (RL122, RL130)."""
 
+from functools import partial
+
 import pytest
 
 from data_plane.log.layout import STAMPS_SUFFIX
@@ -35,6 +37,12 @@ def flip_stamp(miniature: Miniature, base: int, number: int) -> None:
     """One bit of one stamp of the segment at `base`."""
     assert isinstance(miniature.disk, SimDisk)
     miniature.disk.medium.flip(stamps_path(miniature, base), stamp_at(number) + STAMP_BYTES - 1, 3)
+
+
+def spoil_stamps(miniature: Miniature, base: int, number: int = 0) -> None:
+    """All stamps of the segment at `base`, whatever the number."""
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.medium.spoil(stamps_path(miniature, base), 0, 1 << 20)
 
 
 def ranges(miniature: Miniature) -> list[tuple[int, int]]:
@@ -73,8 +81,7 @@ def test_a_cut_into_a_segment_that_the_medium_refuses_whole_is_carried_out() -> 
     log = miniature.log
     log.request_truncation(14)
     miniature.commit(raise_watermark=False)
-    assert isinstance(miniature.disk, SimDisk)
-    miniature.disk.medium.spoil(stamps_path(miniature, _SEGMENT), 0, 1 << 20)
+    spoil_stamps(miniature, _SEGMENT)
     log.truncate_to(14)
     assert log.log_end_offset == 14 and ranges(miniature) == [(8, 14)]
     assert log._segments.all[-1].first_accepted_ms == NOW_MS + 4
@@ -125,3 +132,42 @@ def test_damage_that_metering_meets_is_named() -> None:
     with pytest.raises(CorruptLog):
         list(miniature.log.usage.fold_to(4))
     assert ranges(miniature) == [(2, 4), (10, 12)]
+
+
+def _read_or_refused(miniature: Miniature, offset: int) -> bytes | None:
+    """The batch at `offset`; None where the log names damage."""
+    try:
+        return b"".join(miniature.read(offset, max_bytes=1).batches)
+    except CorruptLog:
+        assert any(low <= offset < high for low, high in ranges(miniature))
+        return None
+
+
+@pytest.mark.parametrize("met", ["when it is asked for", "when it is carried out"])
+@pytest.mark.parametrize("whole_file", [False, True], ids=["a flipped bit", "a file that cannot be read"])
+def test_wherever_damage_is_and_wherever_a_log_is_cut_it_is_never_wrong_and_can_be_repaired(
+    met: str, whole_file: bool
+) -> None:
+    for bad in range(8):
+        for cut in range(4, 18, 2):
+            miniature = twenty_batches(committed=2)
+            log, before = miniature.log, [miniature.read(at, max_bytes=1) for at in range(0, 40, 2)]
+            strike = partial(
+                spoil_stamps if whole_file else flip_stamp, miniature, bad // 4 * _SEGMENT, bad % 4
+            )
+            if met == "when it is asked for":
+                strike()
+            try:
+                log.request_truncation(cut)
+            except CorruptLog:
+                assert met == "when it is asked for" and log.log_end_offset == 40 and log.damage
+            else:
+                miniature.commit(raise_watermark=False)
+                if met == "when it is carried out":
+                    strike()
+                log.truncate_to(cut)
+                assert log.log_end_offset == log.durable_end_offset == cut >= log.high_watermark
+            for at in range(0, log.log_end_offset, 2):
+                assert _read_or_refused(miniature, at) in (None, b"".join(before[at // 2].batches))
+            if log.damage:
+                repaired(miniature)
