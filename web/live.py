@@ -5,14 +5,18 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from penstock import Client
 from penstock.client.descriptions import PartitionDescription, TopicDescription
+from penstock.contract.errors import PenstockError
 
 PARTITIONS_MAX = 2_000
 """Above this a page does not ask for all offsets."""
 TIMEOUT_S = 5.0
+READ_BACK_S = 1.0
+"""A page does not wait longer for what it can do without."""
 SAMPLES_MAX = 60
 SAMPLE_S = 1.5
 """Samples are not closer than this, however many look."""
@@ -94,6 +98,33 @@ def topics_now(client: Client, described: Sequence[TopicDescription]) -> list[To
         )
         for topic in described
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """What of a topic was read back whole from the disks: so many messages, on at least so many copies, none of them
+    checked before `since`. Without messages there is nothing yet."""
+
+    messages: int
+    copies: int
+    since: datetime | None
+
+
+def read_back(client: Client, now: TopicNow) -> ReadBack | None:
+    """None while it is not known: a partition without a leader, brokers that do not answer at once, a large topic."""
+    if now.leaderless or len(now.partitions) > PARTITIONS_MAX:
+        return None
+    try:
+        told = client.durability(now.name, timeout=READ_BACK_S)
+    except PenstockError:
+        return None
+    checked = [one for one in told if one.verified_ms is not None]
+    oldest = min((one.verified_ms for one in checked if one.verified_ms is not None), default=None)
+    return ReadBack(
+        messages=sum(one.verified_end_offset - one.log_start_offset for one in checked),
+        copies=min((one.replicas for one in checked), default=0),
+        since=None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

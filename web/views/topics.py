@@ -71,6 +71,7 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         try:
             with brokers(place) as client:
                 (now,) = live.topics_now(client, [client.topic(name, live.TIMEOUT_S)])
+                read_back = live.read_back(client, now)
         except NotFound:
             context["pending"] = True
         except PenstockError as error:
@@ -80,6 +81,7 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             longest = max((part.held for part in now.partitions), default=0)
             context |= {
                 "now": now,
+                "read_back": read_back,
                 "rates": rates,
                 "flows": flows(place.tenant.public_id, now.topic_id),
                 "parts": [
