@@ -381,8 +381,8 @@ class Replica:
         return leading.start.wanted
 
     def log_start_within(self, asked: int) -> int:
-        """Where the own log may begin now that it was asked to begin at `asked`. Whoever came to lead meanwhile does not
-        do what the leader before wanted: its own moves when all who may lead next have (RL108).
+        """Where the own log may begin, asked to begin at `asked`. Whoever came to lead meanwhile does not do what the
+        leader before wanted: its own moves when all who may lead next have (RL108).
         """
         offset = asked if self.leading is None else self.log_start_due
         return self.log.log_start_offset if offset is None else min(offset, self.log.high_watermark)

@@ -1,4 +1,4 @@
-"""Where a log begins for its clients (RL108): told once all who may lead next begin there, followed by who then leads."""
+"""Where a log begins for its clients: told once all who may lead next begin there, followed by who leads then."""
 
 from typing import Any
 
