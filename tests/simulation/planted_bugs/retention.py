@@ -125,8 +125,6 @@ BUGS = (
             Model(run=_DELETING, first=1_815, by=("I13",)),
         ),
     ),
-        ),
-    ),
     PlantedBug(
         name="a new leader's log begins where its own does, whatever the record says",
         rule="RL108",
