@@ -14,7 +14,7 @@ from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
 from tenants import actions as tenants
 from tenants.models import ApiKey, Tenant
 
-OPERATIONS = ("describe", "produce", "consume")
+OPERATIONS = ("describe", "produce", "consume", "delete")
 
 _PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 

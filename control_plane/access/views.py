@@ -26,7 +26,7 @@ class KeyInput(shapes.StrictSerializer):
         child=serializers.CharField(max_length=32),
         required=False,
         max_length=8,
-        help_text="Of describe, produce, consume; none = all.",
+        help_text="Of describe, produce, consume, delete; none = all.",
     )
 
 

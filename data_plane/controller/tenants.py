@@ -24,7 +24,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 KEY_NAME_LENGTH_MAX = 100
 BINDINGS_MAX = 100
 """Of one key: each is looked at in every request of the key."""
-OPERATIONS = ("describe", "produce", "consume")
+OPERATIONS = ("describe", "produce", "consume", "delete")
 """What a binding may grant."""
 PRINCIPAL_MAX = 2**32 - 1
 """Principal numbers are uint32 in every stamp."""

@@ -391,7 +391,7 @@ class Binding:
 
     topic_prefix: str
     operations: tuple[str, ...] = ()
-    """Names of operations (describe, produce, consume); none = all."""
+    """Names of operations (describe, produce, consume, delete); none = all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ class Admin:
         """Make an API key; its text is in the answer and nowhere else.
 
         `topic_prefix` binds it to the topics and groups whose name begins so, `operations` to some of
-        describe, produce and consume. `expires_at` needs a time zone.
+        describe, produce, consume and delete (records). `expires_at` needs a time zone.
         """
         if expires_at is not None and expires_at.tzinfo is None:
             raise ValueError(f"expires_at: {expires_at} has no time zone")

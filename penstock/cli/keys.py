@@ -14,7 +14,7 @@ from penstock.cli.topic_changes import timeout_option
 if TYPE_CHECKING:
     from penstock.admin.objects import Key
 
-_OPERATIONS = ("describe", "produce", "consume")
+_OPERATIONS = ("describe", "produce", "consume", "delete")
 
 
 @click.group(name="key", cls=Group, path=("key",))

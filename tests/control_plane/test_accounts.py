@@ -136,8 +136,8 @@ def test_a_key_is_bound_to_a_prefix_and_operations_in_their_order() -> None:
         ({"name": "k", "expires_at": timezone.now()}, "expires_at: .* is past"),
         ({"name": "k", "topic_prefix": "a b"}, "topic_prefix: "),
         (
-            {"name": "k", "operations": ["delete"]},
-            "operations: 'delete' is not one of describe, produce, consume",
+            {"name": "k", "operations": ["alter"]},
+            "operations: 'alter' is not one of describe, produce, consume, delete",
         ),
     ],
 )

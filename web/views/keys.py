@@ -72,7 +72,7 @@ def new_key(request: HttpRequest, place: Place) -> HttpResponse:
     )
     operations = [name for name in actions.OPERATIONS if request.POST.get(f"may_{name}") == "on"]
     if request.method != "POST":
-        operations = list(actions.OPERATIONS)
+        operations = [name for name in actions.OPERATIONS if name != "delete"]  # which cannot be undone
     if request.method == "POST":
         bound = form.text("scope") == "some"
         if bound and not operations:

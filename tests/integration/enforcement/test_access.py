@@ -186,3 +186,22 @@ def test_a_bound_key_sees_its_prefix_only_and_a_changed_binding_counts_at_once(
         with pytest.raises(Forbidden, match="grants produce"):
             producer.send("in-flights", b"y").result(10)
         assert [topic.name for topic in client.topics()] == ["in-flights"]
+
+
+def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers, tenant: Tenant) -> None:
+    cluster.create_topic(tenant, "kept")
+    writer, deleter = Key(cluster, tenant), Key(cluster, tenant)
+    operations = ("describe", "produce", "consume")
+    writer.put(generation=1, bindings=[Binding(topic_prefix="", operations=operations)])
+    deleter.put(generation=1, bindings=[Binding(topic_prefix="ke", operations=("delete",))])
+    with cluster.client(writer.holder) as client:
+        for value in (b"one", b"two"):
+            client.producer(linger_ms=0).send("kept", value).result(10)
+        with pytest.raises(Forbidden, match=r"no binding of the key .* grants delete"):
+            client.delete_records({("kept", 0): 1})
+    with cluster.client(deleter.holder) as client:
+        with pytest.raises(Forbidden, match="grants produce"):
+            client.producer(linger_ms=0).send("kept", b"three").result(10)
+        assert client.delete_records({("kept", 0): 1}) == {("kept", 0): 1}
+    with cluster.client(writer.holder) as client, client.consumer(["kept"]) as consumer:
+        assert [message.value for message in consumer.poll(timeout=10)] == [b"two"]

@@ -293,6 +293,7 @@ BINDINGS = (
     model.Binding(topic_prefix="orders", operations=("consume",)),
     model.Binding(topic_prefix="ord", operations=("produce", "describe")),
     model.Binding(topic_prefix="audit-", operations=("describe",)),
+    model.Binding(topic_prefix="audit-old", operations=("delete",)),
 )
 
 
@@ -303,6 +304,7 @@ BINDINGS = (
         ("orders-eu", {"describe", "produce", "consume"}),
         ("ordinary", {"describe", "produce"}),
         ("audit-1", {"describe"}),
+        ("audit-old-1", {"describe", "delete"}),
         ("audit", set()),
         ("my-orders", set()),
     ],
