@@ -310,16 +310,17 @@ def _issue(invoice: Invoice, cut: Cut, quantities: dict[str, int]) -> None:
         )
         for position, line in enumerate(rated.lines, 1)
     )
-    invoice.status = Invoice.Status.ISSUED
-    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, timezone.now(), []
-    invoice.save(update_fields=["status", "total_micro", "issued_at", "gaps"])
-    audit.record(
+    entry = audit.record(
         BILLING,
         tenant=invoice.tenant.public_id,
         action="invoice.issue",
         object_id=invoice.public_id,
         after={"total_micro": rated.total_micro, "price_book_sha256": book.sha256, "cut": cut.public_id},
     )
+    invoice.status = Invoice.Status.ISSUED
+    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, timezone.now(), []
+    invoice.audit_sequence, invoice.audit_hash = entry.sequence, entry.hash
+    invoice.save(update_fields=["status", "total_micro", "issued_at", "gaps", "audit_sequence", "audit_hash"])
 
 
 def _vector(cut: Cut) -> Vector:

@@ -173,6 +173,9 @@ class Invoice(models.Model):
     """Why it is a draft still, one text each."""
     created_at = models.DateTimeField(auto_now_add=True)
     issued_at = models.DateTimeField(null=True)
+    audit_sequence = models.PositiveBigIntegerField(null=True)
+    audit_hash = models.CharField(max_length=SHA256_DIGITS, blank=True)
+    """The tenant's audit log with the entry of its issue: whoever has the invoice can tell what is missing of it."""
 
     class Meta:
         constraints = (

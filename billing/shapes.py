@@ -55,6 +55,11 @@ class CreditOfInvoiceShape(serializers.Serializer[Any]):
     total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
 
 
+class AuditOfInvoiceShape(serializers.Serializer[Any]):
+    sequence = serializers.IntegerField()
+    hash = serializers.CharField()
+
+
 class InvoiceShape(serializers.Serializer[Any]):
     id = serializers.CharField()
     number = serializers.IntegerField()
@@ -71,6 +76,9 @@ class InvoiceShape(serializers.Serializer[Any]):
     lines = LineShape(many=True)
     credit_notes = CreditOfInvoiceShape(many=True)
     credited_micro = serializers.IntegerField(help_text="The sum of its credit notes.")
+    audit_head = AuditOfInvoiceShape(
+        allow_null=True, help_text="The audit log's newest entry when it was issued; null before."
+    )
 
 
 class CreditLineShape(serializers.Serializer[Any]):
@@ -273,6 +281,9 @@ def shown_invoice(invoice: Invoice) -> dict[str, Any]:
             for note in invoice.credit_notes.all()
         ],
         "credited_micro": sum(note.total_micro for note in invoice.credit_notes.all()),
+        "audit_head": None
+        if invoice.audit_sequence is None
+        else {"sequence": invoice.audit_sequence, "hash": invoice.audit_hash},
     }
 
 

@@ -13,6 +13,7 @@ V1: list[URLPattern | URLResolver] = [
     path("", include("control_plane.access.urls")),
     path("", include("quotas.urls")),
     path("audit", audit_views.AuditView.as_view()),
+    path("audit/head", audit_views.AuditHeadView.as_view()),
     path("", include("control_plane.cluster.urls")),
     path("", include("control_plane.placement.urls")),
     path("", include("billing.urls")),

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from penstock.cli import failures
+from penstock.cli.audit import audit
 from penstock.cli.cluster import cluster
 from penstock.cli.completion import completion
 from penstock.cli.consume import consume
@@ -73,6 +74,7 @@ cli.add_command(usage)
 cli.add_command(partition)
 cli.add_command(invoice)
 cli.add_command(verify_invoice)
+cli.add_command(audit)
 cli.add_command(doctor)
 cli.add_command(completion)
 

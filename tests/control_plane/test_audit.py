@@ -76,6 +76,27 @@ def test_an_entry_that_was_removed_is_found() -> None:
 
 
 @pytest.mark.django_db
+def test_entries_that_were_cut_off_the_end_are_found() -> None:
+    tenant = make_tenant("acme")
+    access.create_key(ACTOR, tenant, name="k1")
+    access.create_key(ACTOR, tenant, name="k2")
+    assert queries.head(tenant.public_id) == (3, queries.hash_at(tenant.public_id, 3))
+    AuditEntry.objects.filter(tenant=tenant.public_id, sequence__gte=2).delete()
+    assert queries.first_break(tenant.public_id) == 2
+
+
+@pytest.mark.django_db
+def test_an_end_that_was_written_anew_is_found() -> None:
+    tenant = make_tenant("acme")
+    access.create_key(ACTOR, tenant, name="k1")
+    other = make_tenant("other")
+    access.create_key(ACTOR, other, name="k2")
+    digest = queries.hash_at(other.public_id, 2)
+    AuditHead.objects.filter(tenant=tenant.public_id).update(hash=digest)
+    assert queries.first_break(tenant.public_id) == 2
+
+
+@pytest.mark.django_db
 def test_chains_of_two_tenants_do_not_meet() -> None:
     first, second = make_tenant("acme"), make_tenant("other")
     access.create_key(ACTOR, first, name="k1")

@@ -50,6 +50,7 @@ MAY = {
     ("GET", "v1/quotas"): PEOPLE | {S.KEY, S.OPERATOR},
     ("PATCH", "v1/quotas"): OPERATOR,
     ("GET", "v1/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
+    ("GET", "v1/audit/head"): EVERYBODY,
     ("GET", "v1/cluster"): OPERATOR,
     ("GET", "v1/cluster/losses"): OPERATOR,
     ("POST", "v1/cluster/losses"): OPERATOR,

@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from billing.queries import invoices
 from control_plane.audit import queries
 from tenants import queries as tenants
 from tenants.roles import Permission
@@ -44,12 +45,24 @@ def audit(request: HttpRequest, place: Place) -> HttpResponse:
 @in_tenant(Permission.AUDIT_READ)
 @require_safe
 def chain(request: HttpRequest, place: Place) -> HttpResponse:
-    """Computes every hash again."""
+    """Computes every hash again, and looks whether what invoices remember of the chain is still in it."""
+    broken = queries.first_break(place.tenant.public_id)
+    sequence, last = queries.head(place.tenant.public_id)
     context = {
-        "broken": queries.first_break(place.tenant.public_id),
-        "count": queries.entries(place.tenant.public_id).count(),
+        "broken": broken or _unlike_invoices(place),
+        "count": sequence,
+        "head": last,
     }
     return render(request, "web/parts/chain.html", context)
+
+
+def _unlike_invoices(place: Place) -> int | None:
+    """The first entry that an invoice remembers otherwise, or that is not there any more."""
+    remembered = invoices(place.tenant).exclude(audit_sequence=None).order_by("audit_sequence")
+    for sequence, noted in remembered.values_list("audit_sequence", "audit_hash"):
+        if sequence is not None and queries.hash_at(place.tenant.public_id, sequence) != noted:
+            return sequence
+    return None
 
 
 def _text(request: HttpRequest, name: str) -> str:

@@ -26,6 +26,7 @@ group delete billing --yes
 key create --name till
 key list
 tenant show
+audit verify
 usage
 invoice list
 topic delete shop.sales

@@ -1,8 +1,12 @@
 """The help teaches: each command says what it does and shows command lines that it takes, and shells complete them."""
 
 import json
+import os
+import pathlib
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -79,6 +83,84 @@ def test_bash_takes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     script = capsys.readouterr().out + "\ncomplete -p penstock\n"
     ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20, check=False)
     assert ended.returncode == 0 and "-F _penstock_completion penstock" in ended.stdout, ended.stderr
+
+
+SCRIPTS = {
+    "zsh": (
+        "#compdef penstock",
+        'COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) _PENSTOCK_COMPLETE=zsh_complete penstock',
+        "compdef _penstock_completion penstock",
+    ),
+    "fish": (
+        "function _penstock_completion",
+        "env _PENSTOCK_COMPLETE=fish_complete COMP_WORDS=(commandline -cp) COMP_CWORD=(commandline -t) penstock",
+        "complete --no-files --command penstock --arguments",
+    ),
+}
+ASKED = {
+    "zsh": {"COMP_WORDS": "penstock topic de", "COMP_CWORD": "2"},
+    "fish": {"COMP_WORDS": "penstock topic de", "COMP_CWORD": "de"},
+}
+SCRIPT_RUNS = {
+    # What the script registers, and what a Tab offers.
+    "zsh": "autoload -Uz compinit; compinit -u -D; source ./script; print -r -- ${_comps[penstock]}",
+    "fish": "source ./script; complete --do-complete 'penstock topic de'",
+}
+SHOWN = {"zsh": "_penstock_completion", "fish": "describe"}
+
+
+@pytest.mark.parametrize("shell", sorted(SCRIPTS))
+def test_the_scripts_of_zsh_and_fish_register_a_function_that_asks_penstock(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["completion", shell])
+    script = capsys.readouterr().out
+    for part in SCRIPTS[shell]:
+        assert part in script, part
+
+
+@pytest.mark.parametrize("shell", sorted(SCRIPTS))
+def test_what_zsh_and_fish_ask_is_answered_in_their_form(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ASKED[shell].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("_PENSTOCK_COMPLETE", f"{shell}_complete")
+    with pytest.raises(SystemExit):
+        run([])
+    lines = capsys.readouterr().out.splitlines()
+    if shell == "zsh":
+        # Kind, value and help, a line each.
+        kind, offered, help_text, *_ = lines[lines.index("describe") - 1 :]
+        assert (kind, offered) == ("plain", "describe") and help_text not in ("", "_")
+    else:
+        assert any(line.startswith("plain,describe\t") for line in lines)
+
+
+@pytest.mark.optional_peer
+@pytest.mark.parametrize("shell", sorted(SCRIPTS))
+def test_zsh_and_fish_take_the_script_where_they_are_installed(
+    shell: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    run(["completion", shell])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    ended = subprocess.run(
+        [program, "-c", SCRIPT_RUNS[shell]],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),
+            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0 and SHOWN[shell] in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize(

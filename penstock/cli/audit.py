@@ -1,0 +1,207 @@
+"""`penstock audit verify`: whether the audit log still holds what was noted of it, here and on invoices."""
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.exit_codes import ExitCode
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table
+from penstock.cli.rest import rest_client
+from penstock.contract.errors import ConfigurationError, Forbidden, InternalError, InvalidRequest, NotFound
+from penstock.profiles import profile_file
+from penstock.rest.client import RestClient
+
+NOTES = "audit-heads.json"
+_NOTED = re.compile(r"([1-9][0-9]{0,17}):([0-9a-f]{64})")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What somebody knows of the log: its entry `sequence` had this hash, which stands for all before it too."""
+
+    where: str
+    sequence: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A note and what the log has there now; `problem` is empty when they agree."""
+
+    noted: Noted
+    problem: str
+
+
+@click.group(name="audit", cls=Group, path=("audit",))
+def audit() -> None:
+    """The audit log's end: noted and compared."""
+
+
+@audit.command(
+    "verify",
+    short_help="Tell whether the log still holds what was noted of it.",
+    examples=[
+        "penstock audit verify",
+        f"penstock audit verify --expect 14:{'0' * 64}",
+    ],
+)
+@click.option(
+    "--expect",
+    "expected",
+    metavar="SEQUENCE:HASH",
+    multiple=True,
+    help="A head that was noted elsewhere; may be given several times.",
+)
+@click.option(
+    "--notes",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"Where heads are noted (default {NOTES} beside the profiles).",
+)
+@click.option(
+    "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for each answer."
+)
+@click.pass_context
+def audit_verify(
+    context: click.Context, expected: tuple[str, ...], notes: Path | None, timeout: float
+) -> None:
+    """Compare the log with what was noted of it: by the last run of this command, on invoices, by --expect.
+
+    Each entry's hash holds all entries before it, so whatever is cut off, taken out or rewritten below a note shows.
+    Then the newest head is noted here. What was written and cut off between two runs is not seen; that each entry
+    has its hash is what "Check the chain" in the console computes.
+
+    Exit code 0 only when all agrees; 5 when something does not, and then nothing is noted.
+    """
+    file = profile_file().with_name(NOTES) if notes is None else notes
+    noted = [_expected(text) for text in expected]
+    with rest_client() as rest:
+        head = _head(rest, timeout)
+        kept = _read_notes(file)
+        mine = kept.get(head.where)
+        if mine is not None:
+            noted.append(mine)
+        noted += _on_invoices(rest, timeout)
+        compared = [Compared(noted=one, problem=_compare(rest, head, one, timeout)) for one in noted]
+    agreed = not any(one.problem for one in compared)
+    if agreed:
+        _write_notes(file, {**kept, head.where: head})
+    if current().json:
+        print_json(
+            {
+                "agreed": agreed,
+                "head": {"tenant": head.where, "sequence": head.sequence, "hash": head.hash},
+                "compared": [
+                    {"noted": one.noted.where, "sequence": one.noted.sequence, "problem": one.problem or None}
+                    for one in compared
+                ],
+            }
+        )
+    else:
+        shown = [
+            [
+                "this machine" if one.noted is mine else one.noted.where,
+                one.noted.sequence,
+                one.problem or "agrees",
+            ]
+            for one in compared
+        ]
+        print_table(["noted on", "entry", "the log now"], shown, empty="Nothing was noted before.")
+        if agreed:
+            click.echo(
+                f"The audit log has {head.sequence:,} entries and ends with {head.hash}; noted in {file}."
+            )
+        else:
+            click.echo(
+                "The audit log is not what it was: entries are missing or were rewritten. Nothing was noted."
+            )
+    if not agreed:
+        sys.stdout.flush()
+        context.exit(int(ExitCode.REFUSED))
+
+
+def _on_invoices(rest: RestClient, timeout: float) -> list[Noted]:
+    """What invoices remember; nothing for a key that may not read them."""
+    try:
+        invoices = list(rest.items("/v1/invoices", timeout_s=timeout))
+    except Forbidden:
+        return []
+    return [
+        _noted(f"invoice {invoice['number']}", invoice["audit_head"])
+        for invoice in invoices
+        if invoice.get("audit_head") is not None
+    ]
+
+
+def _compare(rest: RestClient, head: Noted, noted: Noted, timeout: float) -> str:
+    """What is wrong with the log below a note; empty when nothing is."""
+    if noted.sequence > head.sequence:
+        return f"ends at entry {head.sequence}: the newest are missing"
+    if noted.sequence == 0:
+        return ""
+    if noted.sequence == head.sequence:
+        there: str | None = head.hash
+    else:
+        try:
+            there = _head(rest, timeout, noted.sequence).hash
+        except NotFound:
+            there = None
+    if there is None:
+        return "has no such entry"
+    return "" if there == noted.hash else "has another entry there"
+
+
+def _head(rest: RestClient, timeout: float, sequence: int | None = None) -> Noted:
+    """The log's end, or an earlier entry; `where` is the tenant's id. Raises `NotFound`."""
+    answer = rest.get("/v1/audit/head", {} if sequence is None else {"sequence": sequence}, timeout_s=timeout)
+    if not isinstance(answer, dict):
+        raise InternalError("/v1/audit/head: the answer is no object")
+    return _noted(str(answer.get("tenant")), answer)
+
+
+def _noted(where: str, values: Mapping[str, Any]) -> Noted:
+    sequence, digest = values.get("sequence"), values.get("hash")
+    if not isinstance(sequence, int) or not isinstance(digest, str) or not _HASH.fullmatch(digest):
+        raise InternalError(f"{where}: no number and hash of an audit entry")
+    return Noted(where=where, sequence=sequence, hash=digest)
+
+
+def _expected(text: str) -> Noted:
+    match = _NOTED.fullmatch(text.strip())
+    if match is None:
+        raise InvalidRequest(f"expect: {text[:80]!r}: SEQUENCE:HASH with 64 hex digits required")
+    return Noted(where="--expect", sequence=int(match[1]), hash=match[2])
+
+
+def _read_notes(file: Path) -> dict[str, Noted]:
+    """By tenant. A file that cannot be read is an error, never an empty one: it would be noted over."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return {tenant: _noted(tenant, value) for tenant, value in values.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, InternalError) as error:
+        raise ConfigurationError(f"{file}: the notes of audit logs cannot be read: {error}") from None
+
+
+def _write_notes(file: Path, notes: Mapping[str, Noted]) -> None:
+    values = {
+        tenant: {"sequence": note.sequence, "hash": note.hash} for tenant, note in sorted(notes.items())
+    }
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            output.write(json.dumps(values, indent=2) + "\n")
+        os.replace(name, file)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: heads of audit logs cannot be noted: {error.strerror}") from None
