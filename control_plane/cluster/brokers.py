@@ -110,7 +110,7 @@ class Brokers:
             return False
         return answer.revision >= revision
 
-    def topic_durability(self, topic_id: str, timeout_s: float = CALL_S) -> list[view.DurabilitySeen]:
+    def topic_durability(self, topic_id: str, timeout_s: float = _PROBE_S) -> list[view.DurabilitySeen]:
         """All partitions by number, as their leaders tell. Raises `NotFound`, `BrokerUnavailable`."""
         request = pb.TopicDurabilityRequest(topic_id=bytes.fromhex(topic_id))
         answer = self._tell(methods.TOPIC_DURABILITY, request, pb.TopicDurabilityResponse, timeout_s)

@@ -10,6 +10,9 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import NotFound
 from tenants.models import Tenant
 
+ASK_S = 1.0
+"""How long a tenant's request waits for brokers that do not answer; it may ask again."""
+
 
 def topics(tenant: Tenant, prefixes: tuple[str, ...] | None = None) -> QuerySet[Topic]:
     """The tenant's topics; of `prefixes`, when given, those whose name begins with one of them."""
@@ -42,7 +45,7 @@ def durability(
     """One topic of the tenant, and what the brokers say of each of its partitions. Raises `NotFound`, also while the
     brokers do not have it yet, and `BrokerUnavailable`."""
     row = topic(tenant, name, prefixes)
-    return row, brokers.client().topic_durability(row.topic_id)
+    return row, brokers.client().topic_durability(row.topic_id, ASK_S)
 
 
 def deleted_topics(tenant: Tenant) -> QuerySet[Topic]:

@@ -62,7 +62,10 @@ class TopicDurability:
         request = pb.TopicDurabilityRequest(topic_id=topic_id, partitions=numbers).SerializeToString()
         try:
             answer = await self._transport.call(
-                known.record.internal_address, TOPIC_DURABILITY, request, self._config.timings.suspicion_ms
+                known.record.internal_address,
+                TOPIC_DURABILITY,
+                request,
+                2 * self._config.timings.heartbeat_ms,
             )
         except (ConnectionLost, CallFailed):
             return [_refused(number, lost) for number in numbers]

@@ -29,6 +29,7 @@ from control_plane.outbox import queries as outbox
 from control_plane.placement import driving
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
 from penstock.contract.errors import ErrorCode
 from tenants.models import Person
 from tenants.roles import Standing
@@ -107,6 +108,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
     monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.05)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
 
 
 @pytest.fixture(autouse=True)
