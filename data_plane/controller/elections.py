@@ -216,16 +216,18 @@ def departures(
 
 def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) -> CellWrite | None:
     """The write by which a registered broker gives up one damaged replica of its own (RL122, RL126): out of
-    leadership, the in-sync set and eligibility. It compares the broker's registration. None = nothing to
-    give up.
+    leadership, the in-sync set and eligibility. It compares the broker's registration. One that is out of them already
+    is written on all the same: nobody can have taken it in meanwhile, nor can by what was known before. None = there is
+    no such replica.
     """
     cell = image.cell_of(where)
     if cell is None or where.topic_id not in image.topics:
         return None
 
     def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
-        mine = record.partition == where.partition
-        return strip_unclean(record, broker, min_insync=min_insync) if mine else None
+        if record.partition != where.partition or broker not in record.replicas:
+            return None
+        return strip_unclean(record, broker, min_insync=min_insync) or record.changed()
 
     write = rewritten_cell(image, where.topic_id, cell, change)
     if write is None:

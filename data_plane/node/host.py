@@ -247,7 +247,10 @@ class ReplicaHost:
             self._wake.set()
         elif replica.broken:
             replica.rest()
-            if self._given_up(record) and (replica.log.damage or replica.where in self._unknown_loss):
+            if self._counted_on(record):
+                self._to_give_up[replica.where] = None
+                self._wake.set()
+            elif record.leader != NO_BROKER and (replica.log.damage or replica.where in self._unknown_loss):
                 self._to_repair[replica.where] = None
                 self._wake.set()
         elif record.leader == self._config.broker_id:
@@ -298,10 +301,11 @@ class ReplicaHost:
         if replica.following is not None:
             self._links[replica.following.leader].became_durable(replica)
 
-    def _given_up(self, record: PartitionRecord) -> bool:
-        """Nobody counts on this replica, and another one leads: what is damaged here may be fetched anew (RL122)."""
+    def _counted_on(self, record: PartitionRecord) -> bool:
+        """Whether this replica leads or may lead next: only what nobody counts on may be fetched anew from another one
+        that leads (RL122)."""
         me = self._config.broker_id
-        return record.leader not in (NO_BROKER, me) and me not in record.in_sync and me not in record.eligible
+        return me == record.leader or me in record.in_sync or me in record.eligible
 
     def _given_to_it(self, replica: Replica, record: PartitionRecord) -> bool:
         """An operator chose this replica as it is: a loss was declared that covers all that is wrong with it."""
@@ -325,7 +329,10 @@ class ReplicaHost:
         self.give_role(replica)
 
     def _stopped(self, replica: Replica) -> None:
-        """A replica found damage in itself: give up what it is trusted with (RL122)."""
+        """It takes no part any more, and its leader is told, so that it is not taken for even. One that found damage in
+        itself gives up what it is trusted with (RL122)."""
+        for link in self._links.values():
+            link.leave(replica)
         if replica.where in self.replicas:
             self.damaged[replica.where] = replica.broken
             self._to_give_up[replica.where] = None
@@ -481,7 +488,9 @@ class ReplicaHost:
     async def _move_log_start(self, replica: Replica, offset: int) -> None:
         await replica.at_rest()
         target = replica.log_start_within(offset)
-        if target <= replica.log.log_start_offset or self.replicas.get(replica.where) is not replica:
+        if replica.broken or self.replicas.get(replica.where) is not replica:
+            return
+        if target <= replica.log.log_start_offset:
             return
         before = replica.log.segment_count
         await self._committer.move_log_start(replica, target)
@@ -496,10 +505,7 @@ class ReplicaHost:
         replica = self.replicas.pop(where)
         self._removing[where] = None
         self.reassigning.pop(where, None)
-        following = replica.following
         replica.stop(reason)
-        if following is not None:
-            self._links[following.leader].leave(replica)
         if gone or not self.hold(replica, self._remove_soon):
             self._remove_soon(replica)
 

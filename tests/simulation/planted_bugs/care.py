@@ -6,17 +6,21 @@ from typing import Any
 
 from data_plane.controller.elections import departures
 from data_plane.log.checkpoint import Checkpoint
+from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
+from data_plane.node.host import ReplicaHost
 from data_plane.node.replica import Replica
+from penstock.contract.ids import BrokerId, TopicPartition
 from tests.simulation import test_stepping_aside
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates
 from tests.simulation.planted_bugs.replacements import answers, nothing, told
-from tests.unit.controller import test_clocks, test_step_aside
+from tests.unit.controller import test_clocks, test_plan, test_step_aside
 from tests.unit.log import test_crash_states, test_recovery, test_scrub
 from tests.unit.node import (
     test_boot,
+    test_coming_back,
     test_doubt,
     test_follower_stream,
     test_quarantine,
@@ -89,6 +93,29 @@ def _own_changes_alone(right: Any) -> Callable[..., None]:
         replica._unsettled = unsettled
 
     return lead
+
+
+def _only_what_is_held(right: Any) -> Callable[..., Any]:
+    """A replica that is out of sync has nothing to give up."""
+
+    def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) -> Any:
+        record = image.partition(where)
+        if record is not None and broker not in (record.leader, *record.in_sync, *record.eligible):
+            return None
+        return right(image, broker, where)
+
+    return strip_replica
+
+
+def _unsaid(right: Any) -> Callable[..., None]:
+    """The leader goes on to believe that the replica follows."""
+
+    def _stopped(host: ReplicaHost, replica: Replica) -> None:
+        links, host._links = host._links, {}
+        right(host, replica)
+        host._links = links
+
+    return _stopped
 
 
 BUGS = (
@@ -213,6 +240,35 @@ BUGS = (
                 kind="simulation",
             ),
         ),
+    ),
+    PlantedBug(
+        name="a damaged replica out of sync has nothing to give up",
+        rule="RL122",
+        target="data_plane.controller.elections:strip_replica",
+        wrong=_only_what_is_held,
+        finders=(
+            Check(
+                test=test_plan.test_what_is_decided_of_a_replica_given_up_while_it_was_out_of_sync_comes_too_late
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a damaged replica is given up once",
+        rule="RL122",
+        target="data_plane.node.host:ReplicaHost._counted_on",
+        wrong=answers(False),
+        finders=(
+            Check(
+                test=test_coming_back.test_a_stopped_replica_that_was_taken_in_all_the_same_gives_itself_up_again
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a stopped replica does not leave its leader",
+        rule="RL122",
+        target="data_plane.node.host:ReplicaHost._stopped",
+        wrong=_unsaid,
+        finders=(Check(test=test_coming_back.test_a_replica_that_stops_leaves_its_leader_at_once),),
     ),
     PlantedBug(
         name="a set that others made smaller is not looked at",

@@ -210,5 +210,17 @@ def test_a_broker_gives_up_a_damaged_replica_under_its_own_registration() -> Non
         (NO_BROKER, (2, 3)),
         (1, (1, 2, 3)),
     ]
-    assert strip_replica(store.image, BrokerId(1), FIRST) is None
     assert strip_replica(store.image, BrokerId(1), replace(FIRST, topic_id=LOGS)) is None
+    assert strip_replica(store.image, BrokerId(7), FIRST) is None
+
+
+def test_what_is_decided_of_a_replica_given_up_while_it_was_out_of_sync_comes_too_late() -> None:
+    store = Store()
+    store.topic(record(in_sync=(BrokerId(2), BrokerId(3)), leader=BrokerId(2)))
+    (before,) = store.image.partitions_of(ORDERS)
+    taken_in = Compare(model.cell_key(ORDERS, 0), store.image.cells[ORDERS][0].revision)
+    write = strip_replica(store.image, BrokerId(1), FIRST)
+    assert write is not None
+    assert store.txn(write.compares, (Put(write.key, write.value),))
+    assert list(store.image.partitions_of(ORDERS)) == [before.changed()]
+    assert not store.txn((taken_in,), (Put(write.key, write.value),))

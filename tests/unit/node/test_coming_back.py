@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.metadata import model
-from data_plane.metadata.port import KeyValue
+from data_plane.metadata.port import Compare, KeyValue, MetaStore, Put, TxnResult
 from data_plane.node.committer import Committer
 from data_plane.node.host import ReplicaHost
 from data_plane.node.metadata_view import MetadataView
@@ -84,20 +84,35 @@ class LeadersEnd:
         return pb.ReplicaOpenHead.FromString(heard[1])
 
 
+class WillingStore:
+    """Takes every transaction; what comes of it is the test's to tell."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def txn(self, compares: list[Compare], changes: list[Put]) -> TxnResult:
+        self.asked.extend(change.key for change in changes)
+        return TxnResult(succeeded=True, revision=ANEW)
+
+
 class Follower:
     """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.leader = LeadersEnd()
+        self.store = WillingStore()
         disk, clock, rng, stats = SimDisk(Medium()), SimClock(loop), SimRng(1, Chances(1)), NodeStats()
         view = MetadataView(NOBODY, CONFIG.timings)
-        self.host = ReplicaHost(CONFIG, view.image, disk, NOBODY, self.leader, clock, rng, stats)
+        self.host = ReplicaHost(
+            CONFIG, view.image, disk, cast(MetaStore, self.store), self.leader, clock, rng, stats
+        )
         self.registration = Registration(
             CONFIG, "directory", view, NOBODY, clock, rng,
             data_lost=lambda topic_id: False, damaged=lambda where: False,
             gained=self.host.look_at_all, lost=lambda reason: self.host.look_at_all(),
         )  # fmt: skip
-        view.image.load(_metadata(), ANEW)
+        self.image = view.image
+        self.image.load(_metadata(in_sync=(LEADER,)), ANEW)
         journal = self.host.recover(born(disk))
         committer = Committer(disk, journal, CONFIG, clock, stats, self.host.all, self.host.became_durable)
         self.tasks = [loop.create_task(committer.run()), loop.create_task(self.host.run())]
@@ -114,13 +129,13 @@ class Follower:
             task.cancel()
 
 
-def _metadata() -> list[KeyValue]:
+def _metadata(in_sync: tuple[BrokerId, ...]) -> list[KeyValue]:
     topic = model.TopicRecord(
         topic_id=topic_id_of(1), tenant=TenantId("tn_a"), name="orders", partitions=1, settings=SETTINGS
     )
     record = model.PartitionRecord(
         partition=0, replicas=(ME, LEADER), replica_generations=(1, 1), leader=LEADER, leader_epoch=LEADER_EPOCH,
-        in_sync=(LEADER,),
+        in_sync=in_sync,
     )  # fmt: skip
     broker = model.BrokerRecord(
         broker_id=LEADER, directory_id="d", client_address="c:2", internal_address="i:2", zone="z"
@@ -183,6 +198,40 @@ def test_an_answer_to_a_busy_replica_counts_when_it_is_at_rest(error: ErrorCode,
         heard = await follower.leader.heard()
         assert heard is not None, "it goes on"
         assert heard[0] is said
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_replica_that_stops_leaves_its_leader_at_once() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        opened = await follower.leader.opened()
+        await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        follower.replica.stop("damage was found")
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_CLOSE
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_stopped_replica_that_was_taken_in_all_the_same_gives_itself_up_again() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        follower.replica.stop("damage was found")
+        await follower.leader.heard()
+        follower.image.load(_metadata(in_sync=(ME, LEADER)), ANEW + 1)
+        follower.host.look_at_all()
+        assert await follower.leader.heard() is None, "it takes no part"
+        assert follower.store.asked == [model.cell_key(topic_id_of(1), 0)] * 2
         follower.stop()
 
     _run(story(), loop)
