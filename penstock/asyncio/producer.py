@@ -9,12 +9,13 @@ from typing import Any, Self
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
-from penstock.client.core import NEVER, unavailable
+from penstock.client.core import unavailable
 from penstock.client.filling import Headers, Route
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
 from penstock.client.settling import hurried
 from penstock.client.shaping import Outbound
+from penstock.client.times import NEVER
 from penstock.contract.errors import Closed, TimedOut
 
 

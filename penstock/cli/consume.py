@@ -13,6 +13,7 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, progress
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
+from penstock.client.place import Place
 from penstock.contract.errors import OffsetOutOfRange, TimedOut
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 _POLL_MESSAGES = 5_000
-Place = tuple[str, int]
 
 
 @click.command(

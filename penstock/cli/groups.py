@@ -9,13 +9,13 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position, wall_ms
+from penstock.client.place import Place
 from penstock.contract.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from penstock import Client, GroupDescription
 
 _TIMEOUT_S = 10.0
-Place = tuple[str, int]
 _timeout = click.option(
     "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )

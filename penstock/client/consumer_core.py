@@ -17,8 +17,10 @@ from penstock.client.fetch_lane import FetchLane
 from penstock.client.fetch_lanes import FetchLanes
 from penstock.client.group_member import GroupMember
 from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
+from penstock.client.place import Place
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
+from penstock.client.times import NEVER
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
@@ -27,13 +29,10 @@ from penstock.contract.v1 import log_pb2
 if TYPE_CHECKING:
     from penstock.client.core import ClientCore
 
-NEVER = float("inf")
 CREDIT_LATEST_MS = 1_000
 """Consumed bytes are told to the broker at least this often, however few: what was delivered is counted by
 them.
 """
-Place = tuple[str, int]
-"""(topic, partition)."""
 
 
 class ConsumerCore:

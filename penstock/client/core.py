@@ -18,6 +18,7 @@ from penstock.client.cluster_view import ClusterView, TopicView
 from penstock.client.enquiry import Enquiries, Enquiry, OnAnswer, OnFailure
 from penstock.client.refusals import final
 from penstock.client.settings import ConsumerSettings, ProducerSettings
+from penstock.client.times import NEVER
 from penstock.client.watchers import Watchers
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.client.pending_batch import PendingBatch
     from penstock.client.producer_core import ProducerCore
 
-NEVER = float("inf")
 SUSPECT_MS = 2_000
 """An address that failed is not asked for this long while another is known."""
 REFRESH_MS = 100

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from penstock.client.messages import Message
+from penstock.client.times import NEVER
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import CONTROL, split_batches
 
@@ -120,7 +121,7 @@ class Cursor:
         self.filled = False
         self.window = 0
         self.credit_owed = 0
-        self.credit_due_at = float("inf")
+        self.credit_due_at = NEVER
         self.paused = False
         self.held = False
         """In a group: not handed out, because the application was not told yet, or it must be given up (RL91)."""

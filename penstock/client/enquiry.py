@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.client.actions import StartCall
 from penstock.client.backoff import Backoff
 from penstock.client.refusals import final, refusal
+from penstock.client.times import NEVER
 from penstock.contract.errors import BrokerUnavailable, PenstockError
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class Enquiries:
                 self._ask(enquiry, now)
 
     def next_step_at(self) -> float:
-        return min(
-            (min(enquiry.retry_at, enquiry.deadline) for enquiry in self._waiting), default=float("inf")
-        )
+        return min((min(enquiry.retry_at, enquiry.deadline) for enquiry in self._waiting), default=NEVER)
 
     def _ask(self, enquiry: Enquiry, now: float) -> None:
         address = self._core.address_for(enquiry.broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from penstock.client.cursor import Cursor
+from penstock.client.times import NEVER
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import log_pb2
 
@@ -73,7 +74,7 @@ class FetchLane:
         handle = cursor.handle
         if cursor.credit_owed and handle in self.cursors and handle in self._announced:
             self._owed.append((handle, cursor.generation, cursor.credit_owed))
-        cursor.credit_owed, cursor.credit_due_at = 0, float("inf")
+        cursor.credit_owed, cursor.credit_due_at = 0, NEVER
 
     def want_open(self, cursor: Cursor) -> None:
         """Open it, or move what is open, at its `fetch_offset`; pushes of before are stale from now on."""
@@ -160,7 +161,7 @@ class FetchLane:
         for handle in list(self._credits)[:ENTRIES_PER_FRAME_MAX]:
             cursor = self._credits.pop(handle)
             head.credits.add(handle=handle, generation=cursor.generation, credit_bytes=cursor.credit_owed)
-            cursor.credit_owed, cursor.credit_due_at = 0, float("inf")
+            cursor.credit_owed, cursor.credit_due_at = 0, NEVER
         return head
 
 

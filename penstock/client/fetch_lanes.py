@@ -11,13 +11,13 @@ from penstock.client.cursor import Cursor, CursorState
 from penstock.client.fetch_lane import FetchLane, FetchLaneState
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import ConsumerSettings
+from penstock.client.times import NEVER
 from penstock.contract import limits, methods
 
 if TYPE_CHECKING:
     from penstock.client.consumer_core import ConsumerCore
     from penstock.client.core import ClientCore
 
-NEVER = float("inf")
 WINDOW_BYTES_MIN = 4 * limits.KIB
 """With very many partitions each still gets its turn, one batch at a time."""
 PROBE_MS = 10_000

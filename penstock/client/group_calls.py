@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.client.backoff import Backoff
 from penstock.client.refusals import final, refusal
+from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.client.core import ClientCore
     from penstock.client.enquiry import Enquiry, OnAnswer
 
-NEVER = float("inf")
 CALL_MS = 3_000
 """A coordinator that was stopped or cut off does not refuse: after this time another one is looked for."""
 FIND_MS = 5_000

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.group_calls import GroupCalls
-from penstock.client.group_events import GroupEvent, Place
+from penstock.client.group_events import GroupEvent
+from penstock.client.place import Place
 from penstock.client.refusals import final, refusal
+from penstock.client.times import NEVER
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
@@ -21,7 +23,6 @@ from penstock.contract.v1 import groups_pb2 as pb
 if TYPE_CHECKING:
     from penstock.client.core import ClientCore
 
-NEVER = float("inf")
 FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.client.descriptions import brokers_in, metadata_request, topic_in
+from penstock.client.place import Place
 from penstock.client.refusals import final, refusal
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
@@ -32,8 +33,6 @@ class Question:
 
 T = TypeVar("T")
 Conversation = Generator[Question | None, bytes, T]
-Place = tuple[str, int]
-"""(topic, partition)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

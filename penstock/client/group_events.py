@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-Place = tuple[str, int]
-"""(topic, partition)."""
+from penstock.client.place import Place
 
 
 class EventKind(Enum):

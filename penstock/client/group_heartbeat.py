@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from penstock.client.group_events import Place
+from penstock.client.place import Place
 from penstock.client.settings import GroupSettings
 from penstock.contract.v1 import groups_pb2 as pb
 

@@ -25,11 +25,13 @@ from penstock.client.backoff import Backoff
 from penstock.client.cursor import UNKNOWN_EPOCH
 from penstock.client.group_calls import GroupCalls
 from penstock.client.group_commits import CommitRequest, GroupCommits
-from penstock.client.group_events import EventKind, GroupEvent, Place
+from penstock.client.group_events import EventKind, GroupEvent
 from penstock.client.group_heartbeat import JOIN, LEAVE, heartbeat_request
 from penstock.client.group_offsets import CommittedAnswer, ask_committed, fetch_request
+from penstock.client.place import Place
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
+from penstock.client.times import NEVER
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from penstock.client.consumer_core import ConsumerCore
     from penstock.client.core import ClientCore
 
-NEVER = float("inf")
 _NOTHING: Mapping[Place, int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.client.group_calls import GroupCalls
-from penstock.client.group_events import Place
+from penstock.client.place import Place
 from penstock.client.refusals import final, refusal
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from penstock.client.partition_queue import NEVER, PartitionQueue
+from penstock.client.partition_queue import PartitionQueue
 from penstock.client.pending_batch import Identity, PendingBatch
+from penstock.client.times import NEVER
 from penstock.contract import limits
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import NO_PRODUCER_ID

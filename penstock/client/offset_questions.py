@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
+from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, PenstockError
 from penstock.contract.v1 import log_pb2
@@ -17,7 +18,6 @@ from penstock.contract.v1 import log_pb2
 if TYPE_CHECKING:
     from penstock.client.core import ClientCore
 
-_NEVER = float("inf")
 _ASK_MS = 5_000
 """After this time without an answer the leader is looked up anew."""
 PER_REQUEST_MAX = 10_000
@@ -77,7 +77,7 @@ class OffsetQuestions:
 
     def next_step_at(self) -> float:
         return min(
-            (q.deadline if q.asked else min(q.retry_at, q.deadline) for q in self._open), default=_NEVER
+            (q.deadline if q.asked else min(q.retry_at, q.deadline) for q in self._open), default=NEVER
         )
 
     def step(self, now: float) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from penstock.client.pending_batch import Identity, PendingBatch
 from penstock.client.refusals import unknown_because
+from penstock.client.times import NEVER
 from penstock.contract.errors import (
     DeliveryTimeout,
     OutcomeUnknown,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _SEQUENCES = 2**31
 """Sequences wrap after 2^31 - 1 (RL61)."""
-NEVER = float("inf")
 
 Failure = tuple[PendingBatch, PenstockError]
 

@@ -17,10 +17,11 @@ from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.filling import Filling, Route
 from penstock.client.lane import Lane, LaneState, Outgoing
-from penstock.client.partition_queue import NEVER, Failure, PartitionQueue
+from penstock.client.partition_queue import Failure, PartitionQueue
 from penstock.client.pending_batch import Identity, PendingBatch
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
+from penstock.client.times import NEVER
 from penstock.contract import errors, limits, methods
 from penstock.contract.errors import ErrorCode, ErrorKind, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame

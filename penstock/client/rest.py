@@ -4,9 +4,7 @@ from collections.abc import Container, Iterator
 from operator import length_hint
 
 from penstock.client.messages import Message
-
-Place = tuple[str, int]
-"""(topic, partition)."""
+from penstock.client.place import Place
 
 
 class Rest:

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
+from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.v1 import log_pb2
 
@@ -63,7 +64,7 @@ class Watchers:
                 self._open(watch, now)
 
     def next_step_at(self) -> float:
-        at = float("inf")
+        at = NEVER
         if not self._topics:
             return at
         for watch in self._watches:
