@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.metrics import Durations, counted
-from control_plane.placement.planner import BrokerView, plan
+from control_plane.placement.planner import plan
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.cluster import DevCluster
 from data_plane.dev.layout import ClusterSpec, DataDirectory
+from data_plane.dev.provisioning import broker_views
 from penstock.contract.ids import TopicId
 from penstock.contract.topic_settings import TopicSettings
 
@@ -55,6 +56,11 @@ class BenchCluster:
         """A counter of all brokers together, since they started."""
         return counted([broker.http_address for broker in self.spec.brokers], name)
 
+    def cpu_s(self) -> float:
+        """Processor time that all brokers that run have used since they started."""
+        running = [self.dev.process_of(broker.id) for broker in self.spec.brokers]
+        return sum(_cpu_s(process.pid) for process in running if process is not None)
+
     def topic(
         self,
         name: str,
@@ -66,13 +72,13 @@ class BenchCluster:
         """Create a topic, planned over all brokers unless assignments are given; known to every broker on return."""
         wanted = TopicSettings.from_dict({"max_batch_bytes": 12 << 20, **settings})
         if assignments is None:
-            views = [
-                BrokerView(
-                    id=b.id, zone=b.zone or str(b.id), replicas=b.replicas, leaders=b.leaders, state=b.state
-                )
-                for b in self.admin.describe_cluster().brokers
-            ]
-            assignments = plan(partitions, wanted.replication, views)
+            assignments = plan(partitions, wanted.replication, broker_views(self.admin))
         topic_id, revision = self.admin.create_topic(self.spec.tenant, name, wanted, assignments)
         self.admin.wait_until_seen(revision)
         return topic_id
+
+
+def _cpu_s(pid: int) -> float:
+    """User and system time of a process, its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
