@@ -113,6 +113,7 @@ class Inode:
             durable = self.durable
             if flush.low is not None:
                 del durable[flush.low :]
+            del durable[flush.size :]  # of a cut whose own sync failed the size alone is made up for
             durable.extend(bytes(flush.size - len(durable)))
             for sector, content in flush.sectors.items():
                 durable[sector * SECTOR_BYTES : sector * SECTOR_BYTES + len(content)] = content

@@ -270,6 +270,17 @@ def test_after_a_failed_sync_pages_are_lost_though_the_next_sync_succeeds() -> N
     assert lost
 
 
+def test_a_cut_whose_sync_failed_holds_once_a_later_sync_succeeds() -> None:
+    disk = _settled_file(b"a" * 2048)
+    file = disk.open("f")
+    file.truncate(512)
+    disk.faults.failing_syncs = 1
+    with pytest.raises(DiskFault):
+        disk.sync_now([SyncFile(file)])
+    disk.sync_now([SyncFile(file)])
+    assert {_content(medium, "f") for medium in _cuts(disk.medium)} == {b"a" * 512}
+
+
 def test_a_sync_that_lies_loses_the_data_at_the_cut() -> None:
     disk = _settled_file(b"old")
     file = disk.open("f")
