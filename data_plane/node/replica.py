@@ -376,9 +376,9 @@ class Replica:
     def log_start_due(self) -> int | None:
         """As leader: where the own log is to begin now, None where it begins already (RL108)."""
         leading = self.leading
-        if leading is None or not leading.start.settled or leading.start.wanted <= self.log.log_start_offset:
+        if leading is None or leading.start.agreed <= self.log.log_start_offset:
             return None
-        return leading.start.wanted
+        return leading.start.agreed
 
     def log_start_within(self, asked: int) -> int:
         """Where the own log may begin, asked to begin at `asked`. Whoever came to lead meanwhile does not do what the

@@ -423,11 +423,12 @@ class LeaderState:
         return may_be_told(begins, agreed=self.start.agreed, recorded=self.record.log_start)
 
     def want_log_start(self, offset: int, now_ms: float) -> None:
-        """Everything before `offset` is committed and may go: the log shall begin there once `start` is settled."""
+        """Everything before `offset` is committed and may go: the log shall begin there once that is agreed."""
         invariant(
             offset <= self._high_watermark,
             f"partition {self.record.partition}: the log begins at most at its watermark",
         )
+        self._latest_ms = now_ms
         self.start.want(offset, now_ms)
         self._look_at_starts()
 
@@ -470,7 +471,9 @@ class LeaderState:
     def _look_at_starts(self) -> None:
         others = (broker for broker in self.electable if broker != self.me)
         self.start.look(
-            recorded=self.record.log_start, starts=[self._followers[broker].log_start for broker in others]
+            recorded=self.record.log_start,
+            starts=[self._followers[broker].log_start for broker in others],
+            now_ms=self._latest_ms,
         )
 
     def _settle(self, record: PartitionRecord) -> None:

@@ -5,7 +5,8 @@ because the partition's record says so, which a new leader follows (`beginning`)
 
     wanted --all said that they begin there | it is in the record--> agreed
 
-and one that is wanted for START_WAIT_MS goes into the record: then somebody who may lead cannot be asked.
+and when nothing more was agreed for START_WAIT_MS, what is wanted goes into the record: then somebody who may lead
+cannot be asked.
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,11 @@ def beginning(record: PartitionRecord, log_start: int) -> int:
     return max(record.log_start, log_start)
 
 
-def holds_for_all(log_start: int, *, recorded: int, starts: Sequence[int]) -> bool:
-    """Does the log of everybody who may lead next begin at `log_start` or later? `starts` are those of the others."""
-    return recorded >= log_start or all(start >= log_start for start in starts)
+def held_by_all(wanted: int, *, recorded: int, starts: Sequence[int]) -> int:
+    """The offset, at most `wanted`, before which the log of nobody who may lead next begins. `starts` are those of the
+    others.
+    """
+    return min(wanted, max(recorded, min(starts, default=wanted)))
 
 
 def with_log_start(record: PartitionRecord, log_start: int) -> PartitionRecord:
@@ -43,27 +46,30 @@ def may_be_told(begins: int, *, agreed: int, recorded: int) -> bool:
 class AgreedStart:
     """What one leader epoch knows of the log's start. Both offsets only grow."""
 
-    __slots__ = ("agreed", "wanted", "wanted_ms")
+    __slots__ = ("_since_ms", "agreed", "wanted")
 
     def __init__(self, wanted: int, now_ms: float) -> None:
-        self.wanted, self.wanted_ms = wanted, now_ms
-        self.agreed = UNKNOWN_START
+        self.wanted, self.agreed = wanted, UNKNOWN_START
+        self._since_ms = now_ms
 
     @property
     def settled(self) -> bool:
-        """Is what is wanted agreed?"""
+        """Is all that is wanted agreed?"""
         return self.agreed >= self.wanted
 
     def want(self, offset: int, now_ms: float) -> None:
         """Let the log begin at `offset`, as soon as it is agreed. It must be committed, and may be deleted below."""
         if offset > self.wanted:
-            self.wanted, self.wanted_ms = offset, now_ms
+            if self.settled:
+                self._since_ms = now_ms
+            self.wanted = offset
 
-    def look(self, *, recorded: int, starts: Sequence[int]) -> None:
+    def look(self, *, recorded: int, starts: Sequence[int], now_ms: float) -> None:
         """What the record and those who may lead next say now."""
-        if not self.settled and holds_for_all(self.wanted, recorded=recorded, starts=starts):
-            self.agreed = self.wanted
+        held = held_by_all(self.wanted, recorded=recorded, starts=starts)
+        if held > self.agreed:
+            self.agreed, self._since_ms = held, now_ms
 
     def is_due(self, now_ms: float) -> bool:
         """Has somebody been waited for so long that it goes into the record?"""
-        return not self.settled and now_ms - self.wanted_ms >= START_WAIT_MS
+        return not self.settled and now_ms - self._since_ms >= START_WAIT_MS

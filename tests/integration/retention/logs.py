@@ -60,8 +60,21 @@ def read_all(client: Client, topic: str) -> list[int]:
 
 
 def replicas_are_equal(cluster: Brokers, topic_id: TopicId, end: int) -> None:
-    """Segment files and their contents, byte for byte, up to offset `end`."""
+    """Segment files and their contents, byte for byte, up to offset `end`: once retention, which goes on while files
+    are looked at, has come to its end everywhere.
+    """
     where = TopicPartition(topic_id, 0)
+
+    def equal() -> bool:
+        try:
+            stored = [
+                stored_batches(cluster.directory.log_directory(number), where, end) for number in cluster.ids
+            ]
+        except FileNotFoundError:
+            return False  # deleted between its listing and its reading
+        return all(one == stored[0] for one in stored)
+
+    cluster.wait_until("all replicas hold the same", equal)
     bases = segment_bases(cluster, topic_id)
     assert all(found == bases[cluster.ids[0]] for found in bases.values()), bases
     stored = {n: stored_batches(cluster.directory.log_directory(n), where, end) for n in cluster.ids}

@@ -130,6 +130,7 @@ def test_what_was_deleted_stays_deleted_when_all_brokers_are_killed(
     assert (again >= start, end) == (True, 60)
     assert read_all(client, "killed") == list(range(again, 60))
     produce(client, "killed", range(60, 64))
+    wait_until_trimmed(cluster, topic_id, 20)
     replicas_are_equal(cluster, topic_id, 64)
 
 

@@ -308,8 +308,8 @@ class Broker:
         state = self.leading
         if self.stream is not None:
             self.log_start = max(self.log_start, min(self.stream.pushed_start, self.watermark))
-        if state is not None and state.start.settled and self.log_start < state.start.wanted:
-            self.log_start = min(state.start.wanted, state.high_watermark)
+        if state is not None and self.log_start < state.start.agreed:
+            self.log_start = min(state.start.agreed, state.high_watermark)
             self.cluster.reached("log start moved")
 
     def sync(self) -> None:

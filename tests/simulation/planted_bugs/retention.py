@@ -9,7 +9,7 @@ from tests.properties.replication import test_partition_model
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import Model
-from tests.simulation.planted_bugs.replacements import always, answers_property, told
+from tests.simulation.planted_bugs.replacements import answers_property, told
 from tests.unit.controller import test_losses
 from tests.unit.log import test_bounds, test_retention
 from tests.unit.node import test_log_start as test_replica_log_start
@@ -106,8 +106,8 @@ BUGS = (
     PlantedBug(
         name="a log start is told before all who may lead next hold to it",
         rule="RL108",
-        target=f"{_LOG_START}:holds_for_all",
-        wrong=always,
+        target=f"{_LOG_START}:held_by_all",
+        wrong=lambda right: lambda wanted, *, recorded, starts: wanted,
         finders=(
             Check(test=test_log_start.test_a_new_leader_tells_no_log_start_that_another_may_not_hold_to),
             Model(run=_DELETING, first=0, by=("I13",)),

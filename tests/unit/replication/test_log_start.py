@@ -1,7 +1,5 @@
 """Where a log begins for its clients: told once all who may lead next begin there, followed by who leads then."""
 
-from typing import Any
-
 import pytest
 
 from data_plane.replication import log_start
@@ -99,13 +97,28 @@ def test_a_log_start_does_not_pass_the_watermark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "starts", "holds"),
-    [(0, [], True), (0, [60, 61], True), (0, [60, 59], False), (60, [0, -1], True), (59, [-1], False)],
+    ("recorded", "starts", "held_to"),
+    [(0, [], 60), (0, [60, 61], 60), (0, [60, 59], 59), (60, [0, -1], 60), (70, [0], 60), (59, [-1], 59)],
 )
-def test_a_start_holds_by_everybodys_own_or_by_the_record(
-    recorded: int, starts: list[int], holds: Any
+def test_a_start_is_held_by_everybodys_own_or_by_the_record(
+    recorded: int, starts: list[int], held_to: int
 ) -> None:
-    assert log_start.holds_for_all(60, recorded=recorded, starts=starts) is holds
+    assert log_start.held_by_all(60, recorded=recorded, starts=starts) == held_to
+
+
+def test_a_start_that_moves_on_before_all_have_followed_is_agreed_as_far_as_they_have() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    for step in range(1, 60):
+        now_ms = step * log_start.START_WAIT_MS / 2
+        state.want_log_start(step, now_ms)
+        held(state, 2, START, log_start=step - 1, now_ms=now_ms)
+        assert state.start.agreed == step - 1
+        assert state.propose(now_ms, everybody) is None, "it moves on, so nobody is waited for in vain"
+    later_ms = 30 * log_start.START_WAIT_MS
+    state.want_log_start(80, later_ms)
+    proposal = state.propose(later_ms + log_start.START_WAIT_MS, everybody)
+    assert proposal is not None and proposal.record.log_start == 80
 
 
 def test_a_follower_that_opens_again_lower_is_believed() -> None:
