@@ -67,21 +67,11 @@ def hours_equal_totals(hours: DataFrame, seen: DataFrame) -> Check:
     for name in ("messages", "bytes"):
         gained = F.col(name) - F.coalesce(F.max(name).over(older), F.lit(0))
         wanted = wanted.withColumn(f"{name}_wanted", gained)
-    found = (
-        hours.where(F.col("meter").isin("messages_in", "bytes_in"))
-        .groupBy(*PARTITION, "log_generation")
-        .agg(
-            F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
-            F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
-        )
-    )
-    both = wanted.join(found, [*PARTITION, "log_generation"], "full").na.fill(0)
-    differs = (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
-    return _compared(
+    return _as_read(
         "sums by partition and generation equal the readings' totals",
-        both,
-        differs,
-        {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
+        wanted,
+        hours.where(F.col("meter").isin("messages_in", "bytes_in")),
+        [*PARTITION, "log_generation"],
     )
 
 
@@ -123,17 +113,8 @@ def cuts_equal_differences(usage: DataFrame, marks: DataFrame) -> Check:
         (F.col("mark.totals")[0] - F.coalesce(F.col("previous.totals")[0], zero)).alias("messages_wanted"),
         (F.col("mark.totals")[1] - F.coalesce(F.col("previous.totals")[1], zero)).alias("bytes_wanted"),
     )
-    found = usage.groupBy(*by).agg(
-        F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
-        F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
-    )
-    both = wanted.join(found, list(by), "full").na.fill(0)
-    differs = (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
-    return _compared(
-        "sums by cut and partition equal the differences of the cut readings",
-        both,
-        differs,
-        {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
+    return _as_read(
+        "sums by cut and partition equal the differences of the cut readings", wanted, usage, list(by)
     )
 
 
@@ -154,6 +135,22 @@ def costs_equal_prices(costs: DataFrame, assets: Sequence[Asset]) -> Check:
         "cost_micro": sum(int(row["cost"]) for row in rows),
     }
     return Check(name="shares add up to the assets' prices", numbers=numbers, holds=holds)
+
+
+def _as_read(name: str, wanted: DataFrame, usage: DataFrame, by: list[str]) -> Check:
+    """The sums of `usage` are `messages_wanted` and `bytes_wanted`."""
+    found = usage.groupBy(*by).agg(
+        F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
+        F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
+    )
+    both = wanted.join(found, by, "full").na.fill(0)
+    differs = (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
+    return _compared(
+        name,
+        both,
+        differs,
+        {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
+    )
 
 
 def _compared(name: str, both: DataFrame, differs: Column, totals: Mapping[str, str]) -> Check:

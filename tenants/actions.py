@@ -56,14 +56,19 @@ def sign_up(
     address = checked_email(email)
     hashed = make_password(checked_password(password, address))
     with transaction.atomic():
-        try:
-            with transaction.atomic():
-                person = Person.objects.create(email=address, password=hashed)
-        except IntegrityError:
-            raise AlreadyExists(f"email: {address} has signed up before") from None
+        person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
         tenant = create_tenant(actor, name=tenant_name, owner=person)
         return person, tenant, open_session(person)
+
+
+def add_person(address: str, hashed_password: str) -> Person:
+    """Part of the caller's transaction. Raises `AlreadyExists` (the address has signed up)."""
+    try:
+        with transaction.atomic():
+            return Person.objects.create(email=address, password=hashed_password)
+    except IntegrityError:
+        raise AlreadyExists(f"email: {address} has signed up before") from None
 
 
 def sign_in(*, email: str, password: str) -> tuple[Person, str]:

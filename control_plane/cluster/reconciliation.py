@@ -19,7 +19,7 @@ from django.utils import timezone
 from control_plane.access import queries as access
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
-from control_plane.cluster import brokers, loss_actions, view
+from control_plane.cluster import actions, brokers, loss_actions, view
 from control_plane.cluster.deliverers import ms_of
 from control_plane.outbox import conditions
 from control_plane.outbox.models import DesiredObject
@@ -51,6 +51,7 @@ class Finding:
 def reconcile() -> list[Finding]:
     """Ask the brokers and compare once. Raises `BrokerUnavailable`."""
     seen = brokers.client().describe(objects=True)
+    actions.remember_brokers(seen.brokers)
     findings = mend(seen)
     for loss in loss_actions.note(system("reconciliation"), seen.losses):
         findings.append(Finding(object_id=loss.topic_id, what=f"a loss was declared: {loss.kind}"))
@@ -79,6 +80,14 @@ def _judged(row: DesiredObject, seen: view.ClusterView) -> bool:
     return 0 < row.generation <= row.delivered_generation and row.delivered_revision <= seen.revision
 
 
+def _note_drift(
+    actor: Actor, model: type[Tenant] | type[ApiKey], public_id: str, tenant: str, action: str, why: str
+) -> None:
+    """Part of the caller's transaction."""
+    tenant_actions.put_condition(model, public_id, conditions.DRIFT, "changed_on_brokers", why)
+    audit.record(actor, tenant=tenant, action=action, object_id=public_id, after={"why": why})
+
+
 # -- tenants --------------------------------------------------------------------------------------------
 
 
@@ -93,16 +102,7 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             _settle(row)
         elif _may_tell(row):
             with transaction.atomic():
-                tenant_actions.put_condition(
-                    Tenant, row.public_id, conditions.DRIFT, "changed_on_brokers", why
-                )
-                audit.record(
-                    actor,
-                    tenant=row.public_id,
-                    action="tenant.reassert",
-                    object_id=row.public_id,
-                    after={"why": why},
-                )
+                _note_drift(actor, Tenant, row.public_id, row.public_id, "tenant.reassert", why)
                 tenant_actions.touch_tenant(actor, row, at_least=0 if found is None else found.generation)
             yield Finding(object_id=row.public_id, what=why)
 
@@ -227,16 +227,7 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             _settle(row)
         elif _may_tell(row):
             with transaction.atomic():
-                tenant_actions.put_condition(
-                    ApiKey, row.public_id, conditions.DRIFT, "changed_on_brokers", why
-                )
-                audit.record(
-                    actor,
-                    tenant=row.tenant.public_id,
-                    action="key.reassert",
-                    object_id=row.public_id,
-                    after={"why": why},
-                )
+                _note_drift(actor, ApiKey, row.public_id, row.tenant.public_id, "key.reassert", why)
                 tenant_actions.touch_key(actor, row, at_least=0 if found is None else found.generation)
             yield Finding(object_id=row.public_id, what=why)
 

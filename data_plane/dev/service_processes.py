@@ -5,7 +5,6 @@ process table tells it from every other process, whatever command line it gives 
 its session.
 """
 
-import http.client
 import json
 import os
 import signal
@@ -17,16 +16,15 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from data_plane.dev.layout import HOST
 from data_plane.dev.processes import ProcessState, state_of_process
 from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
+from data_plane.dev.status import says_ready
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 _NAME_VARIABLE = "PENSTOCK_PROCESS"
 _PROC = Path("/proc")
 _JAVA_HOMES = "/usr/lib/jvm"
 _POLL_S = 0.05
-_READY_S = 1.0
 
 
 class ServiceState(Enum):
@@ -183,7 +181,7 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
     elif found.state.paused:
         state = ServiceState.PAUSED
     elif process is WEB:
-        state = ServiceState.READY if _serves(spec) else ServiceState.STARTING
+        state = ServiceState.READY if says_ready(spec.web_port) else ServiceState.STARTING
     else:
         state, detail = _said(directory, process, found.pid)
     return ServiceStatus(
@@ -194,18 +192,6 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
         output=directory.output_file(process.name),
         detail=detail,
     )
-
-
-def _serves(spec: ServiceSpec) -> bool:
-    """Whether the web interface's /readyz says yes."""
-    connection = http.client.HTTPConnection(HOST, spec.web_port, timeout=_READY_S)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def _said(directory: ServiceDirectory, process: ServiceProcess, pid: int) -> tuple[ServiceState, str | None]:

@@ -108,7 +108,12 @@ def state_of(directory: DataDirectory, spec: BrokerSpec) -> tuple[BrokerState, i
 
 def is_ready(spec: BrokerSpec) -> bool:
     """Whether the broker's /readyz says yes."""
-    connection = http.client.HTTPConnection(HOST, spec.http_port, timeout=_READY_S)
+    return says_ready(spec.http_port)
+
+
+def says_ready(port: int) -> bool:
+    """Whether the /readyz of what listens on this port says yes."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_READY_S)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == http.client.OK

@@ -33,6 +33,8 @@ _OPEN = (
 )
 """Codes that leave open whether the request was applied; etcd itself says UNAVAILABLE when it loses its leader while
 a proposal is on its way."""
+_CALL_FAILED = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError)
+"""What a call of grpc's raises; `_failure` says what it means."""
 _LEASE_MISSING = "requested lease not found"
 _COMPACTED = "required revision has been compacted"
 
@@ -121,12 +123,7 @@ class EtcdClient:
             read: Any = await call.read()
             if read is grpc.aio.EOF:
                 raise NoAnswer(f"etcd {self.endpoints.name(index)}: the keep-alive stream ended")
-        except (
-            grpc.RpcError,
-            grpc.aio.BaseError,
-            asyncio.InvalidStateError,
-            asyncio.CancelledError,
-        ) as error:
+        except _CALL_FAILED as error:
             raise self._failure(index, error) from None
         except NoAnswer:
             self.endpoints.leave(index)
@@ -168,12 +165,7 @@ class EtcdClient:
         )
         try:
             found: M = await call(request, timeout=self.config.call_s)
-        except (
-            grpc.RpcError,
-            grpc.aio.BaseError,
-            asyncio.InvalidStateError,
-            asyncio.CancelledError,
-        ) as error:
+        except _CALL_FAILED as error:
             raise self._failure(index, error) from None
         return found
 

@@ -8,7 +8,7 @@ leave; the last owner stays.
 from datetime import timedelta
 
 from django.contrib.auth.hashers import make_password
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -16,7 +16,7 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
 from tenants import tokens
-from tenants.actions import checked_email, checked_password, open_session
+from tenants.actions import add_person, checked_email, checked_password, open_session
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
 from tenants.roles import Permission, Role, Standing, allowed
@@ -97,11 +97,7 @@ def sign_up_invited(
     queries.invitation_of(token)
     hashed = make_password(checked_password(password, address))
     with transaction.atomic():
-        try:
-            with transaction.atomic():
-                person = Person.objects.create(email=address, password=hashed)
-        except IntegrityError:
-            raise AlreadyExists(f"email: {address} has signed up before") from None
+        person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
         return person, join(actor, person, token), open_session(person)
 
