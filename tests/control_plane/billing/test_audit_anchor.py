@@ -103,6 +103,7 @@ def test_entries_that_were_cut_off_are_missed_by_the_machine_that_noted_them(
 
 def test_an_invoice_remembers_the_log_and_shows_what_is_missing(verify: Command, acme: Tenant) -> None:
     invoice = acme.invoices.get()
+    assert invoice.audit_sequence is not None
     assert queries.hash_at(acme.public_id, invoice.audit_sequence) == invoice.audit_hash
     cut_off(acme, invoice.audit_sequence)
     code, told, _ = verify()

@@ -102,9 +102,8 @@ def asked_at(cluster: Brokers, broker: int, topic_id: TopicId) -> admin_pb.Topic
     """What a broker tells the control plane."""
     request = admin_pb.TopicDurabilityRequest(topic_id=topic_id)
     with grpc.insecure_channel(cluster.spec.broker(broker).internal_address) as channel:
-        answer: bytes = channel.unary_unary(TOPIC_DURABILITY)(
-            request.SerializeToString(), timeout=10, metadata=((CLUSTER_SECRET, cluster.secret),)
-        )
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(TOPIC_DURABILITY)
+        answer = call(request.SerializeToString(), timeout=10, metadata=((CLUSTER_SECRET, cluster.secret),))
     return admin_pb.TopicDurabilityResponse.FromString(answer)
 
 
