@@ -2,7 +2,7 @@
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.http import HttpResponse
@@ -454,3 +454,12 @@ def test_a_refusal_of_the_brokers_is_a_page_with_its_own_status(
     request = RequestFactory().get("/t/acme/group/reset")
     answer = errors.refused(request, error)
     assert answer.status_code == status and says in text_of(answer)
+
+
+def test_a_fault_is_a_page_that_asks_the_database_for_nothing(django_assert_num_queries: Any) -> None:
+    request = RequestFactory().get("/t/acme")
+    request.request_id = "r-17"
+    with django_assert_num_queries(0):
+        answer = errors.server_error(request)
+    assert answer.status_code == 500
+    assert "Something broke on our side" in text_of(answer) and "r-17" in text_of(answer)
