@@ -23,7 +23,7 @@ class BrokersConfig:
     bootstrap: tuple[str, ...]
     """host:port of client listeners, as tenants are told."""
     internal: tuple[str, ...]
-    """host:port of internal listeners."""
+    """host:port of internal listeners: those to begin with, brokers that join later are learnt from them."""
     cluster_secret_file: Path
     pepper_file: Path
     """Hex."""

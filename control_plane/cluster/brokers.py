@@ -7,14 +7,16 @@ their id. So a call whose answer is lost goes to the next broker, within the tim
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import grpc
+from django.db import DatabaseError
 from google.protobuf.message import Message
 
 from control_plane import config
-from control_plane.cluster import view
+from control_plane.cluster import queries, view
+from control_plane.cluster.addresses import Addresses
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, error_class
@@ -54,9 +56,14 @@ class _AnswerLost(BrokerUnavailable):
 class Brokers:
     """One process's channels to the brokers. Raises `PenstockError` subclasses. Safe between threads."""
 
-    def __init__(self, addresses: Sequence[str], cluster_secret: str) -> None:
-        """`addresses` are host:port of internal listeners."""
-        self._addresses = list(addresses)
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        cluster_secret: str,
+        remembered: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
+        """`addresses` are host:port of internal listeners; `remembered` tells of more that were seen before."""
+        self._addresses = Addresses(addresses, remembered)
         self._metadata = ((methods.CLUSTER_SECRET, cluster_secret),)
         self._channels: dict[str, grpc.Channel] = {}
 
@@ -85,7 +92,11 @@ class Brokers:
             answer.keys.extend(page.keys)
             answer.revision = min(answer.revision, page.revision)
             after = page.next
-        return _view(answer)
+        seen = _view(answer)
+        self._addresses.learn(
+            [broker.internal_address for broker in seen.brokers if broker.state == "active"]
+        )
+        return seen
 
     def wait_until_seen(self, revision: int, timeout_s: float = _SEEN_S) -> None:
         """Wait until every active broker has seen `revision`, so that no client meets one that has not.
@@ -330,15 +341,17 @@ class Brokers:
         deadline = time.monotonic() + budget_s
         failure: PenstockError = BrokerUnavailable("no broker addresses are configured")
         while True:
-            for address in self._addresses:
+            for address in self._addresses.in_turn():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise failure
                 try:
                     answer = self._call(address, method, request, answer_type, min(call_s, left))
                 except _AnswerLost as error:
-                    failure = BrokerUnavailable(f"no answer from {', '.join(self._addresses)}: {error}")
+                    failure = BrokerUnavailable(f"no answer from {self._addresses}: {error}")
+                    self._addresses.lost(address)
                     continue
+                self._addresses.answered(address)
                 refusal = _refusal(answer)
                 if refusal is None or not refusal.retriable:
                     return answer
@@ -346,6 +359,7 @@ class Brokers:
             if time.monotonic() + _RETRY_S > deadline:
                 raise failure
             time.sleep(_RETRY_S)
+            self._addresses.remember()
 
     def _call(
         self, address: str, method: str, request: Message, answer_type: type[AnswerT], timeout_s: float
@@ -383,8 +397,15 @@ def client() -> Brokers:
         brokers = config.current().brokers
         secret = brokers.cluster_secret_file.read_text(encoding="ascii").strip()
         _clients.clear()
-        _clients[pid] = Brokers(brokers.internal, secret)
+        _clients[pid] = Brokers(brokers.internal, secret, _remembered)
     return _clients[pid]
+
+
+def _remembered() -> Sequence[str]:
+    try:
+        return queries.broker_addresses()
+    except DatabaseError:
+        return ()  # the configured ones will do, or nothing does
 
 
 # -- reading answers ------------------------------------------------------------------------------------
