@@ -448,7 +448,7 @@ class Replica:
         its predecessor told (RL21).
         """
         log = self.log
-        recorded = 0 if self.leading is None else self.leading.record.log_start
+        recorded = 0 if self.leading is None else self.leading.start.recorded
         if offset < max(recorded, log.log_start_offset):
             self.demand_log_start()
             raise errors.OffsetOutOfRange(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication import in_sync
 from data_plane.replication.eligibility import in_order, with_in_sync
-from data_plane.replication.log_start import AgreedStart, beginning, may_be_told, with_log_start
+from data_plane.replication.log_start import AgreedStart, may_be_told, with_log_start
 from data_plane.replication.progress import UNKNOWN_END, FollowerProgress
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
@@ -188,7 +188,7 @@ class LeaderState:
         self._followers = {broker: FollowerProgress(now_ms) for broker in record.replicas if broker != me}
         self._pending: Proposal | None = None
         self._unresolved = False
-        self.start = AgreedStart(beginning(record, log_start), now_ms)
+        self.start = AgreedStart(record, log_start, now_ms)
         self._look_at_starts()
         self._advance()
 
@@ -420,7 +420,7 @@ class LeaderState:
 
     def tells_start(self, begins: int) -> bool:
         """May it be told that the log begins at `begins`, where the leader's own begins (RL108)?"""
-        return may_be_told(begins, agreed=self.start.agreed, recorded=self.record.log_start)
+        return may_be_told(begins, agreed=self.start.agreed, recorded=self.start.recorded)
 
     def want_log_start(self, offset: int, now_ms: float) -> None:
         """Everything before `offset` is committed and may go: the log shall begin there once that is agreed."""

@@ -39,17 +39,19 @@ def with_log_start(record: PartitionRecord, log_start: int) -> PartitionRecord:
 
 def may_be_told(begins: int, *, agreed: int, recorded: int) -> bool:
     """May a leader whose own log begins at `begins` tell a client so? Not before all who may lead next begin there, nor
-    before its own begins where the record says."""
+    before its own begins where the record said when it was elected: the leaders before may have told that."""
     return agreed >= begins >= recorded
 
 
 class AgreedStart:
-    """What one leader epoch knows of the log's start. Both offsets only grow."""
+    """What one leader epoch knows of the log's start. `wanted` and `agreed` only grow."""
 
-    __slots__ = ("_since_ms", "agreed", "wanted")
+    __slots__ = ("_since_ms", "agreed", "recorded", "wanted")
 
-    def __init__(self, wanted: int, now_ms: float) -> None:
-        self.wanted, self.agreed = wanted, UNKNOWN_START
+    def __init__(self, record: PartitionRecord, log_start: int, now_ms: float) -> None:
+        self.wanted, self.agreed = beginning(record, log_start), UNKNOWN_START
+        self.recorded = record.log_start
+        """What the record said when this epoch began."""
         self._since_ms = now_ms
 
     @property

@@ -77,6 +77,17 @@ def test_a_log_start_that_somebody_does_not_confirm_goes_into_the_record_after_a
     assert state.propose(9_999_999, everybody) is None, "written once"
 
 
+def test_what_a_leader_writes_itself_does_not_stop_it_from_telling_what_it_told() -> None:
+    state = leader(known=record((1,), eligible=(2,)), log_start=0)
+    state.want_log_start(60, 0)
+    proposal = state.propose(log_start.START_WAIT_MS, everybody)
+    assert proposal is not None
+    state.proposal_applied(proposal.record)
+    assert state.record.log_start == state.start.agreed == 60
+    assert state.tells_start(0), "its own log begins there until it has moved"
+    assert state.tells_start(60)
+
+
 def test_an_agreed_log_start_is_written_nowhere() -> None:
     state = leader((1, 2, 3), log_start=60)
     opened(state, 2, begins=60)
