@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from penstock.admin.blocking import Admin
-from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import UNLIMITED
 from penstock.rest.client import RestClient
 
@@ -16,12 +15,6 @@ SEGMENT_BYTES = 256 * 1024
 """Small, so that segments are sealed while the demo runs and the invoices' evidence holds their seals."""
 _AT_ONCE = 4
 _CALL_S = 60.0
-
-
-class NotDelivered(PenstockError):
-    """The brokers do not have what the control plane told them."""
-
-    remedy = "Look for the reason in the worker's output (penstock dev status names the file)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

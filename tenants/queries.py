@@ -59,11 +59,6 @@ def key_of(text: KeyText) -> ApiKey | None:
     return row if matches else None
 
 
-def key_by_id(key_id: str) -> ApiKey | None:
-    """The key of that public part, of any tenant: for the service itself."""
-    return ApiKey.objects.select_related("tenant").filter(key_id=key_id).first()
-
-
 # -- tenants --------------------------------------------------------------------------------------------
 
 

@@ -48,11 +48,6 @@ def durability(
     return row, brokers.client().topic_durability(row.topic_id, ASK_S)
 
 
-def deleted_topics(tenant: Tenant) -> QuerySet[Topic]:
-    """Topics that the tenant had: usage and invoices name them."""
-    return Topic.objects.filter(tenant=tenant).exclude(deleted_at=None)
-
-
 def topic_for_delivery(public_id: str) -> Topic:
     """A topic by its id, deleted or not: for the service itself."""
     return Topic.objects.select_related("tenant").get(public_id=public_id)

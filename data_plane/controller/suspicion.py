@@ -7,9 +7,8 @@ are monotonic milliseconds of one clock.
 from data_plane.metadata.image import ClusterImage
 from penstock.contract.ids import BrokerId
 
-BEAT_MS = 300
 SUSPECT_AFTER_MS = 1_200
-"""Four beats missed."""
+"""Of silence: four heartbeats missed."""
 TAKEOVER_STEP_MS = 100
 """Between brokers that would take over, so that normally only the first one tries."""
 
@@ -54,13 +53,6 @@ class Suspicion:
                 timeout_ms=self.timeout_ms,
             )
         )
-
-    def next_due_ms(self) -> float | None:
-        """When the next peer is due if it stays silent; None with nobody watched."""
-        times = [
-            heard if self._lost[peer] else heard + self.timeout_ms for peer, heard in self._heard.items()
-        ]
-        return min(times, default=None)
 
 
 def takeover_delay_ms(image: ClusterImage, me: BrokerId) -> int | None:

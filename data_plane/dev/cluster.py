@@ -88,19 +88,6 @@ class DevCluster:
             self._await_children()
         return tuple(number for number, process in running.items() if process in remaining)
 
-    def kill_etcd(self) -> int | None:
-        """SIGKILL the etcd that keeps the metadata; returns the process id it had, None when none ran."""
-        process = etcd_process.find(self.directory)
-        if process is not None:
-            processes.kill(process)
-        return None if process is None else process.pid
-
-    def start_etcd(self, report: Report) -> None:
-        """Start the etcd that keeps the metadata, if there is one and it does not run. Raises as `up`."""
-        spec = self.directory.load()
-        with self.directory.changing():
-            self._start_etcd(spec, report)
-
     def kill_broker(self, number: int) -> int | None:
         """SIGKILL one broker; returns the process id it had, None when it did not run."""
         process = self.process_of(number)

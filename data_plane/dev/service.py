@@ -101,18 +101,6 @@ class DevService:
         self.reap()
         return (*late, *(f"broker {number}" for number in brokers))
 
-    def stop_process(self, process: ServiceProcess, timeout_s: float = STOP_S) -> None:
-        """End one process, with SIGKILL after `timeout_s`."""
-        service_processes.stop(self.service, [process], timeout_s)
-
-    def start_process(self, process: ServiceProcess, report: Report) -> None:
-        """Start one process unless it runs, and wait until it is ready."""
-        spec = self.service.load()
-        with self.directory.changing():
-            if self._find(process) is None:
-                self._start(process)
-            self._wait_ready(spec, [process], lambda done, note: report(done, 1, note))
-
     def look(self) -> tuple[ServiceStatus, ...]:
         """The processes as they are now; none where there are only brokers."""
         if not self.service.exists:

@@ -325,11 +325,6 @@ class DerivedState:
         self._snapshots.clear()
         self._written_offset = -1
 
-    @property
-    def written_offset(self) -> int:
-        """Offset of the snapshot on disk, -1 for none."""
-        return self._written_offset
-
     def _read(self, name: str, kind: SmallFileKind) -> tuple[tuple[int, int, int], bytes] | None:
         body = read_cache(self._disk, f"{self._directory}/{name}", kind, FORMAT_VERSION)
         if body is None or len(body) < _HEAD.size:

@@ -277,11 +277,6 @@ class PartitionLog:
         """
         return self._appender.as_follower(stamps, batches, leader_epoch)
 
-    def roll_due(self, now_ms: int) -> bool:
-        """The active segment is older than `segment_ms`: the next append begins a new one."""
-        active = self._segments.active
-        return active is not None and now_ms - active.first_accepted_ms >= self.settings.segment_ms
-
     # durability
 
     def take_unsynced(self) -> Unsynced | None:

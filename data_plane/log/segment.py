@@ -34,10 +34,8 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive batches of a segment: stamp numbers [first, end), offsets, bytes."""
+    """Consecutive batches of a segment: offsets, bytes."""
 
-    first_number: int
-    end_number: int
     first_offset: int
     end_offset: int
     position: int
@@ -466,8 +464,6 @@ class Segment:
         if not count:
             return None
         return Run(
-            number,
-            number + count,
             first.base_offset,
             next_offset,
             first.position,

@@ -118,10 +118,6 @@ class ClusterImage:
         known = self.cordons.get(broker)
         return known is not None and known.cordoned
 
-    def live_of(self, broker: int) -> model.LiveRecord | None:
-        live = self._live.get(broker)
-        return None if live is None else live[1]
-
     @property
     def controller_id(self) -> BrokerId:
         return NO_BROKER if self.controller is None else self.controller.broker_id

@@ -15,7 +15,6 @@ class Timings:
     """The backstop when direct suspicion cannot act; kept alive every third of it."""
     heartbeat_ms: int = 300
     suspicion_ms: int = 1_200
-    takeover_step_ms: int = 100
     """Between the brokers that would take over from a suspected controller, lowest id first."""
     replica_lag_ms_max: int = 10_000
     """A follower that was not caught up for this long leaves the in-sync set (RL37)."""

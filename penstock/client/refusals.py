@@ -44,11 +44,6 @@ def final(error: PenstockError) -> bool:
     return error.kind in (ErrorKind.FATAL, ErrorKind.FENCED)
 
 
-def with_context(error: PenstockError, context: str) -> PenstockError:
-    """The same error with `context` after its message."""
-    return type(error)(f"{error.message} ({context})")
-
-
 def unknown_because(label: str, error: PenstockError) -> PenstockError:
     """What a batch fails with when its last answer is `error` but an earlier copy was never answered
     (RL17).

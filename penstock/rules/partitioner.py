@@ -5,10 +5,8 @@ producer would put it.
 """
 
 import struct
-from collections.abc import Sequence
 from functools import lru_cache
 
-from penstock.contract.invariant import invariant
 from penstock.records.batch import Buffer
 
 _SEED = 0x9747B28C
@@ -51,40 +49,3 @@ def partition_of(key: Buffer, partition_count: int) -> int:
     if len(key) <= _CACHED_KEY_BYTES_MAX:
         return _positive_hash(bytes(key)) % partition_count
     return (murmur2(key) & _POSITIVE) % partition_count
-
-
-class StickyChooser:
-    """Messages without a key stay with one partition until its batch is closed, then move to the next: full batches.
-
-    `first` is where to begin; callers draw it at random, so that many producers do not march in step.
-    """
-
-    __slots__ = ("_turn",)
-
-    def __init__(self, first: int = 0) -> None:
-        self._turn = first
-
-    def choose(self, available: Sequence[int]) -> int:
-        """The partition now, of those that can be written to (at least one, ascending)."""
-        invariant(len(available) > 0, "there is a partition to choose")
-        return available[self._turn % len(available)]
-
-    def batch_closed(self) -> None:
-        """The batch of the chosen partition takes no more: the next message goes elsewhere."""
-        self._turn += 1
-
-
-class RoundRobinChooser:
-    """Messages without a key go to one partition after the other: even, at the price of small batches."""
-
-    __slots__ = ("_turn",)
-
-    def __init__(self, first: int = 0) -> None:
-        self._turn = first
-
-    def choose(self, available: Sequence[int]) -> int:
-        """The next partition, of those that can be written to (at least one, ascending)."""
-        invariant(len(available) > 0, "there is a partition to choose")
-        turn = self._turn
-        self._turn = turn + 1
-        return available[turn % len(available)]

@@ -16,7 +16,6 @@ TIMINGS = Timings(
     session_ttl_ms=3_000,
     heartbeat_ms=100,
     suspicion_ms=400,
-    takeover_step_ms=30,
     replica_lag_ms_max=600,
     watermark_beat_ms=100,
     in_sync_check_ms=100,
@@ -168,9 +167,7 @@ def restarts(seed: int) -> Plan:
         plan,
         cells=cells((FaultKind.POWER_CUT,), (Step.PRODUCE, Step.CATCH_UP, Step.IDLE), random.Random(seed)),
         network=NetworkSettings(timing=LinkTiming(base_ms=30.0, jitter_ms=150.0), give_up_ms=20_000.0),
-        timings=replace(
-            TIMINGS, heartbeat_ms=300, suspicion_ms=1_200, takeover_step_ms=100, replica_lag_ms_max=1_500
-        ),
+        timings=replace(TIMINGS, heartbeat_ms=300, suspicion_ms=1_200, replica_lag_ms_max=1_500),
         store=StoreFaults(latency_ms=(0.1, 0.5)),
         producers=(replace(PRODUCER, batches_per_s=80.0), replace(PRODUCER, acks=1, batches_per_s=80.0)),
         chaos_s=12.0,

@@ -14,7 +14,6 @@ def test_a_peer_is_due_after_its_silence_and_no_earlier() -> None:
     suspicion.heard(TWO, 100)
     assert suspicion.due(1_299) == ()
     assert suspicion.due(1_300) == (TWO,)
-    assert suspicion.next_due_ms() == 1_300
 
 
 def test_a_lost_connection_is_due_at_once_and_a_beat_ends_it() -> None:
@@ -47,7 +46,6 @@ def test_a_late_report_of_an_earlier_beat_does_not_make_a_peer_due() -> None:
 def test_nobody_watched_is_nobody_due() -> None:
     suspicion = Suspicion()
     assert suspicion.due(10**9) == ()
-    assert suspicion.next_due_ms() is None
 
 
 def test_the_lowest_active_broker_besides_the_controller_takes_over_first() -> None:

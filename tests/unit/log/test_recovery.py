@@ -281,7 +281,7 @@ def test_recovery_folds_only_what_came_after_the_snapshot() -> None:
     disk, miniature = with_caches()
     found = Miniature(disk)
     assert found.reports[0].rebuilt == ()
-    assert found.log._derived.written_offset == 60
+    assert found.log._derived._written_offset == 60
     assert found.log._derived._folded == 0
     batch = made_batch(2, 400, producer_id=29 % 4, epoch=29, sequence=0)
     assert found.log.check_sequence(with_header(batch)[1]) is not None

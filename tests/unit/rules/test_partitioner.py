@@ -5,8 +5,7 @@ import random
 import pytest
 from aiokafka.partitioner import murmur2 as their_murmur2
 
-from penstock.contract.invariant import InvariantBroken
-from penstock.rules.partitioner import RoundRobinChooser, StickyChooser, murmur2, partition_of
+from penstock.rules.partitioner import murmur2, partition_of
 
 
 @pytest.mark.parametrize(
@@ -39,23 +38,3 @@ def test_the_hash_agrees_with_another_client_for_keys_of_every_length() -> None:
 def test_keys_of_other_buffers_hash_like_their_bytes() -> None:
     for key in (b"short", b"long" * 100):
         assert partition_of(bytearray(key), 50) == partition_of(memoryview(key), 50) == partition_of(key, 50)
-
-
-def test_sticky_stays_until_the_batch_is_closed_and_then_goes_round() -> None:
-    chooser = StickyChooser(first=4)
-    seen = []
-    for _ in range(4):
-        seen += [chooser.choose(range(3)), chooser.choose(range(3))]
-        chooser.batch_closed()
-    assert seen == [1, 1, 2, 2, 0, 0, 1, 1]
-
-
-def test_round_robin_serves_all_alike() -> None:
-    chooser = RoundRobinChooser(first=2)
-    assert [chooser.choose((3, 5, 9)) for _ in range(6)] == [9, 3, 5, 9, 3, 5]
-
-
-@pytest.mark.parametrize("chooser", [StickyChooser(), RoundRobinChooser()])
-def test_there_must_be_a_partition_to_choose(chooser: StickyChooser | RoundRobinChooser) -> None:
-    with pytest.raises(InvariantBroken):
-        chooser.choose(())
