@@ -23,7 +23,7 @@ _TIMEOUT_S = 10.0
     "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
 def topic_durability(name: str, timeout: float) -> None:
-    """Show up to which offset a topic's copies were read back whole from the disks, and when."""
+    """Show up to where a topic's copies were read back from the disks, and when."""
     with connect() as client:
         partitions = [
             {"partition": told.partition, **verified(told), "next_offset": told.high_watermark}
