@@ -458,7 +458,7 @@ def test_a_refusal_of_the_brokers_is_a_page_with_its_own_status(
 
 def test_a_fault_is_a_page_that_asks_the_database_for_nothing(django_assert_num_queries: Any) -> None:
     request = RequestFactory().get("/t/acme")
-    request.request_id = "r-17"
+    request.request_id = "r-17"  # type: ignore[attr-defined]  # the middleware sets it
     with django_assert_num_queries(0):
         answer = errors.server_error(request)
     assert answer.status_code == 500

@@ -165,7 +165,9 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     process.send_signal(signal.SIGTERM)
     status, written = ended(process)
     assert status == 0, written
-    assert [json.loads(line)["message"] for line in written.splitlines()] == [
+    said = [json.loads(line)["message"] for line in written.splitlines()]
+    # A machine under load makes the loop stand still, and the watchdog says so: that is no part of the story.
+    assert [message for message in said if message != "the event loop stands still"] == [
         "started",
         "draining",
         "drained",
