@@ -153,7 +153,8 @@ def method_of(channel: grpc.Channel, name: str) -> "grpc.UnaryUnaryMultiCallable
 
 
 def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
-    process = broker.start_ready()
+    # A session of half a minute: a machine under load makes no loop stand still for a third of it.
+    process = broker.start_ready(timings={"session_ttl_ms": 30_000, "drain_ms": 2_000})
     told = json.loads(broker.address_file.read_text())
     assert told["pid"] == process.pid
     assert broker.get("/healthz") == 200
@@ -166,12 +167,7 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     status, written = ended(process)
     assert status == 0, written
     said = [json.loads(line)["message"] for line in written.splitlines()]
-    # A machine under load makes the loop stand still, and the watchdog says so: that is no part of the story.
-    assert [message for message in said if message != "the event loop stands still"] == [
-        "started",
-        "draining",
-        "drained",
-    ]
+    assert said == ["started", "draining", "drained"]
     assert not broker.address_file.exists()
     assert (broker.directory / "data" / "clean").exists()
     assert SECRET not in written
