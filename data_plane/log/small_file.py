@@ -3,7 +3,7 @@
 
 import struct
 from collections.abc import Iterator
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import crc32c
 
@@ -21,6 +21,7 @@ _MAGIC = b"PNSF"
 _BODY_AT = _FRAME.size + _CRC.size
 
 
+@unique
 class SmallFileKind(IntEnum):
     """Stored; never reused."""
 
@@ -32,8 +33,8 @@ class SmallFileKind(IntEnum):
     SEAL = 6
     START = 7
     SCRUBBED = 8
-    WITNESS = 8
     DAMAGED_SEEN = 9
+    WITNESS = 10
 
 
 class SmallFileCorrupt(Exception):

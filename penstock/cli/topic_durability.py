@@ -16,7 +16,7 @@ _TIMEOUT_S = 10.0
 @click.command(
     "durability",
     cls=Command,
-    examples=["penstock topic durability orders", "penstock --json topic durability orders"],
+    examples=["penstock topic durability orders", "penstock topic durability orders --json"],
 )
 @click.argument("name")
 @click.option(
@@ -25,10 +25,7 @@ _TIMEOUT_S = 10.0
 def topic_durability(name: str, timeout: float) -> None:
     """Show up to where a topic's copies were read back from the disks, and when."""
     with connect() as client:
-        partitions = [
-            {"partition": told.partition, **verified(told), "next_offset": told.high_watermark}
-            for told in client.durability(name, timeout=timeout)
-        ]
+        partitions = [_shown(told) for told in client.durability(name, timeout=timeout)]
     if current().json:
         print_json({"topic": name, "partitions": partitions})
         return
@@ -39,14 +36,15 @@ def topic_durability(name: str, timeout: float) -> None:
     click.echo("Full segments are read back within two weeks; what is behind the last of them waits.")
 
 
-def verified(told: PartitionDurability) -> dict[str, Any]:
-    """What was found, as all commands name it."""
+def _shown(told: PartitionDurability) -> dict[str, Any]:
     checked = None
     if told.verified_ms is not None:
         checked = datetime.fromtimestamp(told.verified_ms / 1000, UTC).isoformat(timespec="seconds")
     return {
+        "partition": told.partition,
         "first_offset": told.log_start_offset,
         "verified_to_offset": told.verified_end_offset,
         "verified_copies": told.replicas,
         "verified_at": checked,
+        "next_offset": told.high_watermark,
     }

@@ -13,7 +13,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import admin_client, settings
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
-from penstock.cli.topic_durability import topic_durability, verified
+from penstock.cli.topic_durability import topic_durability
 from penstock.cli.topic_records import topic_delete_records
 from penstock.contract.errors import NotFound
 
@@ -63,12 +63,9 @@ def topic_list(timeout: float) -> None:
 @click.argument("name")
 @click.option("--offsets", is_flag=True, help="Ask the leaders for the first and the next offset as well.")
 @click.option(
-    "--durability", is_flag=True, help="Ask up to where the copies were read back and compared, and when."
-)
-@click.option(
     "--timeout", type=float, default=_TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
-def topic_describe(name: str, offsets: bool, durability: bool, timeout: float) -> None:
+def topic_describe(name: str, offsets: bool, timeout: float) -> None:
     """Show settings, leaders and in-sync replicas of one topic."""
     wanted = _wanted(name, timeout)
     with connect() as client:
@@ -76,8 +73,6 @@ def topic_describe(name: str, offsets: bool, durability: bool, timeout: float) -
         partitions = [_partition(partition) for partition in description.partitions]
         if offsets:
             _add_offsets(client, name, partitions, timeout)
-        if durability:
-            _add_durability(client, name, partitions, timeout)
     if current().json:
         print_json(
             {
@@ -164,14 +159,6 @@ def _add_offsets(client: "Client", name: str, partitions: list[dict[str, Any]], 
     for partition in partitions:
         place = (name, partition["partition"])
         partition["first_offset"], partition["next_offset"] = first[place], following[place]
-
-
-def _add_durability(client: "Client", name: str, partitions: list[dict[str, Any]], timeout: float) -> None:
-    """Up to which offset the copies were read back whole, on how many of them, and when."""
-    for found in client.durability(name, timeout=timeout):
-        told = verified(found)
-        del told["first_offset"]
-        partitions[found.partition].update(told)
 
 
 def _cell(value: Any) -> Any:
