@@ -17,6 +17,7 @@ from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
+from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
@@ -45,11 +46,12 @@ BENCHMARKS = (
     Benchmark(
         figures=("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms", "fsync_return_ms"),
         run=steady_load,
-        seconds=70,
+        seconds=120,
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=540),
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
     RECOVERY,
+    METERING,
     DURABILITY,
 )
 

@@ -112,9 +112,9 @@ def full_batches(folder: Path) -> list[Measured]:
     with BenchCluster(folder) as cluster:
         small = [batch_of(RECORDS_PER_BATCH, 100)]
         large = [batch_of(1_000, 1_000)]
-        fsync = _rate(cluster, "fsync-100b", small, 300, durability="fsync")
-        replicated = _rate(cluster, "replicated-100b", small, 300, durability="replicated")
-        kilobyte = _rate(cluster, "fsync-1kb", large, 300, durability="fsync")
+        fsync = batches_per_s(cluster, "fsync-100b", small, 300, durability="fsync")
+        replicated = batches_per_s(cluster, "replicated-100b", small, 300, durability="replicated")
+        kilobyte = batches_per_s(cluster, "fsync-1kb", large, 300, durability="fsync")
     return [
         Measured(name="broker_100b_fsync_msgs_per_s", value=fsync * RECORDS_PER_BATCH, unit="messages/s"),
         Measured(
@@ -124,7 +124,7 @@ def full_batches(folder: Path) -> list[Measured]:
     ]
 
 
-def _rate(
+def batches_per_s(
     cluster: BenchCluster,
     name: str,
     batches: Sequence[bytes],
@@ -159,7 +159,7 @@ def small_batches(folder: Path) -> list[Measured]:
     with BenchCluster(folder) as cluster:
         for number in range(_TRIES):
             try:
-                rate = run(_small_batches_per_s(cluster, f"small-{number}"))
+                rate = run(small_batches_per_s(cluster, f"small-{number}"))
                 break
             except PenstockError as moved:
                 # On a machine that others keep busy a broker may lose its leaderships to a suspicion.
@@ -169,14 +169,15 @@ def small_batches(folder: Path) -> list[Measured]:
     return [Measured(name="small_batches_per_s", value=rate, unit="batches/s")]
 
 
-async def _small_batches_per_s(cluster: BenchCluster, name: str) -> float:
+async def small_batches_per_s(cluster: BenchCluster, name: str, count: int = SMALL_BATCHES) -> float:
+    """Batches of one message acknowledged in a second. Raises `PenstockError` when leaders move."""
     ids = [broker.id for broker in cluster.spec.brokers]
     topic = cluster.topic(name, SMALL_PARTITIONS, assignments=[ids] * SMALL_PARTITIONS)
     batch = batch_of(1, 100)
     address = cluster.client_address(ids[0])
     everywhere: list[Placed] = [(topic, partition, batch) for partition in range(SMALL_PARTITIONS)]
     await until_writable(address, cluster.api_key, everywhere)
-    placed: list[Placed] = [(topic, i % SMALL_PARTITIONS, batch) for i in range(SMALL_BATCHES)]
-    frames = [placed[at : at + SMALL_PER_FRAME] for at in range(0, SMALL_BATCHES, SMALL_PER_FRAME)]
+    placed: list[Placed] = [(topic, i % SMALL_PARTITIONS, batch) for i in range(count)]
+    frames = [placed[at : at + SMALL_PER_FRAME] for at in range(0, count, SMALL_PER_FRAME)]
     async with ProduceWire(address, cluster.api_key) as wire:
-        return SMALL_BATCHES / await replay([wire], [frames], 32)
+        return count / await replay([wire], [frames], 32)

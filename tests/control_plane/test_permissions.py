@@ -43,6 +43,7 @@ MAY = {
     ("GET", "v1/topics/<str:name>"): EVERYBODY,
     ("PATCH", "v1/topics/<str:name>"): WRITERS,
     ("DELETE", "v1/topics/<str:name>"): WRITERS,
+    ("GET", "v1/topics/<str:name>/durability"): EVERYBODY,
     ("GET", "v1/keys"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("POST", "v1/keys"): WRITERS,
     ("GET", "v1/keys/<str:key>"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
