@@ -1,6 +1,7 @@
 """Damage that a log meets by itself, at a cut or while it is counted: named as a reader would, and never its end
 (RL122, RL130)."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,7 +12,7 @@ from data_plane.testkit.disk import SimDisk
 from penstock.contract.errors import CorruptLog
 from penstock.records.stamp import STAMP_BYTES
 from tests.unit.log.batches import NOW_MS, made_batch
-from tests.unit.log.miniature import Miniature, reopened
+from tests.unit.log.miniature import SMALL, Miniature, reopened
 
 _SEGMENT = 8
 """Base offset of the second segment; each segment holds four batches of two offsets."""
@@ -57,6 +58,24 @@ def repaired(miniature: Miniature) -> None:
     miniature.append(batch=made_batch(2, 900))
     miniature.commit()
     assert miniature.log.log_end_offset == end + 2 and miniature.read(end).next_offset == end + 2
+
+
+@pytest.mark.parametrize("bad", range(8))
+def test_a_read_before_stamps_that_the_medium_refuses_goes_on_or_says_so(bad: int) -> None:
+    """One that answered with nothing would be asked again for ever."""
+    settings = replace(SMALL, index_interval_bytes=64, segment_bytes=1 << 20)
+    miniature = Miniature(settings=settings, tail_bytes=0)
+    miniature.create()
+    for number in range(8):
+        miniature.append(batch=made_batch(2, 900, fill=number))
+        miniature.commit()
+    assert isinstance(miniature.disk, SimDisk)
+    miniature.disk.medium.spoil(stamps_path(miniature, 0), stamp_at(bad), STAMP_BYTES)
+    for number in range(bad):
+        assert miniature.read(2 * number).next_offset == 2 * number + 2
+    with pytest.raises(CorruptLog):
+        miniature.read(2 * bad)
+    assert ranges(miniature)[0][0] <= 2 * bad < ranges(miniature)[0][1]
 
 
 def test_a_cut_is_carried_out_over_damage_that_came_after_it_was_asked_for() -> None:
