@@ -469,6 +469,8 @@ class LeaderState:
         )
 
     def _look_at_starts(self) -> None:
+        if self.start.settled:
+            return  # the ordinary case, at each answer of a follower
         others = (broker for broker in self.electable if broker != self.me)
         self.start.look(
             recorded=self.record.log_start,
