@@ -137,14 +137,12 @@ def test_what_zsh_and_fish_ask_is_answered_in_their_form(
         assert any(line.startswith("plain,describe\t") for line in lines)
 
 
-@pytest.mark.optional_peer
 @pytest.mark.parametrize("shell", sorted(SCRIPTS))
-def test_zsh_and_fish_take_the_script_where_they_are_installed(
+def test_zsh_and_fish_take_the_script(
     shell: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed")
+    assert program is not None, f"{shell} is not installed: make setup"
     run(["completion", shell])
     (tmp_path / "script").write_text(capsys.readouterr().out)
     ended = subprocess.run(
