@@ -46,7 +46,7 @@ BENCHMARKS = (
     Benchmark(
         figures=("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms", "fsync_return_ms"),
         run=steady_load,
-        seconds=120,
+        seconds=210,
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=540),
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.disk.port import Buffer, File, SyncStep
 from penstock.contract.ids import TopicPartition
@@ -96,8 +96,7 @@ class JournalPiece:
     """Its number in the journal; 0 until the journal took it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unsynced:
+class Unsynced(NamedTuple):
     """Everything written to one log since it was last asked: to be made durable by the committer, in order.
 
     `first` must be synced before `pieces` are journaled; both may be empty (a log that is not journaled has no
@@ -118,8 +117,7 @@ class Unsynced:
     """`first` syncs the log's own files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(NamedTuple):
     """Whole batches, in order. An empty one says only where the next record would be."""
 
     first_offset: int

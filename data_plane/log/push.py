@@ -1,6 +1,7 @@
 """What a leader pushes, checked batch by batch before a follower writes any of it (RL33)."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from data_plane.disk.port import Buffer
 from data_plane.log.outcomes import ReplicaRejected
@@ -13,8 +14,7 @@ _FIRST_OF_SEGMENT = int(StampFlag.FIRST_OF_SEGMENT)
 _CLEANED = int(StampFlag.CLEANED)
 
 
-@dataclass(frozen=True, slots=True)
-class PushedBatch:
+class PushedBatch(NamedTuple):
     """One batch with its stamp, verified."""
 
     stamp: Stamp

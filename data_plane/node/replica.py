@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from data_plane.log.outcomes import Duplicate
 from data_plane.log.partition_log import PartitionLog
@@ -50,8 +51,7 @@ class _Waiter:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
+class Following(NamedTuple):
     """Whom this replica follows, and in which leader epoch."""
 
     leader: BrokerId

@@ -211,7 +211,7 @@ class LeaderState:
                 if self._end_of(follower) >= before:  # it held everything until this moment
                     follower.last_caught_up_ms = now_ms
                     follower.mark_end, follower.mark_ms = self._leader_end, now_ms
-        self._advance()
+            self._advance()
 
     def follower_opened(
         self,

@@ -106,6 +106,8 @@ class SimCluster:
         self.api_key = ""
         self.disk_hook: Callable[[SimBroker, str, str], None] | None = None
         """Told of each operation of a broker's disk before it happens."""
+        self.lull_until_s = 0.0
+        """Producers have nothing new to send before this (the loop's time)."""
         self.unexpected_ends: list[tuple[SimBroker, Exception]] = []
         """Lives that ended by an exception that no fault explains."""
         self._rng = random.Random(f"{plan.seed}/cluster")

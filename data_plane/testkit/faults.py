@@ -51,7 +51,7 @@ class Step(Enum):
     """What the victim is doing when the fault strikes."""
 
     IDLE = "idle"
-    """Nothing below is under way."""
+    """Nothing below is under way; a segment's name may wait for the next checkpoint."""
     PRODUCE = "produce in flight"
     """It leads, and something appended is not committed yet."""
     ELECTION = "election"

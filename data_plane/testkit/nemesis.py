@@ -107,7 +107,7 @@ class Nemesis:
             return met
         by_itself = cell.step not in (Step.BOOT, Step.TRUNCATION)
         for attempt in range(3):
-            step = Step.IDLE if by_itself and attempt == 0 else cell.step
+            step = None if by_itself and attempt == 0 else cell.step
             provoking = asyncio.create_task(self._provoker.provoke(step))
             victim = await self._steps.wait_for(
                 cell.step, lambda broker: self._allowed(broker, cell.fault), _WAIT_FOR_STEP_S

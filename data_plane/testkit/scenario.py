@@ -189,6 +189,7 @@ class Scenario:
             topic=plan.name,
             topic_id=cluster.topic_ids[plan.name],
             deletes=plan.settings.retention_bytes != UNLIMITED,
+            resting=lambda: self.loop.time() < cluster.lull_until_s,
         )
         return process, client
 
@@ -346,14 +347,22 @@ class Scenario:
             )
         for partition in range(partitions):
             where = client.where(partition)
-            start = await self.loop.spawn(process, consumer.ask(partition, BEGINNING))
-            evidence.log_starts[where] = start or 0
+            evidence.log_starts[where] = await self._beginning(process, consumer, where)
             evidence.final[where] = {
                 read.offset + index: value
                 for read in self.history.reads[seen:]
                 if read.where == where and read.consumer == client.name
                 for index, value in enumerate(read.values)
             }
+
+    async def _beginning(self, process: Process, consumer: WireConsumer, where: TopicPartition) -> int:
+        """Where the log begins. A leader that has just come to lead says so a moment later (RL108)."""
+        deadline = self.loop.time() + READ_S_MAX
+        while (start := await self.loop.spawn(process, consumer.ask(where.partition, BEGINNING))) is None:
+            if self.loop.time() > deadline:
+                raise InvariantViolated(Invariant.I9, f"{where}: where it begins is not told")
+            await asyncio.sleep(_LOOK_S)
+        return start
 
     def _at_rest(self, cluster: SimCluster, watcher: Watcher) -> bool:
         """Every replica holds everything and knows that it is committed."""

@@ -130,7 +130,7 @@ class SdkProducer:
         made = 0
         while not self.stopping:
             await asyncio.sleep(rng.expovariate(plan.batches_per_s))
-            if len(self._pending) >= _PENDING_MAX or self.stopping:
+            if len(self._pending) >= _PENDING_MAX or self._client.resting() or self.stopping:
                 continue
             partition, self._sending = rng.randrange(self._partitions), True
             for _ in range(rng.randint(1, plan.records_per_batch_max)):

@@ -6,6 +6,7 @@ on purpose what an SDK would not, so that the evidence does not depend on anothe
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from data_plane.node.ports import CallFailed, ConnectionLost
@@ -46,6 +47,8 @@ class WireClient:
     topic_id: TopicId
     deletes: bool
     """The topic's retention may delete within the simulation."""
+    resting: Callable[[], bool]
+    """Whether there is nothing new to send now."""
     leaders: dict[int, Leader] = field(default_factory=dict)
 
     def where(self, partition: int) -> TopicPartition:

@@ -66,7 +66,7 @@ class WireProducer:
         while not self.stopping:
             await asyncio.sleep(rng.expovariate(plan.batches_per_s))
             sender = rng.choice(self._senders)
-            if len(sender.pending) < _PENDING_MAX and not self.stopping:
+            if len(sender.pending) < _PENDING_MAX and not (self._client.resting() or self.stopping):
                 sender.offer(self._values())
 
     def _values(self) -> tuple[bytes, ...]:

@@ -31,9 +31,10 @@ FRAME_PAYLOAD_BYTES = 4 * limits.MIB
 """A frame takes no further batch beyond this; its largest single batch may be bigger."""
 FRAME_BATCHES_MAX = 4_096
 """Keeps a frame's head far below its limit, and its work in one piece of a few ms."""
-HOLD_OFF_MS = 5
+HOLD_OFF_MS = 25
 """While a small frame is on its way, what comes meanwhile waits for its answer, for so long at most: each frame costs
-its broker and its followers a turn of their loops, so the busier they are the more goes into one."""
+its broker and its followers a turn of their loops, so the busier they are the more goes into one. Brokers that share
+two cores answer in 10 to 20 when they are busy; calm ones long before."""
 SMALL_FRAME_BYTES = 64 * limits.KIB
 """After a frame this large nothing waits: there is no more to be won."""
 

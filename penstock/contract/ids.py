@@ -1,7 +1,6 @@
 """Identities shared by every plane: distinct types, so that one cannot be taken for another."""
 
-from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 TenantId = NewType("TenantId", str)
 """Public id of a tenant, for instance `tn_4f0c…`; the system tenant is `SYSTEM_TENANT`."""
@@ -23,8 +22,7 @@ NO_PRODUCER_ID = -1
 NO_BROKER = BrokerId(-1)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of one topic, by topic id: the key of everything that is stored or replicated."""
 
     topic_id: TopicId

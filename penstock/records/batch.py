@@ -12,8 +12,8 @@ Source: Kafka's message format, https://kafka.apache.org/documentation/#recordba
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import crc32c
 
@@ -52,8 +52,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The 61 bytes before the records. Lengths in bytes, timestamps in ms UTC, -1 = none."""
 
     base_offset: int

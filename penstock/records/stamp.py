@@ -11,8 +11,8 @@ bytes, seeded with topic id and partition (RL118), so a stamp of another partiti
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntFlag
+from typing import NamedTuple
 
 import crc32c
 
@@ -37,8 +37,7 @@ class StampCorrupt(Exception):
     """The stamp's checksum does not hold for this partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """One batch as the log accounts for it: counts in records, size, position in bytes, time in ms UTC."""
 
     base_offset: int

@@ -542,8 +542,8 @@ def test_our_own_bug_is_a_fault_once_and_tells_the_caller_only_where_to_look() -
             await world.transport.call(world.internal, "/c/bug", b"", MS)
         assert refused.value.code == ErrorCode.INTERNAL
         assert [repr(fault) for fault in world.faults] == ["KeyError('ours')"]
-        connection = await world.transport.connect(world.internal, "/s/bug", MS)
-        with pytest.raises(ConnectionLost, match="INTERNAL"):
+        with pytest.raises(ConnectionLost, match="INTERNAL"):  # at once, or when it is read
+            connection = await world.transport.connect(world.internal, "/s/bug", MS)
             await connection.receive()
         assert len(world.faults) == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.lane import SMALL_FRAME_BYTES
+from penstock.client.lane import HOLD_OFF_MS, SMALL_FRAME_BYTES
 from penstock.client.partition_queue import Gap
 from penstock.client.producer_core import ProducerCore
 from penstock.contract import errors
@@ -268,10 +268,10 @@ def test_what_comes_while_a_small_frame_is_on_its_way_leaves_together_with_its_a
     assert runner.cluster.frames_of_batches == [1, 1, 4]
 
 
-def test_what_waits_for_a_frames_answer_waits_for_five_milliseconds_at_most() -> None:
+def test_nothing_waits_for_a_frames_answer_longer_than_the_hold_off() -> None:
     runner, producer = silent_after_one_frame()
     runner.send(producer, "orders", b"b", partition=1)
-    runner.run(3)
+    runner.run(HOLD_OFF_MS - 2)
     assert held_frames(runner) == 1
     runner.run(2)
     assert held_frames(runner) == 2
@@ -279,7 +279,7 @@ def test_what_waits_for_a_frames_answer_waits_for_five_milliseconds_at_most() ->
 
 def test_after_a_large_frame_nothing_waits() -> None:
     runner, producer = silent_after_one_frame()
-    runner.run(5)
+    runner.run(HOLD_OFF_MS)
     runner.send(producer, "orders", bytes(SMALL_FRAME_BYTES), partition=1)
     runner.run(1)
     runner.send(producer, "orders", b"b", partition=2)

@@ -1,7 +1,5 @@
 """Plans over a whole image: which cells are written, what each write compares, when there is nothing to do."""
 
-from dataclasses import replace
-
 from data_plane.controller.elections import departures, fence_changes, lost_by_crash, plan, strip_replica
 from data_plane.metadata import model
 from data_plane.metadata.model import PARTITIONS_PER_CELL
@@ -210,7 +208,7 @@ def test_a_broker_gives_up_a_damaged_replica_under_its_own_registration() -> Non
         (NO_BROKER, (2, 3)),
         (1, (1, 2, 3)),
     ]
-    assert strip_replica(store.image, BrokerId(1), replace(FIRST, topic_id=LOGS)) is None
+    assert strip_replica(store.image, BrokerId(1), FIRST._replace(topic_id=LOGS)) is None
     assert strip_replica(store.image, BrokerId(7), FIRST) is None
 
 

@@ -268,7 +268,7 @@ def test_a_position_that_does_not_come_out_is_rejected() -> None:
     leader, follower = grown(), replica()
     stamp = unpack_stamp(leader.read(0, max_bytes=1).stamps, SEED)
     batch = b"".join(leader.read(0, max_bytes=1).batches)
-    fields = {name: getattr(stamp, name) for name in type(stamp).__slots__}
+    fields = stamp._asdict()
     moved = pack_stamp(type(stamp)(**(fields | {"position": 4})), SEED)
     assert "at byte 4 of its segment, 0 required" in rejected(follower.log, moved, batch)
     unmarked = pack_stamp(type(stamp)(**(fields | {"flags": 0})), SEED)

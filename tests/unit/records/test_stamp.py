@@ -1,7 +1,5 @@
 """Stamps: fixed width, checked, bound to their partition."""
 
-import dataclasses
-
 import pytest
 
 from penstock.contract.ids import TopicId, TopicPartition
@@ -68,4 +66,4 @@ def test_a_stamp_of_another_partition_is_refused(other: TopicPartition) -> None:
 def test_ends_follow_from_span_and_sequence() -> None:
     assert STAMP.end_offset == 2**40 + 7
     assert STAMP.last_sequence == 3  # 2**31 - 3 and six more, wrapped to 0 after 2**31 - 1
-    assert dataclasses.replace(STAMP, base_sequence=-1).last_sequence == -1
+    assert STAMP._replace(base_sequence=-1).last_sequence == -1

@@ -1,7 +1,5 @@
 """The odometer, case by case; the model is in the property tests."""
 
-import dataclasses
-
 import crc32c
 import pytest
 
@@ -125,9 +123,9 @@ def test_a_batch_counted_twice_skipped_or_out_of_time_is_our_bug() -> None:
     again = writer.last
     for wrong in (
         again,
-        dataclasses.replace(again, base_offset=4),
-        dataclasses.replace(again, base_offset=3, accepted_ms=NOON_MS - 1),
-        dataclasses.replace(again, base_offset=3, flags=int(StampFlag.CLEANED)),
+        again._replace(base_offset=4),
+        again._replace(base_offset=3, accepted_ms=NOON_MS - 1),
+        again._replace(base_offset=3, flags=int(StampFlag.CLEANED)),
     ):
         before = writer.odometer.encode(SEED)
         with pytest.raises(InvariantBroken):

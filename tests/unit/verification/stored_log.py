@@ -1,7 +1,6 @@
 """A partition's log in memory as a leader stores it: placed batches, stamps, seals; and leaders that answer with it."""
 
 import base64
-import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
@@ -97,9 +96,7 @@ class StoredLog:
 
     def restamp(self, index: int, **changes: Any) -> None:
         """Alter a stamp and make its checksum good again."""
-        self.stamps[index] = bytearray(
-            pack_stamp(dataclasses.replace(self.stamp(index), **changes), self.seed)
-        )
+        self.stamps[index] = bytearray(pack_stamp(self.stamp(index)._replace(**changes), self.seed))
 
     def flip(self, index: int, at: int = CRC_COVERS_FROM + 45) -> None:
         """Alter one byte of a batch."""
