@@ -163,20 +163,24 @@ class EndOfReplica(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., last_epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., damage: _Optional[str] = ..., sound_end_offset: _Optional[int] = ...) -> None: ...
 
 class BeatHead(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "wall_ms", "clock_off_ms")
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "wall_ms", "clock_off_ms", "asked_ms", "answered_ms")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_OFF_MS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_MS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_MS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     controller_epoch: int
     sequence: int
     wall_ms: int
     clock_off_ms: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., wall_ms: _Optional[int] = ..., clock_off_ms: _Optional[int] = ...) -> None: ...
+    asked_ms: float
+    answered_ms: float
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., wall_ms: _Optional[int] = ..., clock_off_ms: _Optional[int] = ..., asked_ms: _Optional[float] = ..., answered_ms: _Optional[float] = ...) -> None: ...
 
 class CompareSegmentsRequest(_message.Message):
     __slots__ = ("topic_id", "partition", "leader_epoch", "segments", "agreed")

@@ -1,36 +1,95 @@
 """Comparing the brokers' wall clocks: the controller measures how far each is from its own, by the beats' answers.
 
 Nobody knows the time; the middle of all clocks is what one of them is held against. A clock that is off decides
-nothing (RL8), but stamps what it takes and would delete by age, so its broker is told (RL107).
+nothing (RL8), but stamps what it takes and would delete by age, so its broker is told (RL107). What was found holds
+for a few seconds, by the monotonic clock of whoever goes by it: a clock that has moved on by hours since then was not
+compared.
 """
+
+from dataclasses import dataclass
 
 from penstock.contract.ids import BrokerId
 
 ROUND_TRIP_MS_MAX = 500.0
 """An answer that took longer says too little of the clock that stamped it."""
+HOLDS_MS = 5_000
+"""A comparison counts for so long: far longer than a beat, far shorter than what retention goes by."""
+_OTHERS_MIN = 2
+"""Of two clocks that differ nobody knows which is wrong: where there are three, three are compared."""
+
+
+def _holds(since_ms: float, now_ms: float) -> bool:
+    return 0 <= now_ms - since_ms <= HOLDS_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was found of one broker's clock, and when it gave the answer that shows it, by its own monotonic clock."""
+
+    off_ms: int
+    answered_ms: float
+
+    def holds(self, now_ms: float) -> bool:
+        """Whether that is so at `now_ms`, by the same clock."""
+        return _holds(self.answered_ms, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    ahead_ms: float
+    """The broker's wall clock minus the controller's monotonic one."""
+    asked_ms: float
+    """By the controller's monotonic clock."""
+    answered_ms: float
+    """By the broker's."""
 
 
 class ClockComparison:
-    """As the controller keeps it. Offsets in ms: a broker's wall clock minus the controller's."""
+    """As the controller keeps it: wall clocks of all against its own monotonic one, which nobody sets."""
 
     def __init__(self) -> None:
-        self._offsets: dict[BrokerId, float] = {}
+        self._answers: dict[BrokerId, _Answer] = {}
 
-    def answered(self, broker: BrokerId, wall_ms: int, sent_ms: int, round_trip_ms: float) -> None:
-        """`broker` answered a beat sent at `sent_ms` (controller's wall clock) with its own wall clock."""
+    def answered(
+        self, broker: BrokerId, wall_ms: int, asked_ms: float, answered_ms: float, now_ms: float
+    ) -> None:
+        """`broker` has answered now, `wall_ms` by its wall clock and `answered_ms` by its monotonic one, the beat that
+        was sent at `asked_ms`; `asked_ms` and `now_ms` by the controller's monotonic clock."""
+        round_trip_ms = now_ms - asked_ms
         if 0 <= round_trip_ms <= ROUND_TRIP_MS_MAX:
-            self._offsets[broker] = wall_ms - (sent_ms + round_trip_ms / 2)
+            self._answers[broker] = _Answer(wall_ms - (asked_ms + round_trip_ms / 2), asked_ms, answered_ms)
 
     def forget(self, broker: BrokerId) -> None:
         """It is not registered any more."""
-        self._offsets.pop(broker, None)
+        self._answers.pop(broker, None)
 
-    def off_ms(self, broker: BrokerId | None) -> int | None:
-        """How far a broker's clock (None = the controller's own) is off the middle of all; None = not known."""
-        if not self._offsets or (broker is not None and broker not in self._offsets):
-            return None
-        own = 0.0 if broker is None else self._offsets[broker]
-        return round(own - _middle([0.0, *self._offsets.values()]))
+    def own_off_ms(self, wall_ms: int, now_ms: float) -> int | None:
+        """How far the controller's clocks, which show `wall_ms` and `now_ms`, are off the middle of all; None = too few
+        others are known."""
+        others = self._known(now_ms)
+        return None if not others else _off(wall_ms - now_ms, wall_ms - now_ms, others)
+
+    def found(self, broker: BrokerId, wall_ms: int, now_ms: float) -> Told | None:
+        """What `broker` is to be told of its clock by a controller whose clocks show `wall_ms` and `now_ms`; None = not
+        known."""
+        known = self._known(now_ms)
+        answer = known.get(broker)
+        return (
+            None
+            if answer is None
+            else Told(_off(answer.ahead_ms, wall_ms - now_ms, known), answer.answered_ms)
+        )
+
+    def _known(self, now_ms: float) -> dict[BrokerId, _Answer]:
+        """Who answered just now, if they are enough to go by."""
+        known = {
+            broker: answer for broker, answer in self._answers.items() if _holds(answer.asked_ms, now_ms)
+        }
+        return known if len(known) >= min(_OTHERS_MIN, len(self._answers)) else {}
+
+
+def _off(ahead_ms: float, own_ms: float, others: dict[BrokerId, _Answer]) -> int:
+    return round(ahead_ms - _middle([own_ms, *(answer.ahead_ms for answer in others.values())]))
 
 
 def _middle(values: list[float]) -> float:

@@ -240,7 +240,6 @@ class BrokerNode:
             clock,
             self.stats,
             lambda: self.control.clock_off_ms,
-            lambda: self.control.clock_checked,
             lambda where, end: (
                 not self.trust.refused
                 and self.metering.may_delete(where, end)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import CONTROL
 from data_plane.controller.batches import all_compares, batched
-from data_plane.controller.clocks import ClockComparison
+from data_plane.controller.clocks import ClockComparison, Told
 from data_plane.controller.elections import CellWrite, fence_changes, plan
 from data_plane.controller.leader_return import LeaderMove, LeaderReturn
 from data_plane.controller.registration import takeover_changes
@@ -24,8 +24,6 @@ from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_f
 from penstock.contract.ids import BrokerId
 
 _WRITES_AT_ONCE = 1_000
-_CLOCK_CHECK_MS_MAX = 5_000
-"""A comparison of clocks counts for so long: far longer than a beat, far shorter than what retention goes by."""
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 
@@ -70,9 +68,8 @@ class Control:
         self._last_look_ms = clock.monotonic_ms()
         self._clocks = ClockComparison()
         """As controller."""
-        self._told_off_ms: int | None = None
-        self._clock_checked_ms = float("-inf")
-        """When this broker's clock was last compared with another one's (monotonic)."""
+        self._told: Told | None = None
+        """As any broker: what the controller has found of this one's clock."""
         self._settled_at = -1
         """The image's revision at which nothing had to change: `plan` reads the image alone, and all of it."""
 
@@ -89,16 +86,17 @@ class Control:
 
     @property
     def clock_off_ms(self) -> int | None:
-        """How far this broker's wall clock is off the middle of all brokers' clocks; None = not known."""
-        return self._clocks.off_ms(None) if self.seated else self._told_off_ms
+        """How far this broker's wall clock is off the middle of all brokers' clocks just now; None = not known.
 
-    @property
-    def clock_checked(self) -> bool:
-        """Whether that is known as of now. Alone there is nobody to compare with."""
-        if self._clock.monotonic_ms() - self._clock_checked_ms <= _CLOCK_CHECK_MS_MAX:
-            return True
+        Alone there is nobody to compare with: 0.
+        """
         image = self._view.image
-        return not any(image.epoch_of(broker) for broker in image.brokers if broker != self._me)
+        if not any(image.epoch_of(broker) for broker in image.brokers if broker != self._me):
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        if self.seated:
+            return self._clocks.own_off_ms(self._clock.now_ms(), now_ms)
+        return self._told.off_ms if self._told is not None and self._told.holds(now_ms) else None
 
     def wake(self) -> None:
         """Something changed: look at once."""
@@ -260,11 +258,8 @@ class Control:
                 connection = await self._transport.connect(
                     address, CONTROL, self._config.timings.suspicion_ms
                 )
-                sent: dict[int, tuple[int, float]] = {}
                 try:
-                    await together(
-                        self._send_beats(connection, broker, sent), self._hear_beats(connection, broker, sent)
-                    )
+                    await together(self._send_beats(connection, broker), self._hear_beats(connection, broker))
                 finally:
                     connection.close()
             except (ConnectionLost, FrameError):
@@ -272,39 +267,34 @@ class Control:
                 self._wake.set()
             await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
 
-    async def _send_beats(
-        self, connection: Connection, broker: BrokerId, sent: dict[int, tuple[int, float]]
-    ) -> None:
+    async def _send_beats(self, connection: Connection, broker: BrokerId) -> None:
         sequence = 0
         while True:
+            wall_ms, asked_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+            found = self._clocks.found(broker, wall_ms, asked_ms)
             head = pb.BeatHead(
                 broker_id=self._me,
                 broker_epoch=self._registration.epoch,
                 controller_epoch=self._view.image.controller_epoch,
                 sequence=sequence,
-                clock_off_ms=self._clocks.off_ms(broker),
+                clock_off_ms=None if found is None else found.off_ms,
+                asked_ms=asked_ms,
+                answered_ms=0.0 if found is None else found.answered_ms,
             )
-            sent.clear()  # one sample at a time is enough, and an answer lost costs nothing
-            sent[sequence] = (self._clock.now_ms(), self._clock.monotonic_ms())
             await connection.send(pack_frame(FrameKind.BEAT, head.SerializeToString()))
             sequence += 1
             await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
 
-    async def _hear_beats(
-        self, connection: Connection, broker: BrokerId, sent: dict[int, tuple[int, float]]
-    ) -> None:
+    async def _hear_beats(self, connection: Connection, broker: BrokerId) -> None:
         while True:
             beat = _beat(await connection.receive())
             now_ms = self._clock.monotonic_ms()
             self._brokers.heard(broker, now_ms)
-            asked = sent.pop(beat.sequence, None)
-            if asked is not None and beat.wall_ms:
-                self._clock_checked_ms = asked[1]
-                self._clocks.answered(broker, beat.wall_ms, asked[0], now_ms - asked[1])
+            self._clocks.answered(broker, beat.wall_ms, beat.asked_ms, beat.answered_ms, now_ms)
 
     async def serve(self, caller: Caller, connection: Connection) -> None:
         """The broker's end of the controller's stream."""
-        controller, answered_ms = BrokerId(-1), float("-inf")
+        controller = BrokerId(-1)
         try:
             while True:
                 beat = _beat(await connection.receive())
@@ -312,15 +302,15 @@ class Control:
                 if beat.controller_epoch == self._view.image.controller_epoch:
                     self._controller.heard(controller, self._clock.monotonic_ms())
                     if beat.HasField("clock_off_ms"):
-                        # It was measured by the answer to the beat before.
-                        self._told_off_ms, self._clock_checked_ms = beat.clock_off_ms, answered_ms
+                        self._told = Told(beat.clock_off_ms, beat.answered_ms)
                 answer = pb.BeatHead(
                     broker_id=self._me,
                     broker_epoch=self._registration.epoch,
                     sequence=beat.sequence,
                     wall_ms=self._clock.now_ms(),
+                    asked_ms=beat.asked_ms,
+                    answered_ms=self._clock.monotonic_ms(),
                 )
-                answered_ms = self._clock.monotonic_ms()
                 await connection.send(pack_frame(FrameKind.BEAT, answer.SerializeToString()))
         except ConnectionLost:
             if controller == self._view.image.controller_id:

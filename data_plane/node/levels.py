@@ -18,7 +18,7 @@ LEVELS: Mapping[str, str] = MappingProxyType(
         "strays": "Directories of replicas that the metadata do not know and that are set aside.",
         "damaged_files": "Segment files with damage that are kept aside for somebody to look at.",
         "damaged_files_bytes": "Bytes of those; when room is short they are the first to go.",
-        "clock_off_ms": "How far this broker's clock is from the controller's, ms; 0 if nothing is known.",
+        "clock_off_ms": "How far this broker's clock is from the middle of all brokers', ms; 0 if it is not known.",
         "clock_trusted": "1 while the clock is near enough to the others' for retention by time.",
         "disk_refuses_writes": "1 while the disk is fuller than writes may make it.",
         "disk_read_only": "1 while the disk takes nothing at all.",

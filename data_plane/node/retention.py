@@ -25,26 +25,25 @@ class Retention:
         clock: Clock,
         stats: NodeStats,
         clock_off_ms: Callable[[], int | None],
-        clock_checked: Callable[[], bool],
         may_delete: MayDelete,
     ) -> None:
-        """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's, None = not known;
-        `clock_checked`: whether that was found out just now."""
+        """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's just now, None = not
+        known."""
         self._config, self._host = config, host
         self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
-        self._stats, self._clock_checked = stats, clock_checked
+        self._stats = stats
         self._seen: dict[TopicPartition, int] = {}
 
     @property
     def clock_trusted(self) -> bool:
         """Whether the other brokers' clocks agree with this one's, as far as is known."""
-        off_ms = self._clock_off_ms()
-        return off_ms is None or abs(off_ms) <= self._config.timings.clock_off_ms_max
+        return self._clock_off_ms() is None or self.may_go_by_age
 
     @property
     def may_go_by_age(self) -> bool:
         """Whether anything may be deleted for its age: the clock was compared just now, and agrees."""
-        return self.clock_trusted and self._clock_checked()
+        off_ms = self._clock_off_ms()
+        return off_ms is not None and abs(off_ms) <= self._config.timings.clock_off_ms_max
 
     async def run(self) -> None:
         since_ms, strays_ms = 0, 0
@@ -69,17 +68,20 @@ class Retention:
 
     def _trim_all(self) -> int:
         """Look at all that is led here; how many partitions have something to be deleted."""
-        by_time = self.may_go_by_age
-        return sum([self._trim(replica, by_time) for replica in self._host.all()])
+        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        by_time = (
+            self.may_go_by_age
+        )  # of clocks that were read before: what they do meanwhile deletes nothing
+        return sum([self._trim(replica, now_ms, monotonic_ms, by_time) for replica in self._host.all()])
 
-    def _trim(self, replica: Replica, by_time: bool) -> bool:
+    def _trim(self, replica: Replica, now_ms: int, monotonic_ms: float, by_time: bool) -> bool:
         """Set the target, which rides on pushes; move the own start once all who may lead next have moved (RL108)."""
         log = replica.log
         if log.has_deletable and not replica.busy:
             self._stats.deleted_segments += replica.delete_below_start()
         if replica.leading is None or replica.busy:
             return False
-        end = log.retention_end(self._clock.now_ms(), self._clock.monotonic_ms(), by_time=by_time)
+        end = log.retention_end(now_ms, monotonic_ms, by_time=by_time)
         if end > replica.log_start_target and self._may_delete(replica.where, end):
             replica.want_log_start(end)
         due = replica.log_start_due

@@ -49,6 +49,10 @@ def _by_the_controller(right: Any) -> Callable[[list[float]], float]:
     return lambda values: values[0]
 
 
+def _once_known_always(right: Any) -> Callable[[float, float], bool]:
+    return lambda since_ms, now_ms: True
+
+
 def _retention_later(right: Any) -> Callable[..., None]:
     return lambda room, delete_due: right(room, lambda: 0)
 
@@ -169,6 +173,17 @@ BUGS = (
         finders=(
             Check(
                 test=test_clocks.test_a_controller_whose_own_clock_is_off_says_so_of_itself_and_not_of_the_others
+            ),
+        ),
+    ),
+    PlantedBug(
+        name="a comparison of clocks holds for ever",
+        rule="RL107",
+        target="data_plane.controller.clocks:_holds",
+        wrong=_once_known_always,
+        finders=(
+            Check(
+                test=test_clocks.test_a_controller_for_which_hours_have_passed_goes_by_no_answer_from_before
             ),
         ),
     ),
