@@ -81,10 +81,13 @@ class LeaderReturn:
     def __init__(self) -> None:
         self._steady: dict[TopicPartition, _Steady] = {}
         self._looked_ms = float("-inf")
+        self._looked_at = -1
+        """The image's revision at the last look: without another one, and nobody to be moved off, all is as it was."""
 
     def forget(self) -> None:
         """This broker is not the controller, or does not know what was while it was not."""
         self._steady.clear()
+        self._looked_at = -1
 
     def due(self, image: ClusterImage, now_ms: float) -> list[LeaderMove]:
         """Moves off cordoned brokers and of at most MOVES_MAX partitions back, the ones that have waited longest
@@ -93,7 +96,8 @@ class LeaderReturn:
         if now_ms - self._looked_ms < LOOK_MS:
             return []
         self._looked_ms = now_ms
-        moves = self._look(image, now_ms)
+        moves = self._look(image, now_ms) if image.cordons or image.revision != self._looked_at else []
+        self._looked_at = image.revision
         ready = [where for where, steady in self._steady.items() if now_ms - steady.since_ms >= STEADY_MS]
         ready.sort(key=lambda where: (self._steady[where].since_ms, where))
         alive = alive_in(image)

@@ -524,11 +524,3 @@ class ReplicaHost:
         if record is not None and self._config.broker_id in record.replicas:
             self._to_make[replica.where] = None
             self._wake.set()
-
-    def release_idle_files(self, seen: dict[TopicPartition, int]) -> None:
-        """Close the files of partitions that were not written since the last call with the same `seen`."""
-        for where, replica in self.replicas.items():
-            end = replica.log.log_end_offset
-            if seen.get(where) == end and replica.log.durable_end_offset == end and not replica.busy:
-                replica.log.release_files()
-            seen[where] = end

@@ -16,7 +16,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import together
+from data_plane.node.tasks import in_turns, together
 from data_plane.node.usage_messages import add_delivered, add_reading, add_requests, add_seal
 from data_plane.node.usage_topic import UsageTopic
 from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
@@ -25,6 +25,8 @@ from penstock.records.usage import OdometerMark, minute_of
 
 _ROWS_MAX = 500
 """Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
+_LOOKED_AT_ONCE = 100
+"""Partitions that a round looks at in one turn of the event loop: a millisecond or two when all were written to."""
 _LAST_WORDS_S = 3.0
 """A broker that leaves waits so long for its last record."""
 _LISTEN_S = 0.05
@@ -280,17 +282,18 @@ class Metering:
         """Write what is due, in as many records as it takes."""
         draft = _Draft()
         led: dict[TopicPartition, None] = {}
-        for replica in self._replicas():
-            if replica.leading is None or not _is_metered(replica):
-                continue
-            led[replica.where] = None
-            new = replica.metered_generation != replica.log.usage.log_generation
-            if new and not await self._read_loss(replica, draft):
-                continue
-            self._read(replica, draft, at_once)
-            if draft.rows >= _ROWS_MAX:
-                await self._write(draft)
-                draft = _Draft()
+        async for some in in_turns(self._replicas(), _LOOKED_AT_ONCE):
+            for replica in some:
+                if replica.leading is None or not _is_metered(replica):
+                    continue
+                led[replica.where] = None
+                new = replica.metered_generation != replica.log.usage.log_generation
+                if new and not await self._read_loss(replica, draft):
+                    continue
+                self._read(replica, draft, at_once)
+                if draft.rows >= _ROWS_MAX:
+                    await self._write(draft)
+                    draft = _Draft()
         self._hurried.clear()
         for where in [where for where in self._meters if where not in led]:
             del self._meters[where]

@@ -15,7 +15,7 @@ from data_plane.node.heads import read_head
 from data_plane.node.ports import Clock, Connection
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import together
+from data_plane.node.tasks import in_turns, together
 from data_plane.replication.leader import Accepted, Diverging, LeaderState, Position, StartOver
 from penstock.contract import limits
 from penstock.contract.errors import CorruptLog, ErrorCode, PenstockError
@@ -23,16 +23,18 @@ from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_f
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.records.stamp import STAMP_BYTES
 
-_SMALL_BYTES = 256 * limits.KIB
+SMALL_WINDOW_BYTES = 256 * limits.KIB
 """While less than this is on its way, what comes meanwhile waits until the follower holds it: each frame costs both
 brokers a turn of their event loops, so the busier they are the more goes into one. Beyond, the frames are large
 already."""
-_HOLD_OFF_MS = 25
+HOLD_OFF_MS = 25
 """Nothing waits longer than this for what is on its way. Two busy brokers on one core answer in 10 to 20: with less,
 frames went out that were not waited for, and kept them as busy as they were."""
 _ANSWERS_BYTES = 512 * limits.KIB
 """A frame of answers takes no more of them beyond this."""
 _ANSWERS_STEP = 200
+_LOOKED_AT_ONCE = 500
+"""Partitions that a beat looks at in one turn of the event loop: about a millisecond."""
 _SLOWED_MS = 5
 """Between two looks at what catches up while there is no room for it."""
 _STAMPS_PER_PUSH_MAX = 1_024
@@ -91,7 +93,8 @@ class FollowerStream:
         self._later: asyncio.TimerHandle | None = None
         """Wakes the sender when it has held off long enough; one at a time."""
         self._wake = asyncio.Event()
-        self._beat = False
+        self._untold: dict[int, None] = {}
+        """Handles whose marks have moved since they were pushed, as the last beat found them."""
 
     async def serve(self) -> None:
         """Until the follower is gone. Raises `ConnectionLost`, `FrameError`."""
@@ -254,8 +257,12 @@ class FollowerStream:
         """The watermark rides on each push; partitions without pushes get it on a beat."""
         while True:
             await asyncio.sleep(self._config.timings.watermark_beat_ms / 1000)
-            self._beat = True
-            self._wake.set()
+            async for some in in_turns(list(self._pushed.values()), _LOOKED_AT_ONCE):
+                for pushed in some:
+                    if pushed.told != _marks(pushed.replica):
+                        self._untold[pushed.handle] = None
+            if self._untold:
+                self._wake.set()
 
     async def _send(self) -> None:
         while True:
@@ -282,9 +289,9 @@ class FollowerStream:
 
     def _holds_off(self) -> bool:
         """Whether what is ready shall wait for what is on its way."""
-        if not 0 < self._window < _SMALL_BYTES:
+        if not 0 < self._window < SMALL_WINDOW_BYTES:
             return False
-        left_ms = self._sent_ms + _HOLD_OFF_MS - self._clock.monotonic_ms()
+        left_ms = self._sent_ms + HOLD_OFF_MS - self._clock.monotonic_ms()
         if left_ms <= 0:
             return False
         if self._later is None:
@@ -328,15 +335,11 @@ class FollowerStream:
             payload.append(part.stamps)
             payload.extend(part.batches)
             self._account(head, pushed, part)
-        if self._beat:
-            self._beat = False
-            for pushed in self._pushed.values():
-                if pushed.told != _marks(pushed.replica):
-                    if len(head.pushes) >= self._config.replica_open_max:
-                        self._beat = True
-                        self._wake.set()
-                        break
-                    self._account(head, pushed, None)
+        while self._untold and len(head.pushes) < self._config.replica_open_max:
+            handle, _ = self._untold.popitem()
+            resting = self._pushed.get(handle)
+            if resting is not None and resting.told != _marks(resting.replica):
+                self._account(head, resting, None)
         if not head.pushes:
             return None
         if size:

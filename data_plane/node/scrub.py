@@ -26,7 +26,7 @@ from data_plane.node.host import ReplicaHost
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import together
+from data_plane.node.tasks import in_turns, together
 from penstock.contract.errors import ErrorCode, NotLeader, PenstockError
 from penstock.contract.ids import BrokerId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
@@ -74,12 +74,11 @@ class Scrubber:
     async def _notice_damage(self) -> None:
         """What a log found by itself is acted upon within a second or so, however much there is to be read back."""
         while True:
-            for number, replica in enumerate(self._replicas()):
-                if number % _REPLICAS_A_TURN == _REPLICAS_A_TURN - 1:
-                    await asyncio.sleep(0)
-                if not replica.busy:
-                    # Whoever was alone when it was found may have company by now, and gives itself up then.
-                    replica.notice_damage()
+            async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
+                for replica in some:
+                    if not replica.busy:
+                        # Whoever was alone when it was found may have company by now, and gives itself up then.
+                        replica.notice_damage()
             await asyncio.sleep(_LOOK_MS / 1000)
 
     async def _scrub(self) -> None:
@@ -99,21 +98,20 @@ class Scrubber:
         timings, now_ms, monotonic_ms = self._config.timings, self._clock.now_ms(), self._clock.monotonic_ms()
         due: list[tuple[int, Replica, Segment]] = []
         total = 0
-        for number, replica in enumerate(self._replicas()):
-            if number % _REPLICAS_A_TURN == _REPLICAS_A_TURN - 1:
-                await asyncio.sleep(0)
-            if replica.broken or replica.busy:
-                continue
-            for segment in replica.log.scrub.closed(replica.log.high_watermark):
-                total += segment.size
-                if segment.opened_ms is None:
-                    segment.opened_ms = monotonic_ms
-                found = replica.log.scrub.finding(segment)
-                if found is not None:
-                    if not 0 <= now_ms - found.verified_ms < timings.scrub_period_ms:
-                        due.append((found.verified_ms, replica, segment))
-                elif monotonic_ms - segment.opened_ms >= timings.scrub_delay_ms:
-                    due.append((-1, replica, segment))
+        async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
+            for replica in some:
+                if replica.broken or replica.busy:
+                    continue
+                for segment in replica.log.scrub.closed(replica.log.high_watermark):
+                    total += segment.size
+                    if segment.opened_ms is None:
+                        segment.opened_ms = monotonic_ms
+                    found = replica.log.scrub.finding(segment)
+                    if found is not None:
+                        if not 0 <= now_ms - found.verified_ms < timings.scrub_period_ms:
+                            due.append((found.verified_ms, replica, segment))
+                    elif monotonic_ms - segment.opened_ms >= timings.scrub_delay_ms:
+                        due.append((-1, replica, segment))
         due.sort(key=lambda one: one[0])
         return [(replica, segment) for _, replica, segment in due], total
 
@@ -148,21 +146,26 @@ class Scrubber:
     async def _compare_all(self) -> None:
         for where in [where for where in self._compared if self._find(where) is None]:
             del self._compared[where]
-        for replica in self._replicas():
-            leading = replica.leading
-            if leading is None:
-                continue
-            findings = replica.log.scrub.findings(replica.log.high_watermark)
-            known = self._compared.get(replica.where)
-            now_ms = self._clock.monotonic_ms()
-            fresh = known is not None and known.leader_epoch == leading.leader_epoch
-            if not findings or (
-                fresh and known is not None and now_ms - known.at_ms < self._config.timings.scrub_compare_ms
-            ):
-                continue
-            compared = _Compared(leading.leader_epoch, now_ms)
-            self._compared[replica.where] = compared
-            await self._compare(replica, findings, compared)
+        async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
+            for replica in some:
+                await self._compare_one(replica)
+
+    async def _compare_one(self, replica: Replica) -> None:
+        """If it is led here, something of it was read back, and its turn has come."""
+        leading = replica.leading
+        if leading is None:
+            return
+        findings = replica.log.scrub.findings(replica.log.high_watermark)
+        if not findings:
+            return
+        known = self._compared.get(replica.where)
+        now_ms = self._clock.monotonic_ms()
+        fresh = known is not None and known.leader_epoch == leading.leader_epoch
+        if fresh and known is not None and now_ms - known.at_ms < self._config.timings.scrub_compare_ms:
+            return
+        compared = _Compared(leading.leader_epoch, now_ms)
+        self._compared[replica.where] = compared
+        await self._compare(replica, findings, compared)
 
     async def _compare(self, replica: Replica, findings: list[Finding], compared: _Compared) -> None:
         """Ask every other replica, and settle what differs."""

@@ -1,12 +1,14 @@
-"""Running several coroutines as one: the first error ends all and is raised as itself."""
+"""Running several coroutines as one, where the first error ends all and is raised as itself; long loops that let
+others run meanwhile."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from data_plane.node.ports import CallFailed, ConnectionLost
 from penstock.contract.frames import FrameError
 
+_T = TypeVar("_T")
 EXPECTED = (ConnectionLost, CallFailed, FrameError)
 """How a conversation ends when nobody made a mistake of ours."""
 
@@ -20,3 +22,12 @@ async def together(*parts: Coroutine[Any, Any, None]) -> None:
     except BaseExceptionGroup as failures:
         ours = [failure for failure in failures.exceptions if not isinstance(failure, EXPECTED)]
         raise (ours or failures.exceptions)[0] from None
+
+
+async def in_turns(items: Sequence[_T], at_once: int) -> AsyncIterator[Sequence[_T]]:
+    """`items` in parts of at most `at_once`, one in each turn of the event loop. Whatever an item belongs to may have
+    changed since the part before."""
+    for first in range(0, len(items), at_once):
+        if first:
+            await asyncio.sleep(0)
+        yield items[first : first + at_once]

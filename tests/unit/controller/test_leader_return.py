@@ -96,6 +96,15 @@ def test_few_are_moved_at_a_time_until_all_are_where_they_belong() -> None:
     assert leaders(store) == [1] * count
 
 
+def test_what_was_not_moved_is_asked_for_again_though_nothing_has_changed() -> None:
+    store, returns = Store(), LeaderReturn()
+    store.topic(record(leader=2))
+    assert returns.due(store.image, 0.0) == []
+    moves = returns.due(store.image, float(STEADY_MS))
+    assert [(move.leader, move.to) for move in moves] == [(2, 1)]
+    assert returns.due(store.image, float(STEADY_MS + LOOK_MS)) == moves
+
+
 def test_a_broker_that_is_fenced_meanwhile_is_not_given_leadership() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record(leader=2))

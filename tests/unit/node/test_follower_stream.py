@@ -1,6 +1,7 @@
 """The leader's side of replication: which of a follower's streams counts, whom the log's start passed, who returns."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from data_plane.contract import replication_pb2 as pb
@@ -10,7 +11,7 @@ from data_plane.metadata.port import KeyValue
 from data_plane.node.catch_up import CatchUp
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import ConnectionLost
-from data_plane.node.push import FollowerStream
+from data_plane.node.push import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
 from data_plane.node.replica import Listener, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.leader import NO_EPOCH
@@ -34,11 +35,16 @@ CONFIG = NodeConfig(
 
 
 class StillClock:
+    """Stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0.0
+
     def now_ms(self) -> int:
         return 1_000
 
     def monotonic_ms(self) -> float:
-        return 1_000.0
+        return 1_000.0 + self.passed_ms
 
 
 class Wire:
@@ -79,6 +85,22 @@ class Wire:
         )
         self.frames.put_nowait(pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString()))
 
+    def held(self, handle: int, end_offset: int) -> None:
+        head = pb.ReplicaHeldHead()
+        head.held.add(
+            handle=handle, leader_epoch=1, durable_end_offset=end_offset, written_end_offset=end_offset
+        )
+        self.frames.put_nowait(pack_frame(FrameKind.REPLICA_HELD, head.SerializeToString()))
+
+    async def pushed(self) -> list[tuple[int, int]]:
+        """Of the next frame of pushes with batches: (handle, base offset) of each; what came before is skipped."""
+        while True:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), 30))
+            if kind is FrameKind.REPLICA_PUSH:
+                pushes = pb.ReplicaPushHead.FromString(bytes(head)).pushes
+                if any(push.stamps for push in pushes):
+                    return [(push.handle, push.base_offset) for push in pushes if push.stamps]
+
     async def answer(self) -> pb.ReplicaAnswer:
         """The next one; pushes before it are skipped."""
         while True:
@@ -111,12 +133,12 @@ def led(broker: Miniature | None = None, unsettled: Listener = lambda replica: N
     return replica
 
 
-def stream_of(wire: Wire, replica: Replica) -> FollowerStream:
+def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> FollowerStream:
     image = ClusterImage()
     live = model.LiveRecord(incarnation="i", directory_id="d").encode()
     image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
     return FollowerStream(
-        wire, CONFIG, image, lambda _: replica, Miniature().disk, StillClock(), NodeStats(), lambda _: None,
+        wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(), lambda _: None,
         CatchUp(0, StillClock(), NodeStats()),
     )  # fmt: skip
 
@@ -183,3 +205,78 @@ def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() ->
     assert looked_at == [replica], "who left may be even, and say no more"
     replica.lead(replace(made, in_sync=made.replicas, partition_epoch=made.partition_epoch + 2))
     assert looked_at == [replica], "a whole one costs nothing"
+
+
+class Pushing:
+    """A leader that pushes to a follower which says what it holds when it is told to."""
+
+    def __init__(self, body_bytes: int = 40) -> None:
+        self.broker = Miniature(tail_bytes=1 << 22)
+        self.replica = led(self.broker)
+        self.wire, self.clock = Wire(), StillClock()
+        self._body_bytes = body_bytes
+
+    def produce(self) -> None:
+        """One batch of one record."""
+        batch, header = with_header(made_batch(1, self._body_bytes))
+        self.replica.produce(batch, header, acks=0, claimed_epoch=1, principal=5, answer=lambda outcome: None)
+
+    async def nothing_comes(self) -> None:
+        """Longer than anything waits, if the clock did not stand."""
+        await asyncio.sleep(4 * HOLD_OFF_MS / 1_000)
+        assert self.wire.sent.empty()
+
+    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            serving = asyncio.create_task(stream_of(self.wire, self.replica, self.clock).serve())
+            self.wire.open(1)
+            assert not (await self.wire.answer()).error
+            await story()
+            self.wire.lose()
+            await asyncio.wait([serving], timeout=30)
+            assert isinstance(serving.exception(), ConnectionLost)
+
+        asyncio.run(whole())
+
+
+def test_what_is_produced_while_a_small_push_is_on_its_way_goes_together_once_the_follower_holds_it() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.produce()
+        await pushing.nothing_comes()
+        pushing.produce()
+        pushing.wire.held(1, 1)
+        assert await pushing.wire.pushed() == [(1, 1)]
+        pushing.wire.held(1, 3)
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 3)], "the frame before took both batches"
+
+    pushing.run(story)
+
+
+def test_nothing_waits_longer_than_the_hold_off_for_what_is_on_its_way() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.produce()
+        await pushing.nothing_comes()
+        pushing.clock.passed_ms += HOLD_OFF_MS
+        assert await pushing.wire.pushed() == [(1, 1)]
+
+    pushing.run(story)
+
+
+def test_behind_large_pushes_nothing_waits() -> None:
+    pushing = Pushing(body_bytes=SMALL_WINDOW_BYTES)
+
+    async def story() -> None:
+        for offset in range(3):
+            pushing.produce()
+            assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)

@@ -1,11 +1,13 @@
-"""Several coroutines as one: our own fault is never hidden behind a lost connection (RL140)."""
+"""Several coroutines as one: our own fault is never hidden behind a lost connection (RL140). Long loops let others
+run."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from data_plane.node.ports import ConnectionLost
-from data_plane.node.tasks import together
+from data_plane.node.tasks import in_turns, together
 
 
 async def _fails(error: Exception) -> None:
@@ -23,3 +25,30 @@ def test_an_unexpected_error_is_told_before_an_expected_one() -> None:
 def test_an_expected_error_is_raised_as_itself() -> None:
     with pytest.raises(ConnectionLost, match="gone"):
         asyncio.run(together(_fails(ConnectionLost("gone")), asyncio.sleep(60)))
+
+
+def test_parts_of_a_long_list_come_in_turns_between_which_others_run() -> None:
+    seen: list[object] = []
+
+    async def other() -> None:
+        for _ in range(2):
+            seen.append("other")
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        others = asyncio.create_task(other())
+        async for part in in_turns([1, 2, 3, 4, 5], 2):
+            seen.append(list(part))
+        await others
+
+    asyncio.run(story())
+    assert seen == [[1, 2], "other", [3, 4], "other", [5]]
+
+
+def test_nothing_has_no_parts() -> None:
+    none: list[int] = []
+
+    async def story() -> list[Sequence[int]]:
+        return [part async for part in in_turns(none, 2)]
+
+    assert asyncio.run(story()) == []
