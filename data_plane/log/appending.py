@@ -63,8 +63,9 @@ class Appender:
         derived = self._derived
         if self._damage or self._pending.change is not None:
             self._demand_appendable()
-        if leader_epoch != derived.epochs.last:
+        if leader_epoch != derived.written_epoch:
             self.begin_epoch(leader_epoch)
+            derived.write_new_epochs()
         size, base_offset = len(batch), self.end_offset
         accepted_ms = max(now_ms, derived.last_accepted_ms, floor_ms)
         active = self._segments.active
@@ -149,8 +150,9 @@ class Appender:
             else:
                 self._pending.leave_to_flush(size)
             for one in run.batches:
-                if one.stamp.leader_epoch != derived.epochs.last:
+                if one.stamp.leader_epoch != derived.written_epoch:
                     self.begin_epoch(one.stamp.leader_epoch)
+                    derived.write_new_epochs()
                 head = bytes(one.batch[:BATCH_HEADER_BYTES])
                 self._took(segment, one.stamp, one.packed, head, [one.batch], one.header.max_timestamp)
         return self.end_offset
@@ -220,5 +222,4 @@ class Appender:
         """Note that `epoch` begins at the log's end (RL27)."""
         epochs = self._derived.epochs
         invariant(epoch >= epochs.last, f"{self.name}: epoch {epoch} begins after epoch {epochs.last}")
-        if epochs.begin(epoch, self.end_offset):
-            self._derived.write_epochs()
+        epochs.begin(epoch, self.end_offset)

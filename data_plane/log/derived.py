@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from data_plane.disk.port import Disk
 from data_plane.log import layout
-from data_plane.log.epochs import LeaderEpochs
+from data_plane.log.epochs import NO_EPOCH, LeaderEpochs
 from data_plane.log.minute_marks import MinuteMarks
 from data_plane.log.producers import Producers
 from data_plane.log.sealing import SealFile
@@ -63,6 +63,9 @@ class DerivedState:
         self._disk, self._directory = disk, directory
         self._segments, self._seals = segments, seals
         self.epochs = LeaderEpochs()
+        self.written_epoch = NO_EPOCH
+        """The last one that the file tells of. A leader's epoch is written with its first batch: who comes to lead a
+        thousand partitions at once has no time for a thousand files."""
         self.producers = Producers()
         self.odometer: Odometer | None = None
         """None: the totals below are not known (a replica that began above offset 0 without them)."""
@@ -354,3 +357,9 @@ class DerivedState:
 
     def write_epochs(self) -> None:
         write_cache(self._disk, f"{self._directory}/{layout.EPOCHS_FILE}", self.epochs.pack())
+        self.written_epoch = self.epochs.last
+
+    def write_new_epochs(self) -> None:
+        """If the last one has begun since."""
+        if self.written_epoch != self.epochs.last:
+            self.write_epochs()

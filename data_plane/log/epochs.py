@@ -16,7 +16,8 @@ class LeaderEpochs:
     """Pairs (epoch, start offset), both strictly growing except that an epoch without records shares its
     successor's start.
 
-    A cache: rebuilt from the stamps on recovery.
+    A cache: rebuilt from the stamps on recovery. Only that an epoch without records has begun is told by nothing else;
+    after a crash nobody needs it.
     """
 
     __slots__ = ("_epochs", "_starts")

@@ -52,6 +52,7 @@ class OwnFiles:
             self._checkpoint = None
 
     def _write_caches(self, high_watermark: int, *, unindexed_max: int) -> None:
+        self._derived.write_new_epochs()
         unsealed = self._sealing.unsealed_base
         self._derived.write_snapshot(high_watermark if unsealed is None else min(high_watermark, unsealed))
         active = self._segments.active

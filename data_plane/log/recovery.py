@@ -134,6 +134,8 @@ def open_log(
         bounds.rebuilt.append("epochs")
     if kept is None or kept.pairs() != derived.epochs.pairs():
         derived.write_epochs()
+    else:
+        derived.written_epoch = derived.epochs.last
     bad = derived.load_snapshot(bounds.log_end)
     if bad:
         derived.forget_snapshots()

@@ -197,6 +197,7 @@ class Committer:
     async def _perform(self, protocol: Protocol) -> None:
         for steps in protocol:
             await self._sync(steps)
+            await asyncio.sleep(0)
 
     async def _commit(self) -> None:
         dirty, self._dirty = self._dirty, {}

@@ -15,10 +15,10 @@ from data_plane.log.start_state import StartState
 from data_plane.node.committer import Committer
 from data_plane.node.config import NodeConfig
 from data_plane.node.heads import read_head
-from data_plane.node.ports import Connection, ConnectionLost, Rng, Transport
+from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng, Transport
 from data_plane.node.replica import Following, Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import together
+from data_plane.node.tasks import Turn, together
 from data_plane.replication.follower import BelowWatermark, BrokenPush, FollowerState, Phase, TakePush
 from data_plane.replication.leader import NO_EPOCH, Position
 from penstock.contract.errors import CorruptLog, DiskFull
@@ -29,8 +29,6 @@ from penstock.records.stamp import STAMP_BYTES
 _LEADER_EPOCH = struct.Struct(">i")
 _LEADER_EPOCH_AT = 20
 """Where a packed stamp has its leader epoch (penstock/records/stamp.py)."""
-_STAMPS_PER_TURN = 256
-"""So many batches are taken over before others have their turn of the event loop: some 20 ms."""
 
 
 @dataclass(slots=True)
@@ -53,6 +51,7 @@ class LeaderLink:
         config: NodeConfig,
         transport: Transport,
         committer: Committer,
+        clock: Clock,
         rng: Rng,
         stats: NodeStats,
         trim: Callable[[Replica, int], None],
@@ -63,7 +62,7 @@ class LeaderLink:
         self._trim, self._full, self._stays_out = trim, full, stays_out
         self._address, self._broker_epoch = address, broker_epoch
         self._config, self._transport, self._committer = config, transport, committer
-        self._rng, self._stats = rng, stats
+        self._clock, self._rng, self._stats = clock, rng, stats
         self._followed: dict[Replica, _Followed] = {}
         self._by_handle: dict[int, _Followed] = {}
         self._next_handle = 1
@@ -246,12 +245,11 @@ class LeaderLink:
 
     async def _take_all(self, head: pb.ReplicaPushHead, payload: memoryview) -> None:
         """Take the pushes in order. One for a busy replica waits: a push left out would leave a hole."""
-        position = taken = 0
+        position = 0
+        turn = Turn(self._clock)
         for push in head.pushes:
-            if taken >= _STAMPS_PER_TURN:
-                await asyncio.sleep(0)
-                taken = 0
-            taken += push.stamps
+            if turn.is_over:
+                await turn.give_way()
             stamps_end = position + push.stamps * STAMP_BYTES
             batches_end = stamps_end + push.batches_bytes
             stamps, batches = payload[position:stamps_end], payload[stamps_end:batches_end]

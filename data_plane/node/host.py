@@ -27,6 +27,7 @@ from data_plane.node.replica import Listener, Replica
 from data_plane.node.room import Room
 from data_plane.node.stats import NodeStats
 from data_plane.node.strays import Strays
+from data_plane.node.tasks import in_turns
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
 
@@ -278,6 +279,7 @@ class ReplicaHost:
                 self._config,
                 self._transport,
                 self._committer,
+                self._clock,
                 self._rng,
                 self._stats,
                 self.trim,
@@ -405,43 +407,46 @@ class ReplicaHost:
 
     async def _make(self) -> None:
         made: list[tuple[TopicPartition, PartitionLog]] = []
-        for number, where in enumerate(list(self._to_make)):
-            if number % _MADE_PER_TURN == 0:
-                await asyncio.sleep(0)
-            self._to_make.pop(where, None)
-            topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
-            if topic is None or record is None or where in self.replicas or where in self._removing:
-                continue
-            if self._config.broker_id not in record.replicas:
-                continue
-            if self.room.read_only:
-                self._make_later(where)
-                continue
-            path = layout.partition_directory(where)
-            if self._disk.exists(path):
-                self.strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
-            try:
-                log = PartitionLog.create(
-                    self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
-                )
-            except DiskFull:
-                self._disk.remove_directory(path)
-                self._make_later(where)
-                continue
-            made.append((where, log))
+        async for wanted in in_turns(list(self._to_make), _MADE_PER_TURN):
+            for where in wanted:
+                self._to_make.pop(where, None)
+                log = self._create(where)
+                if log is not None:
+                    made.append((where, log))
         try:
             await self._disk.sync([step for _, log in made for step in log.creation_steps()])
         except DiskFault as fault:
             raise LogDirectoryFailed(f"new partitions: {fault}") from fault
-        for number, (where, log) in enumerate(made):
-            if number % _MADE_PER_TURN == 0:
-                await asyncio.sleep(0)
-            topic = self._image.topics.get(where.topic_id)
-            if topic is None:
-                log.close(clean=False)
-                self._disk.remove_directory(layout.partition_directory(where))
-            else:
-                self.give_role(self._add(where, topic, log))
+        async for some in in_turns(made, _MADE_PER_TURN):
+            for where, log in some:
+                topic = self._image.topics.get(where.topic_id)
+                if topic is None:
+                    log.close(clean=False)
+                    self._disk.remove_directory(layout.partition_directory(where))
+                else:
+                    self.give_role(self._add(where, topic, log))
+
+    def _create(self, where: TopicPartition) -> PartitionLog | None:
+        """The files of a partition that shall rest here and does not yet, not synced; None if it cannot be now."""
+        topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
+        if topic is None or record is None or where in self.replicas or where in self._removing:
+            return None
+        if self._config.broker_id not in record.replicas:
+            return None
+        if self.room.read_only:
+            self._make_later(where)
+            return None
+        path = layout.partition_directory(where)
+        if self._disk.exists(path):
+            self.strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
+        try:
+            return PartitionLog.create(
+                self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
+            )
+        except DiskFull:
+            self._disk.remove_directory(path)
+            self._make_later(where)
+            return None
 
     def _make_later(self, where: TopicPartition) -> None:
         """There is no room for a new partition now."""

@@ -56,6 +56,7 @@ class MetadataView:
                 async for batch in self._store.watch(ROOT, self.image.revision):
                     self.image.apply(batch)
                     self._tell(batch)
+                    await asyncio.sleep(0)
             except Compacted:
                 await self.load()
             except StoreUnavailable:

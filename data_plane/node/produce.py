@@ -16,6 +16,7 @@ from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.ports import Clock, Connection, ConnectionLost
 from data_plane.node.replica import ProduceOutcome, Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from data_plane.throttling.pacing import Pace
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
@@ -83,7 +84,7 @@ class ProduceStream:
                 frame = await self._connection.receive()
                 await self._committer.room()
                 self._gate.check(self._principal)
-                self._take(frame)
+                await self._take(frame)
                 if sender.done():
                     raise ConnectionLost("the client stopped reading results")
                 if self._releaser is not None and self._releaser.done():
@@ -95,7 +96,7 @@ class ProduceStream:
             if self._releaser is not None:
                 self._releaser.cancel()
 
-    def _take(self, frame: bytes) -> None:
+    async def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()
         kind, head_bytes, payload = unpack_frame(frame)
         if kind is not FrameKind.PRODUCE:
@@ -112,7 +113,12 @@ class ProduceStream:
             raise FrameError(f"{-self._credit} bytes sent beyond the credit granted")
         position = 0
         pace = self._pace()
+        turn = Turn(self._clock)
         for wanted in head.batches:
+            if turn.is_over:
+                # The first batch of a partition makes its files: a thousand of those take more than a second.
+                await turn.give_way()
+                self._gate.check(self._principal)
             batch = payload[position : position + wanted.size]
             position += wanted.size
             answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)

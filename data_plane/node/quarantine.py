@@ -1,13 +1,13 @@
 """Segment files with damage that were kept aside as `*.damaged`: they go after days, and before all else when room is
 short (RL122, RL128)."""
 
-import asyncio
 import json
 
 from data_plane.disk.port import Disk, DiskFault, FileMissing
 from data_plane.log import layout
 from data_plane.log.retention import GUARD_MS
 from data_plane.log.small_file import SmallFileKind, pack_small_file, read_cache, write_cache
+from data_plane.node.tasks import in_turns
 
 NOTES_FILE = "damaged.seen"
 """Path -> since when it has been there, ms UTC. A cache: what it does not know is new."""
@@ -42,11 +42,10 @@ class Quarantine:
             self._began_ms = monotonic_ms
         ripe = clock_trusted and monotonic_ms - self._began_ms >= min(GUARD_MS, self._keep_ms)
         before, found, removed = dict(self._sizes), dict[str, int](), list[str]()
-        for number, name in enumerate(self._disk.list(layout.TOPICS)):
-            if number % _DIRECTORIES_PER_TURN == 0:
-                await asyncio.sleep(0)
-            if layout.partition_of(name) is not None:
-                found.update(self._found_in(f"{layout.TOPICS}/{name}"))
+        async for names in in_turns(self._disk.list(layout.TOPICS), _DIRECTORIES_PER_TURN):
+            for name in names:
+                if layout.partition_of(name) is not None:
+                    found.update(self._found_in(f"{layout.TOPICS}/{name}"))
         found |= {path: size for path, size in self._sizes.items() if path not in before}  # told meanwhile
         known = self._known()
         since = {path: min(known.get(path, now_ms), now_ms) for path in found}

@@ -7,6 +7,7 @@ from data_plane.disk.port import DiskFull
 from data_plane.log import layout
 from data_plane.log.identity import Identity, pack_identity, unpack_identity
 from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn, ReplicaRejected
+from data_plane.log.recovery import read_epochs
 from data_plane.log.sidecar import HEADER_BYTES
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Inode
@@ -288,13 +289,37 @@ def test_recovery_folds_only_what_came_after_the_snapshot() -> None:
     assert miniature.log.log_end_offset == 60
 
 
-def test_an_epoch_begun_without_a_record_survives_a_crash_if_its_file_did() -> None:
+def leading_without_a_record() -> tuple[SimDisk, Miniature]:
+    """Epoch 2 has three batches, epoch 5 has begun after them."""
     miniature = Miniature()
     miniature.create()
     miniature.fill(3, epoch=2)
     miniature.log.start_epoch(5)
     assert isinstance(miniature.disk, SimDisk)
-    assert reopened(miniature.disk).log.epochs.pairs() == [(2, 0), (5, 6)]
+    return miniature.disk, miniature
+
+
+def test_an_epoch_begun_without_a_record_survives_a_crash_once_a_checkpoint_has_written_it() -> None:
+    disk, miniature = leading_without_a_record()
+    miniature.checkpoint()
+    assert reopened(disk).log.epochs.pairs() == [(2, 0), (5, 6)]
+
+
+def test_to_begin_an_epoch_touches_no_file_and_a_crash_leaves_what_the_stamps_tell() -> None:
+    disk, _ = leading_without_a_record()
+    in_file = read_epochs(disk, DIRECTORY)
+    assert in_file is not None and in_file.pairs() == [(2, 0)]
+    again = reopened(disk)
+    assert again.log.epochs.pairs() == [(2, 0)]
+    again.log.start_epoch(6)
+    assert again.log.end_offset_for_epoch(5) == (2, 6), "a follower that knows of epoch 5 has nothing to cut"
+
+
+def test_the_first_record_of_an_epoch_writes_it_down() -> None:
+    disk, miniature = leading_without_a_record()
+    miniature.fill(1, epoch=5)
+    in_file = read_epochs(disk, DIRECTORY)
+    assert in_file is not None and in_file.pairs() == [(2, 0), (5, 6)]
 
 
 def test_records_of_an_earlier_replica_are_not_replayed() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from data_plane.node.ports import ConnectionLost
-from data_plane.node.tasks import in_turns, together
+from data_plane.node.tasks import TURN_MS, Turn, in_turns, together
 
 
 async def _fails(error: Exception) -> None:
@@ -52,3 +52,28 @@ def test_nothing_has_no_parts() -> None:
         return [part async for part in in_turns(none, 2)]
 
     assert asyncio.run(story()) == []
+
+
+class Ticking:
+    """A clock that is moved."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.passed_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.passed_ms
+
+
+def test_a_turn_is_over_after_some_time_and_the_next_one_has_its_whole_time() -> None:
+    clock = Ticking()
+    turn = Turn(clock)
+    assert not turn.is_over
+    clock.passed_ms += TURN_MS
+    assert turn.is_over
+    asyncio.run(turn.give_way())
+    assert not turn.is_over
+    clock.passed_ms += TURN_MS - 1
+    assert not turn.is_over
