@@ -498,6 +498,7 @@ class BrokerNode:
             self.host.find,
             self.committer,
             self._clock,
+            self._rng,
             self.stats,
             lambda: self.host.room.refuses_writes,
             self.trust.writing(self.registration.confident),

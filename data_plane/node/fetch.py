@@ -246,7 +246,7 @@ class LeaderLink:
     async def _take_all(self, head: pb.ReplicaPushHead, payload: memoryview) -> None:
         """Take the pushes in order. One for a busy replica waits: a push left out would leave a hole."""
         position = 0
-        turn = Turn(self._clock)
+        turn = Turn(self._clock, self._rng)
         for push in head.pushes:
             if turn.is_over:
                 await turn.give_way()

@@ -13,7 +13,7 @@ from data_plane.node.access import Gate
 from data_plane.node.committer import Committer
 from data_plane.node.group_coordinators import GROUPS_TOPIC
 from data_plane.node.heads import demand_few, demand_read, read_head
-from data_plane.node.ports import Clock, Connection, ConnectionLost
+from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replica import ProduceOutcome, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
@@ -55,6 +55,7 @@ class ProduceStream:
         find: Callable[[TopicPartition], Replica | None],
         committer: Committer,
         clock: Clock,
+        rng: Rng,
         stats: NodeStats,
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
@@ -63,7 +64,8 @@ class ProduceStream:
     ) -> None:
         self._tally = tally
         self._connection, self._principal, self._gate = connection, principal, gate
-        self._find, self._committer, self._clock, self._stats = find, committer, clock, stats
+        self._find, self._committer, self._stats = find, committer, stats
+        self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
         self._held: deque[_Held] = deque()
         self._owed: deque[_Held] = deque()
@@ -113,7 +115,7 @@ class ProduceStream:
             raise FrameError(f"{-self._credit} bytes sent beyond the credit granted")
         position = 0
         pace = self._pace()
-        turn = Turn(self._clock)
+        turn = Turn(self._clock, self._rng)
         for wanted in head.batches:
             if turn.is_over:
                 # The first batch of a partition makes its files: a thousand of those take more than a second.

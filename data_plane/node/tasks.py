@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from data_plane.node.ports import CallFailed, Clock, ConnectionLost
+from data_plane.node.ports import CallFailed, Clock, ConnectionLost, Rng
 from penstock.contract.frames import FrameError
 
 _T = TypeVar("_T")
@@ -29,14 +29,14 @@ async def together(*parts: Coroutine[Any, Any, None]) -> None:
 class Turn:
     """What one turn of the event loop may take. Before more is done than fits, whoever else is ready has its turn."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, rng: Rng) -> None:
+        self._clock, self._rng = clock, rng
         self._began_ms = clock.monotonic_ms()
 
     @property
     def is_over(self) -> bool:
-        """Ask after each piece of work; then `give_way`."""
-        return self._clock.monotonic_ms() - self._began_ms >= TURN_MS
+        """Ask before each piece of work, and `give_way`."""
+        return self._clock.monotonic_ms() - self._began_ms >= TURN_MS or self._rng.chance("turn is over")
 
     async def give_way(self) -> None:
         """Whatever was looked at before may have changed after it."""

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from data_plane.authz.access import Principal
+from data_plane.broker.clock import SystemRng
 from data_plane.metering.increments import PRODUCE, RequestTally
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.node.produce import ProduceStream
@@ -88,6 +89,7 @@ def stream_of(slow: Slow) -> ProduceStream:
         lambda where: None,
         cast(Any, slow),
         slow,
+        SystemRng(),
         NodeStats(),
         lambda: "",
         lambda: True,

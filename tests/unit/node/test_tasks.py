@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from data_plane.broker.clock import SystemRng
 from data_plane.node.ports import ConnectionLost
 from data_plane.node.tasks import TURN_MS, Turn, in_turns, together
 
@@ -69,7 +70,7 @@ class Ticking:
 
 def test_a_turn_is_over_after_some_time_and_the_next_one_has_its_whole_time() -> None:
     clock = Ticking()
-    turn = Turn(clock)
+    turn = Turn(clock, SystemRng())
     assert not turn.is_over
     clock.passed_ms += TURN_MS
     assert turn.is_over
