@@ -28,6 +28,58 @@ def test_an_expected_error_is_raised_as_itself() -> None:
         asyncio.run(together(_fails(ConnectionLost("gone")), asyncio.sleep(60)))
 
 
+def test_a_failed_part_leaves_no_trace_in_the_task_and_a_later_timeout_is_one() -> None:
+    async def story() -> None:
+        with pytest.raises(ConnectionLost):
+            await together(_fails(ConnectionLost("gone")), asyncio.sleep(60))
+        task = asyncio.current_task()
+        assert task is not None and task.cancelling() == 0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+
+    asyncio.run(story())
+
+
+def test_whoever_is_cancelled_ends_although_a_part_takes_it_for_a_lost_connection() -> None:
+    ended: list[str] = []
+
+    async def loses_its_connection() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            ended.append("part")
+            raise ConnectionLost("cancelled") from None
+
+    async def story() -> None:
+        task = asyncio.create_task(together(loses_its_connection(), asyncio.sleep(60)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["part"], "all parts have ended by then"
+
+    asyncio.run(story())
+
+
+def test_what_was_wrong_is_told_even_to_whoever_is_cancelled() -> None:
+    async def fails_at_its_end() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise KeyError("ours")
+
+    async def story() -> None:
+        task = asyncio.create_task(together(fails_at_its_end()))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(KeyError):
+            await task
+
+    asyncio.run(story())
+
+
 def test_parts_of_a_long_list_come_in_turns_between_which_others_run() -> None:
     seen: list[object] = []
 
