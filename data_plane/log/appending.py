@@ -6,6 +6,7 @@ from data_plane.disk import port
 from data_plane.disk.port import Buffer
 from data_plane.log.append_time import placed_at_time
 from data_plane.log.derived import DerivedState
+from data_plane.log.epochs import NO_EPOCH
 from data_plane.log.outcomes import DamagedRange, ReplicaRejected
 from data_plane.log.pending import PendingWrites
 from data_plane.log.push import PushedRun, buffers_of, check_push
@@ -222,4 +223,5 @@ class Appender:
         """Note that `epoch` begins at the log's end (RL27)."""
         epochs = self._derived.epochs
         invariant(epoch >= epochs.last, f"{self.name}: epoch {epoch} begins after epoch {epochs.last}")
-        epochs.begin(epoch, self.end_offset)
+        if epochs.begin(epoch, self.end_offset):
+            self._derived.written_epoch = NO_EPOCH

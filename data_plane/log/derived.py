@@ -64,8 +64,8 @@ class DerivedState:
         self._segments, self._seals = segments, seals
         self.epochs = LeaderEpochs()
         self.written_epoch = NO_EPOCH
-        """The last one that the file tells of. A leader's epoch is written with its first batch: who comes to lead a
-        thousand partitions at once has no time for a thousand files."""
+        """The last one, if the file tells of it, so that a batch looks nowhere else. A leader's epoch is written
+        with its first batch: who comes to lead a thousand partitions at once has no time for a thousand files."""
         self.producers = Producers()
         self.odometer: Odometer | None = None
         """None: the totals below are not known (a replica that began above offset 0 without them)."""

@@ -12,6 +12,7 @@ from data_plane.log.sidecar import HEADER_BYTES
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Inode
 from penstock.contract.errors import CorruptLog
+from penstock.contract.invariant import InvariantBroken
 from penstock.records.stamp import STAMP_BYTES
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import SMALL, Miniature, reopened, where
@@ -320,6 +321,12 @@ def test_the_first_record_of_an_epoch_writes_it_down() -> None:
     miniature.fill(1, epoch=5)
     in_file = read_epochs(disk, DIRECTORY)
     assert in_file is not None and in_file.pairs() == [(2, 0), (5, 6)]
+
+
+def test_a_record_of_an_epoch_before_the_one_that_has_begun_is_not_taken() -> None:
+    _, miniature = leading_without_a_record()
+    with pytest.raises(InvariantBroken, match="epoch 2 begins after epoch 5"):
+        miniature.append(epoch=2)
 
 
 def test_records_of_an_earlier_replica_are_not_replayed() -> None:
