@@ -141,38 +141,64 @@ class RevokeKeyRequest(_message.Message):
     def __init__(self, key_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class CutRequest(_message.Message):
-    __slots__ = ("cut_id", "tenant", "end_ms")
+    __slots__ = ("cut_id", "tenant", "end_ms", "previous_end_ms", "billing_sequence", "billing_hash", "waived")
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     END_MS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_END_MS_FIELD_NUMBER: _ClassVar[int]
+    BILLING_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BILLING_HASH_FIELD_NUMBER: _ClassVar[int]
+    WAIVED_FIELD_NUMBER: _ClassVar[int]
     cut_id: str
     tenant: str
     end_ms: int
-    def __init__(self, cut_id: _Optional[str] = ..., tenant: _Optional[str] = ..., end_ms: _Optional[int] = ...) -> None: ...
+    previous_end_ms: int
+    billing_sequence: int
+    billing_hash: str
+    waived: _containers.RepeatedCompositeFieldContainer[CutPlace]
+    def __init__(self, cut_id: _Optional[str] = ..., tenant: _Optional[str] = ..., end_ms: _Optional[int] = ..., previous_end_ms: _Optional[int] = ..., billing_sequence: _Optional[int] = ..., billing_hash: _Optional[str] = ..., waived: _Optional[_Iterable[_Union[CutPlace, _Mapping]]] = ...) -> None: ...
+
+class CutPlace(_message.Message):
+    __slots__ = ("topic_id", "partition")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class CutResponse(_message.Message):
-    __slots__ = ("outcome", "readings")
+    __slots__ = ("outcome", "readings", "sha256")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     READINGS_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
     outcome: Outcome
     readings: _containers.RepeatedCompositeFieldContainer[CutReading]
-    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., readings: _Optional[_Iterable[_Union[CutReading, _Mapping]]] = ...) -> None: ...
+    sha256: str
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., readings: _Optional[_Iterable[_Union[CutReading, _Mapping]]] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class CutReading(_message.Message):
-    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message")
+    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message", "accepted_ms", "messages", "bytes", "last")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_MS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     log_generation: int
     end_offset: int
     error: int
     message: str
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    accepted_ms: int
+    messages: int
+    bytes: int
+    last: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., accepted_ms: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class DeclareLossRequest(_message.Message):
     __slots__ = ("topic_id", "partition", "broker", "accept_loss", "asked_by")

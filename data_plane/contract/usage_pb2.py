@@ -24,37 +24,37 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x61ta_plane/contract/usage.proto\x12\x14penstock.internal.v1\"\xb2\x02\n\x0bUsageRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\x0f\n\x07made_ms\x18\x04 \x01(\x12\x12/\n\x08readings\x18\x05 \x03(\x0b\x32\x1d.penstock.internal.v1.Reading\x12\x32\n\tdelivered\x18\x06 \x03(\x0b\x32\x1f.penstock.internal.v1.Delivered\x12\x30\n\x08requests\x18\x07 \x03(\x0b\x32\x1e.penstock.internal.v1.Requests\x12\x32\n\x05seals\x18\x08 \x03(\x0b\x32#.penstock.internal.v1.SealedSegment\x12\x11\n\tboot_ends\x18\t \x01(\x08\"\xf4\x02\n\x07Reading\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\x16\n\x0elog_generation\x18\x05 \x01(\x04\x12\x12\n\nend_offset\x18\x06 \x01(\x12\x12\x13\n\x0b\x61\x63\x63\x65pted_ms\x18\x07 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x11\x12\x0e\n\x06totals\x18\t \x03(\x04\x12\x18\n\x10log_start_offset\x18\n \x01(\x12\x12\x16\n\x0eretained_bytes\x18\x0b \x01(\x04\x12\x37\n\x0bminute_rows\x18\x0c \x03(\x0b\x32\".penstock.internal.v1.PrincipalRow\x12/\n\x04kind\x18\r \x01(\x0e\x32!.penstock.internal.v1.ReadingKind\x12\x0e\n\x06\x63ut_id\x18\x0e \x01(\t\x12\x12\n\ncut_end_ms\x18\x0f \x01(\x12\"R\n\x0cPrincipalRow\x12\x0e\n\x06minute\x18\x01 \x01(\r\x12\x11\n\tprincipal\x18\x02 \x01(\r\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\"\xa2\x01\n\tDelivered\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\r\n\x05group\x18\x05 \x01(\t\x12\x11\n\tprincipal\x18\x06 \x01(\r\x12\x0e\n\x06minute\x18\x07 \x01(\r\x12\x10\n\x08messages\x18\x08 \x01(\x04\x12\r\n\x05\x62ytes\x18\t \x01(\x04\"Y\n\x08Requests\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x0e\n\x06minute\x18\x03 \x01(\r\x12\r\n\x05valid\x18\x04 \x01(\x04\x12\x0b\n\x03\x62\x61\x64\x18\x05 \x01(\x04\"-\n\rSealedSegment\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04seal\x18\x02 \x01(\x0c\"H\n\x12\x41ppendUsageRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\"5\n\x13\x41ppendUsageResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xa1\x01\n\x14\x43utPartitionsRequest\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\x12\x12\x10\n\x08revision\x18\x04 \x01(\x04\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".penstock.internal.v1.CutPartition\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08\"3\n\x0c\x43utPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"O\n\x15\x43utPartitionsResponse\x12\x36\n\npartitions\x18\x01 \x03(\x0b\x32\".penstock.internal.v1.PartitionCut\"\x7f\n\x0cPartitionCut\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x16\n\x0elog_generation\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x12\x12\r\n\x05\x65rror\x18\x05 \x01(\r\x12\x0f\n\x07message\x18\x06 \x01(\t*t\n\x0bReadingKind\x12\x0c\n\x08PERIODIC\x10\x00\x12\x0e\n\nMINUTE_END\x10\x01\x12\x11\n\rLEADER_CHANGE\x10\x02\x12\n\n\x06HOURLY\x10\x03\x12\x07\n\x03\x43UT\x10\x04\x12\t\n\x05\x46INAL\x10\x05\x12\x14\n\x10GENERATION_START\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x61ta_plane/contract/usage.proto\x12\x14penstock.internal.v1\"\xb2\x02\n\x0bUsageRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\x0f\n\x07made_ms\x18\x04 \x01(\x12\x12/\n\x08readings\x18\x05 \x03(\x0b\x32\x1d.penstock.internal.v1.Reading\x12\x32\n\tdelivered\x18\x06 \x03(\x0b\x32\x1f.penstock.internal.v1.Delivered\x12\x30\n\x08requests\x18\x07 \x03(\x0b\x32\x1e.penstock.internal.v1.Requests\x12\x32\n\x05seals\x18\x08 \x03(\x0b\x32#.penstock.internal.v1.SealedSegment\x12\x11\n\tboot_ends\x18\t \x01(\x08\"\x82\x03\n\x07Reading\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\x16\n\x0elog_generation\x18\x05 \x01(\x04\x12\x12\n\nend_offset\x18\x06 \x01(\x12\x12\x13\n\x0b\x61\x63\x63\x65pted_ms\x18\x07 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x11\x12\x0e\n\x06totals\x18\t \x03(\x04\x12\x18\n\x10log_start_offset\x18\n \x01(\x12\x12\x16\n\x0eretained_bytes\x18\x0b \x01(\x04\x12\x37\n\x0bminute_rows\x18\x0c \x03(\x0b\x32\".penstock.internal.v1.PrincipalRow\x12/\n\x04kind\x18\r \x01(\x0e\x32!.penstock.internal.v1.ReadingKind\x12\x0e\n\x06\x63ut_id\x18\x0e \x01(\t\x12\x12\n\ncut_end_ms\x18\x0f \x01(\x12\x12\x0c\n\x04last\x18\x10 \x01(\x08\"R\n\x0cPrincipalRow\x12\x0e\n\x06minute\x18\x01 \x01(\r\x12\x11\n\tprincipal\x18\x02 \x01(\r\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\"\xa2\x01\n\tDelivered\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\r\n\x05group\x18\x05 \x01(\t\x12\x11\n\tprincipal\x18\x06 \x01(\r\x12\x0e\n\x06minute\x18\x07 \x01(\r\x12\x10\n\x08messages\x18\x08 \x01(\x04\x12\r\n\x05\x62ytes\x18\t \x01(\x04\"Y\n\x08Requests\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x0e\n\x06minute\x18\x03 \x01(\r\x12\r\n\x05valid\x18\x04 \x01(\x04\x12\x0b\n\x03\x62\x61\x64\x18\x05 \x01(\x04\"-\n\rSealedSegment\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04seal\x18\x02 \x01(\x0c\"H\n\x12\x41ppendUsageRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\"5\n\x13\x41ppendUsageResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xa1\x01\n\x14\x43utPartitionsRequest\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\x12\x12\x10\n\x08revision\x18\x04 \x01(\x04\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".penstock.internal.v1.CutPartition\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08\"3\n\x0c\x43utPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\"O\n\x15\x43utPartitionsResponse\x12\x36\n\npartitions\x18\x01 \x03(\x0b\x32\".penstock.internal.v1.PartitionCut\"\xb5\x01\n\x0cPartitionCut\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x16\n\x0elog_generation\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x12\x12\r\n\x05\x65rror\x18\x05 \x01(\r\x12\x0f\n\x07message\x18\x06 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65pted_ms\x18\x07 \x01(\x12\x12\x10\n\x08messages\x18\x08 \x01(\x04\x12\r\n\x05\x62ytes\x18\t \x01(\x04*t\n\x0bReadingKind\x12\x0c\n\x08PERIODIC\x10\x00\x12\x0e\n\nMINUTE_END\x10\x01\x12\x11\n\rLEADER_CHANGE\x10\x02\x12\n\n\x06HOURLY\x10\x03\x12\x07\n\x03\x43UT\x10\x04\x12\t\n\x05\x46INAL\x10\x05\x12\x14\n\x10GENERATION_START\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'data_plane.contract.usage_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_READINGKIND']._serialized_start=1684
-  _globals['_READINGKIND']._serialized_end=1800
+  _globals['_READINGKIND']._serialized_start=1753
+  _globals['_READINGKIND']._serialized_end=1869
   _globals['_USAGERECORD']._serialized_start=58
   _globals['_USAGERECORD']._serialized_end=364
   _globals['_READING']._serialized_start=367
-  _globals['_READING']._serialized_end=739
-  _globals['_PRINCIPALROW']._serialized_start=741
-  _globals['_PRINCIPALROW']._serialized_end=823
-  _globals['_DELIVERED']._serialized_start=826
-  _globals['_DELIVERED']._serialized_end=988
-  _globals['_REQUESTS']._serialized_start=990
-  _globals['_REQUESTS']._serialized_end=1079
-  _globals['_SEALEDSEGMENT']._serialized_start=1081
-  _globals['_SEALEDSEGMENT']._serialized_end=1126
-  _globals['_APPENDUSAGEREQUEST']._serialized_start=1128
-  _globals['_APPENDUSAGEREQUEST']._serialized_end=1200
-  _globals['_APPENDUSAGERESPONSE']._serialized_start=1202
-  _globals['_APPENDUSAGERESPONSE']._serialized_end=1255
-  _globals['_CUTPARTITIONSREQUEST']._serialized_start=1258
-  _globals['_CUTPARTITIONSREQUEST']._serialized_end=1419
-  _globals['_CUTPARTITION']._serialized_start=1421
-  _globals['_CUTPARTITION']._serialized_end=1472
-  _globals['_CUTPARTITIONSRESPONSE']._serialized_start=1474
-  _globals['_CUTPARTITIONSRESPONSE']._serialized_end=1553
-  _globals['_PARTITIONCUT']._serialized_start=1555
-  _globals['_PARTITIONCUT']._serialized_end=1682
+  _globals['_READING']._serialized_end=753
+  _globals['_PRINCIPALROW']._serialized_start=755
+  _globals['_PRINCIPALROW']._serialized_end=837
+  _globals['_DELIVERED']._serialized_start=840
+  _globals['_DELIVERED']._serialized_end=1002
+  _globals['_REQUESTS']._serialized_start=1004
+  _globals['_REQUESTS']._serialized_end=1093
+  _globals['_SEALEDSEGMENT']._serialized_start=1095
+  _globals['_SEALEDSEGMENT']._serialized_end=1140
+  _globals['_APPENDUSAGEREQUEST']._serialized_start=1142
+  _globals['_APPENDUSAGEREQUEST']._serialized_end=1214
+  _globals['_APPENDUSAGERESPONSE']._serialized_start=1216
+  _globals['_APPENDUSAGERESPONSE']._serialized_end=1269
+  _globals['_CUTPARTITIONSREQUEST']._serialized_start=1272
+  _globals['_CUTPARTITIONSREQUEST']._serialized_end=1433
+  _globals['_CUTPARTITION']._serialized_start=1435
+  _globals['_CUTPARTITION']._serialized_end=1486
+  _globals['_CUTPARTITIONSRESPONSE']._serialized_start=1488
+  _globals['_CUTPARTITIONSRESPONSE']._serialized_end=1567
+  _globals['_PARTITIONCUT']._serialized_start=1570
+  _globals['_PARTITIONCUT']._serialized_end=1751
 # @@protoc_insertion_point(module_scope)

@@ -47,7 +47,7 @@ class UsageRecord(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., made_ms: _Optional[int] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., delivered: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[Requests, _Mapping]]] = ..., seals: _Optional[_Iterable[_Union[SealedSegment, _Mapping]]] = ..., boot_ends: _Optional[bool] = ...) -> None: ...
 
 class Reading(_message.Message):
-    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id", "cut_end_ms")
+    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id", "cut_end_ms", "last")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class Reading(_message.Message):
     KIND_FIELD_NUMBER: _ClassVar[int]
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
     CUT_END_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic_id: bytes
     topic: str
@@ -78,7 +79,8 @@ class Reading(_message.Message):
     kind: ReadingKind
     cut_id: str
     cut_end_ms: int
-    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ..., cut_end_ms: _Optional[int] = ...) -> None: ...
+    last: bool
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ..., cut_end_ms: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class PrincipalRow(_message.Message):
     __slots__ = ("minute", "principal", "messages", "bytes")
@@ -185,17 +187,23 @@ class CutPartitionsResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionCut, _Mapping]]] = ...) -> None: ...
 
 class PartitionCut(_message.Message):
-    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message")
+    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message", "accepted_ms", "messages", "bytes")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_MS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     log_generation: int
     end_offset: int
     error: int
     message: str
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    accepted_ms: int
+    messages: int
+    bytes: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., accepted_ms: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
