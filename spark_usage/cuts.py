@@ -1,9 +1,10 @@
 """Cuts: which reading ends each partition's period, what is missing, and the usage between a tenant's cuts.
 
 The cuts of a tenant stand in the order of their period ends. A partition belongs to a cut when it has a reading with
-the cut's id, or when any reading shows usage from before the period's end. It is *covered* by the cut's reading, or,
-when the topic was deleted, once by its final reading; else it is a *gap*. Its period is from where the cut before it
-that covers it ended.
+the cut's id, or when any reading shows usage from before the period's end. It is *covered* by the cut's reading, else
+it is a *gap*. Its period is from where the cut before it that covers it ended. A cut's reading that is a partition's
+*last* says that the topic was deleted: it counts before any other reading of the same cut, and the partition is in no
+later cut. Nor is one whose final reading promises no such reading (brokers of before made it so).
 
 When a loss was declared between two cuts, the earlier one may end above the start of the new generation: what was
 counted there never became part of the log. The later cut then takes it back: rows of the old generation with negative
@@ -42,47 +43,38 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
     answers = (
         made.join(usable, [*POINT, "totals"], "left")
         .groupBy(*_CUT, *PARTITION)
-        .agg(F.min_by("point", F.struct(-F.col("log_generation"), "end_offset")).alias("answer"))
+        .agg(
+            F.min_by("point", F.struct(~F.col("last"), -F.col("log_generation"), "end_offset")).alias(
+                "answer"
+            ),
+            F.max("last").alias("last"),
+        )
         .withColumn("answered", F.lit(True))
     )
-    finals = (
-        readings.where(F.col("reading_kind") == FINAL)
-        .join(usable, [*POINT, "totals"])
+    partitions = good.groupBy(*PARTITION).agg(
+        F.min("tenant").alias("tenant"),
+        F.max("topic").alias("topic"),
+        F.min(F.when(F.col("accepted_ms") >= 0, F.col("accepted_ms"))).alias("began_ms"),
+        F.max(F.struct("log_generation", "end_offset")).alias("known"),
+    )
+    given_up = (
+        readings.where((F.col("reading_kind") == FINAL) & ~F.col("last"))
         .groupBy(*PARTITION)
-        .agg(
-            F.max(F.struct("point", "accepted_ms")).alias("last"),
-            F.min("made_ms").alias("final_made_ms"),
-        )
+        .agg(F.min("made_ms").alias("given_up_ms"))
     )
-    partitions = (
-        good.groupBy(*PARTITION)
-        .agg(
-            F.min("tenant").alias("tenant"),
-            F.max("topic").alias("topic"),
-            F.min(F.when(F.col("accepted_ms") >= 0, F.col("accepted_ms"))).alias("began_ms"),
-            F.max(F.struct("log_generation", "end_offset")).alias("known"),
-        )
-        .join(finals, list(PARTITION), "left")
-    )
+    partitions = partitions.join(given_up, list(PARTITION), "left")
     both = partitions.join(cuts, "tenant").join(answers, [*_CUT, *PARTITION], "left")
-    final_counts = F.coalesce(
-        (F.col("last.accepted_ms") < F.col("end_ms")) | (F.col("final_made_ms") <= F.col("taken_ms")),
-        F.lit(False),
+    expected = (F.col("began_ms") < F.col("end_ms")) & F.coalesce(
+        F.col("given_up_ms") > F.col("taken_ms"), F.lit(True)
     )
-    belongs = (
-        F.col("answered").isNotNull()
-        | F.coalesce(F.col("began_ms") < F.col("end_ms"), F.lit(False))
-        | final_counts
-    )
+    belongs = F.col("answered").isNotNull() | F.coalesce(expected, F.lit(False))
     order = Window.partitionBy(*PARTITION).orderBy("end_ms", "taken_ms", "cut_id")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    ended = F.col("answer").isNull() & final_counts
     return (
         both.where(belongs)
-        .withColumn("ended", ended)
-        .withColumn("over", F.coalesce(F.max("ended").over(before), F.lit(False)))
-        .where(~F.col("over") | F.col("answer").isNotNull())
-        .withColumn("mark", F.when(F.col("ended"), F.col("last.point")).otherwise(F.col("answer")))
+        .withColumn("over", F.coalesce(F.max("last").over(before), F.lit(False)))
+        .where(~F.col("over"))
+        .withColumn("mark", F.col("answer"))
         .withColumn("previous", F.last("mark", ignorenulls=True).over(before))
         .withColumn("rejected", F.col("answered").isNotNull())
         .select(*_CUT, *PARTITION, "topic", "mark", "previous", "rejected", "known")

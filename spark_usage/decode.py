@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from data_plane.contract.usage_pb2 import (
     CUT,
+    FINAL,
     Delivered,
     Reading,
     ReadingKind,
@@ -61,6 +62,7 @@ FACTS = pa.schema(
         ("reading_kind", pa.int32()),
         ("cut_id", pa.string()),
         ("cut_end_ms", pa.int64()),
+        ("last", pa.bool_()),
         ("group", pa.string()),
         ("principal", pa.int64()),
         ("minute", pa.int64()),
@@ -180,6 +182,8 @@ def _reading(reading: Reading) -> dict[str, Any]:
         raise Damaged(f"an unknown kind of reading: {int(reading.kind)}")
     if reading.kind == CUT and not reading.cut_id:
         raise Damaged("a cut reading without its cut")
+    if reading.last and reading.kind not in (CUT, FINAL):
+        raise Damaged("a last reading of another kind")
     return _topic(reading) | {
         "kind": "reading",
         "log_generation": _bounded("log_generation", reading.log_generation),
@@ -190,6 +194,7 @@ def _reading(reading: Reading) -> dict[str, Any]:
         "reading_kind": int(reading.kind),
         "cut_id": reading.cut_id,
         "cut_end_ms": reading.cut_end_ms,
+        "last": reading.last,
     }
 
 

@@ -177,7 +177,7 @@ class CutResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., readings: _Optional[_Iterable[_Union[CutReading, _Mapping]]] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class CutReading(_message.Message):
-    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message", "accepted_ms", "messages", "bytes", "last")
+    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message", "accepted_ms", "messages", "stored_bytes", "last")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -186,7 +186,7 @@ class CutReading(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_MS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
@@ -196,9 +196,9 @@ class CutReading(_message.Message):
     message: str
     accepted_ms: int
     messages: int
-    bytes: int
+    stored_bytes: int
     last: bool
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., accepted_ms: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., accepted_ms: _Optional[int] = ..., messages: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class DeclareLossRequest(_message.Message):
     __slots__ = ("topic_id", "partition", "broker", "accept_loss", "asked_by")

@@ -332,8 +332,11 @@ def delete_topic(
     *,
     generation: int = 0,
     topic_id: TopicId | None = None,
+    metered: bool = False,
 ) -> Transaction:
     """Delete a topic and leave its tombstone, which alone lets brokers remove replicas (RL53).
+
+    `metered`: its partitions owe their last readings, and the tenant's next cut counts them.
 
     By name, or only the topic of `topic_id`. Repeating the latter changes nothing, and with a generation it
     also holds for a topic that has not come yet. Raises `NotFound`; another tenant's topic is not found.
@@ -357,6 +360,7 @@ def delete_topic(
         tenant=tenant,
         partitions=topic.partitions,
         generation=max(generation, topic.generation),
+        metered=metered and tenant != SYSTEM_TENANT,
     )
     return Transaction(
         compares=(

@@ -267,11 +267,29 @@ class AdminClient:
             methods.DELETE_TOPIC, request, pb.Outcome, timeout_s, repeatable=bool(topic_id)
         ).revision
 
-    def cut(self, cut_id: str, tenant: str, end_ms: int, timeout_s: float = 30.0) -> list[pb.CutReading]:
+    def cut(
+        self,
+        cut_id: str,
+        tenant: str,
+        end_ms: int,
+        timeout_s: float = 30.0,
+        *,
+        previous_end_ms: int = 0,
+        billing: tuple[int, str] = (0, ""),
+        waived: Sequence[tuple[bytes, int]] = (),
+    ) -> list[pb.CutReading]:
         """End a tenant's period: one reading a partition. Those with an `error` may be asked for again with the
-        same id.
+        same id. `billing`: number and hash of the billing chain's newest entry; `waived`: (topic id, partition).
         """
-        request = pb.CutRequest(cut_id=cut_id, tenant=tenant, end_ms=end_ms)
+        request = pb.CutRequest(
+            cut_id=cut_id,
+            tenant=tenant,
+            end_ms=end_ms,
+            previous_end_ms=previous_end_ms,
+            billing_sequence=billing[0],
+            billing_hash=billing[1],
+            waived=[pb.CutPlace(topic_id=topic_id, partition=number) for topic_id, number in waived],
+        )
         answer = self._change(methods.CUT, request, pb.CutResponse, timeout_s, repeatable=True)
         return list(answer.readings)
 

@@ -53,6 +53,13 @@ class ClusterImage:
         """Revision of each."""
         self.buried: dict[TopicId, model.Tombstone] = {}
         """What the tombstones say."""
+        self.deleted_of: dict[TenantId, dict[str, dict[TopicId, None]]] = {}
+        """Deleted topics that are metered, by tenant and the cut that counts them last (empty: none yet)."""
+        self.finals: dict[TopicPartition, model.FinalRecord] = {}
+        self.final_revisions: dict[TopicPartition, int] = {}
+        self.cuts: dict[TenantId, model.CutRecord] = {}
+        """Each tenant's newest."""
+        self.cut_revisions: dict[TenantId, int] = {}
         self.losses: dict[TopicPartition, dict[int, model.LossRecord]] = {}
         """Declared losses of each partition, by the log generation that began with it."""
         self.tenants: dict[TenantId, model.TenantRecord] = {}
@@ -161,8 +168,15 @@ class ClusterImage:
         elif kind == "refused_keys":
             self.refused_keys[rest] = int(value)
         elif kind == "tombstones":
-            self.tombstones[TopicId(bytes.fromhex(rest))] = revision
-            self.buried[TopicId(bytes.fromhex(rest))] = model.Tombstone.decode(value)
+            self._unbury(TopicId(bytes.fromhex(rest)))
+            self._bury(TopicId(bytes.fromhex(rest)), model.Tombstone.decode(value), revision)
+        elif kind == "finals":
+            where = _partition_of(rest)
+            self.finals[where] = model.FinalRecord.decode(value)
+            self.final_revisions[where] = revision
+        elif kind == "cuts":
+            self.cuts[TenantId(rest)] = model.CutRecord.decode(value)
+            self.cut_revisions[TenantId(rest)] = revision
         elif kind == "losses":
             where, generation = _loss_of(rest)
             self.losses.setdefault(where, {})[generation] = model.LossRecord.decode(value)
@@ -207,8 +221,13 @@ class ClusterImage:
         elif kind == "refused_keys":
             self.refused_keys.pop(rest, None)
         elif kind == "tombstones":
-            self.tombstones.pop(TopicId(bytes.fromhex(rest)), None)
-            self.buried.pop(TopicId(bytes.fromhex(rest)), None)
+            self._unbury(TopicId(bytes.fromhex(rest)))
+        elif kind == "finals":
+            self.finals.pop(_partition_of(rest), None)
+            self.final_revisions.pop(_partition_of(rest), None)
+        elif kind == "cuts":
+            self.cuts.pop(TenantId(rest), None)
+            self.cut_revisions.pop(TenantId(rest), None)
         elif kind == "losses":
             where, generation = _loss_of(rest)
             self.losses.get(where, {}).pop(generation, None)
@@ -217,6 +236,22 @@ class ClusterImage:
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
 
+    def _bury(self, topic_id: TopicId, tombstone: model.Tombstone, revision: int) -> None:
+        self.tombstones[topic_id] = revision
+        self.buried[topic_id] = tombstone
+        if tombstone.metered:
+            of_tenant = self.deleted_of.setdefault(TenantId(tombstone.tenant), {})
+            of_tenant.setdefault(tombstone.closed_by, {})[topic_id] = None
+
+    def _unbury(self, topic_id: TopicId) -> None:
+        self.tombstones.pop(topic_id, None)
+        tombstone = self.buried.pop(topic_id, None)
+        if tombstone is not None and tombstone.metered:
+            of_tenant = self.deleted_of[TenantId(tombstone.tenant)]
+            del of_tenant[tombstone.closed_by][topic_id]
+            if not of_tenant[tombstone.closed_by]:
+                del of_tenant[tombstone.closed_by]
+
     def _refresh_broker(self, number: int) -> None:
         broker = self.brokers.get(BrokerId(number))
         if broker is None:
@@ -224,6 +259,12 @@ class ClusterImage:
         live = self._live.get(number)
         epoch, incarnation = (0, "") if live is None else (live[0], live[1].incarnation)
         self.brokers[BrokerId(number)] = Broker(broker.record, broker.record_revision, epoch, incarnation)
+
+
+def _partition_of(rest: str) -> TopicPartition:
+    """The partition of a final reading's key."""
+    topic_hex, partition = rest.split("/")
+    return TopicPartition(TopicId(bytes.fromhex(topic_hex)), int(partition))
 
 
 def _loss_of(rest: str) -> tuple[TopicPartition, int]:

@@ -12,6 +12,9 @@
     /topics/<topic id>               TopicRecord
     /partitions/<topic id>/<cell>    up to PARTITIONS_PER_CELL PartitionRecords
     /tombstones/<topic id>           Tombstone of a deleted topic: its replicas may be removed (RL53)
+    /finals/<topic id>/<partition>   FinalRecord: where a deleted topic's partition ended, for the cut that closes it
+    /cuts/<tenant>                   CutRecord: the tenant's newest period end
+    /kept_cuts/<tenant>/<end>        CutRecord: every one; no image holds them, brokers read them when asked
     /losses/<topic id>/<partition>/<log generation>
                                      LossRecord: the loss by which that generation began; kept for ever
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
@@ -68,6 +71,22 @@ def cell_key(topic_id: bytes, partition: int) -> str:
 
 def tombstone_key(topic_id: bytes) -> str:
     return f"/tombstones/{topic_id.hex()}"
+
+
+def final_key(topic_id: bytes, partition: int) -> str:
+    return f"/finals/{topic_id.hex()}/{partition:06d}"
+
+
+def cut_key(tenant: str) -> str:
+    return f"/cuts/{tenant}"
+
+
+def kept_cuts_prefix(tenant: str) -> str:
+    return f"/kept_cuts/{tenant}/"
+
+
+def kept_cut_key(tenant: str, end_ms: int) -> str:
+    return f"{kept_cuts_prefix(tenant)}{end_ms:015d}"
 
 
 def loss_key(topic_id: bytes, partition: int, log_generation: int) -> str:
@@ -188,12 +207,54 @@ class Tombstone(_Json):
     partitions: int = 0
     generation: int = 0
     """Of the deletion; a change of the topic that carries a lower one is ignored."""
+    metered: bool = False
+    """Each partition owes a FinalRecord, and the topic a cut that counts them."""
+    closed_by: str = ""
+    """That cut. From then on no FinalRecord of the topic changes, and no later cut knows it."""
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
         if not value.startswith(b"{"):
             return cls(name=value.decode())
         return cls(**json.loads(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalRecord(_Json):
+    """What the odometer of a deleted topic's partition said last. Of several replicas the furthest reading stays."""
+
+    log_generation: int
+    end_offset: int
+    accepted_ms: int
+    """Acceptance of the last batch, -1 = none."""
+    totals: tuple[int, ...]
+    """Of `penstock.records.usage.Totals`, in the order of its fields."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Later in the log's life is higher."""
+        return (self.log_generation, self.end_offset)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        values: dict[str, Any] = json.loads(value)
+        values["totals"] = tuple(values["totals"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRecord(_Json):
+    """The end of a tenant's period as the brokers keep it: written once, told to the tenant's keys."""
+
+    cut_id: str
+    start_ms: int
+    """Where the period begins: the end of the cut before; 0 = the tenant's first."""
+    end_ms: int
+    sha256: str
+    """Of where every partition stood (penstock/records/cut.py), hex."""
+    billing_sequence: int
+    """Of the newest entry of the tenant's billing chain when the cut was asked for; 0 = nobody told one."""
+    billing_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

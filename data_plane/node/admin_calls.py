@@ -133,6 +133,7 @@ class AdminCalls:
                 wanted.name,
                 generation=wanted.generation,
                 topic_id=TopicId(wanted.topic_id) if wanted.topic_id else None,
+                metered=self._config.metering,
             )
 
         return (await self.settle(decide)).SerializeToString()

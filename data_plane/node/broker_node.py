@@ -17,6 +17,7 @@ from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
 from data_plane.node.catch_up import CatchUp
 from data_plane.node.client_calls import ClientCalls
+from data_plane.node.commitments import Commitments
 from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
@@ -25,6 +26,7 @@ from data_plane.node.control import Control
 from data_plane.node.cuts import Cuts
 from data_plane.node.directory import mark_clean, open_directory
 from data_plane.node.durability import TopicDurability
+from data_plane.node.final_readings import FinalReadings
 from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
 from data_plane.node.handover import Handover
@@ -96,6 +98,7 @@ class BrokerNode:
             self.host.all,
             self.host.find,
             lambda: leaderless.partitions() if self.control.seated else {},
+            FinalReadings(config, self.view, store),
         )
         self.host.hold = self.metering.hold
         self._gate = Gate(
@@ -170,7 +173,12 @@ class BrokerNode:
                 return  # the next start recovers as after a crash
 
     def _metering_tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        return (self.usage_topic.run(), self.metering.run(), self.metering.run_unserved())
+        return (
+            self.usage_topic.run(),
+            self.metering.run(),
+            self.metering.run_finals(),
+            self.metering.run_unserved(),
+        )
 
     def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
         config, clock, store, view = self.config, self._clock, self._store, self.view
@@ -274,6 +282,7 @@ class BrokerNode:
             self.metering,
         )
         self._proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
+        self._commitments = Commitments(self._gate, view, store, clock)
         self._deletion = RecordDeletion(
             self._gate, self.host.find, self.host.trim, self.metering, clock, self.registration.confident
         )
@@ -432,6 +441,8 @@ class BrokerNode:
                 methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
                 methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
                 methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
+                methods.READ_SEALS: lambda caller, request: self._proofs.read_seals(caller, request),
+                methods.READ_COMMITMENTS: lambda caller, asked: self._commitments.read(caller, asked),
                 methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(caller, asked),
                 methods.DESCRIBE_DURABILITY: lambda caller, asked: self.scrubber.describe_durability(
                     caller, asked

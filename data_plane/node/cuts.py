@@ -2,16 +2,29 @@
 
 Any broker takes the call. It first raises the floor of acceptance times to the period's end in the metadata, so that
 no leader, present or to come, can stamp a batch before it; then it asks the leaders. A leader waits until everything
-stamped before the end is committed, reads there, and answers once the reading is in `__usage`. The same cut asked for
-again gives the same offsets.
+stamped before the end is committed, reads there, and answers once the reading is in `__usage`. Partitions of topics
+that were deleted since the cut before are read at their final readings, which the cut freezes first. A cut that was
+answered in full is kept in the metadata by its hash; the same cut asked for again gives the same answer, or is refused.
 """
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
+from functools import partial
 
 from data_plane.contract import admin_pb2, methods, usage_pb2
-from data_plane.controller.cuts import raise_floor
+from data_plane.controller.cuts import (
+    check_order,
+    close_topic,
+    deleted_parts,
+    final_end,
+    keep_cut,
+    raise_floor,
+)
+from data_plane.controller.tenants import Transaction
+from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import CutRecord, FinalRecord
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, StoreUnavailable
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.client_calls import parsed
@@ -24,12 +37,14 @@ from data_plane.node.usage_topic import USAGE_TOPIC
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
+from penstock.records.cut import CutEnd, cut_sha256
 from penstock.records.usage import OdometerMark
 
 CUT_ID_LENGTH_MAX = 100
 _PARTITIONS_PER_CALL = 200
 _TRIES = 20
 _LOOK_S = 0.01
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Cuts:
@@ -60,20 +75,35 @@ class Cuts:
         """Admin call; see the module."""
         wanted = parsed(admin_pb2.CutRequest, request)
         response = admin_pb2.CutResponse()
+        waived = {TopicPartition(TopicId(one.topic_id), one.partition) for one in wanted.waived}
         try:
             self._check(wanted)
             revision = await self._raise_floors(TenantId(wanted.tenant), wanted.end_ms)
+            ends, failed = await self._ask_all(wanted, revision, waived)
+            if not failed:
+                response.sha256 = await self._keep(wanted, ends)
         except PenstockError as refusal:
             response.outcome.error, response.outcome.message = refusal.code, refusal.message
             return response.SerializeToString()
-        for cut in await self._ask_all(wanted, revision):
+        for end in ends:
             response.readings.add(
-                topic_id=cut.topic_id,
-                partition=cut.partition,
-                log_generation=cut.log_generation,
-                end_offset=cut.end_offset,
-                error=cut.error,
-                message=cut.message,
+                topic_id=end.where.topic_id,
+                partition=end.where.partition,
+                log_generation=end.log_generation,
+                end_offset=end.end_offset,
+                accepted_ms=end.accepted_ms,
+                messages=end.messages,
+                stored_bytes=end.bytes,
+                last=end.last,
+            )
+        for one in failed:
+            response.readings.add(
+                topic_id=one.topic_id,
+                partition=one.partition,
+                end_offset=-1,
+                accepted_ms=-1,
+                error=one.error,
+                message=one.message,
             )
         response.outcome.revision = self._image.revision
         return response.SerializeToString()
@@ -88,6 +118,11 @@ class Cuts:
         now_ms = self._clock.now_ms()
         if not 0 < wanted.end_ms <= now_ms:
             raise errors.InvalidRequest(f"end_ms: {wanted.end_ms} is not in the past, now is {now_ms}")
+        if wanted.billing_sequence and not _HASH.fullmatch(wanted.billing_hash):
+            raise errors.InvalidRequest(f"billing_hash: {wanted.billing_hash[:80]!r}: 64 hex digits required")
+        check_order(
+            self._image, TenantId(wanted.tenant), wanted.cut_id, wanted.previous_end_ms, wanted.end_ms
+        )
         if not self._metering.working:
             raise errors.BrokerUnavailable(
                 f"{USAGE_TOPIC}: does not exist here yet, or this broker does not meter"
@@ -96,12 +131,101 @@ class Cuts:
     async def _raise_floors(self, tenant: TenantId, end_ms: int) -> int:
         """The metadata revision that holds the floor for all topics of the tenant."""
         for topic_id in [topic.topic_id for topic in self._image.topics.values() if topic.tenant == tenant]:
-            await self._raise_floor(topic_id, end_ms)
+            await self._settle(partial(raise_floor, self._image, topic_id, end_ms))
         return self._image.revision
 
-    async def _raise_floor(self, topic_id: TopicId, end_ms: int) -> None:
+    async def _ask_all(
+        self, wanted: admin_pb2.CutRequest, revision: int, waived: Collection[TopicPartition]
+    ) -> tuple[list[CutEnd], list[usage_pb2.PartitionCut]]:
+        """The leaders of the tenant's partitions and what deleted topics left; and what could not be read now."""
+        tenant = TenantId(wanted.tenant)
+        led: dict[BrokerId, list[TopicPartition]] = {broker: [] for broker in sorted(self._image.brokers)}
+        failed: list[usage_pb2.PartitionCut] = []
+        for topic_id, topic in self._image.topics.items():
+            if topic.tenant != tenant:
+                continue
+            for record in self._image.partitions_of(topic_id):
+                where = TopicPartition(topic_id, record.partition)
+                if record.leader in led and self._image.epoch_of(record.leader):
+                    led[record.leader].append(where)
+                else:
+                    failed.append(_failed(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
+        # In the same turn as the topics above: a topic is either among them or deleted.
+        deleted = [*self._image.deleted_of.get(tenant, {}).get("", {})]
+        asked = [
+            self._ask(broker, wanted, revision, where[at : at + _PARTITIONS_PER_CALL], deleted=not at)
+            for broker, where in led.items()
+            for at in range(0, max(1, len(where)), _PARTITIONS_PER_CALL)
+        ]
+        ends: list[CutEnd] = []
+        for answer in await asyncio.gather(*asked):
+            for cut in answer:
+                where = TopicPartition(TopicId(cut.topic_id), cut.partition)
+                if cut.error:
+                    if where not in waived:
+                        failed.append(cut)
+                else:
+                    ends.append(_end(cut))
+        if not failed:
+            closed = await self._close_deleted(wanted, deleted, waived, failed)
+            ends += [final_end(where, final) for where, final in closed.items()]
+        return ends, failed
+
+    async def _close_deleted(
+        self,
+        wanted: admin_pb2.CutRequest,
+        deleted: list[TopicId],
+        waived: Collection[TopicPartition],
+        failed: list[usage_pb2.PartitionCut],
+    ) -> dict[TopicPartition, FinalRecord]:
+        """Freeze the final readings of deleted topics and write them as this cut's. Missing ones join `failed`."""
+        tenant, cut_id = TenantId(wanted.tenant), wanted.cut_id
+        parts = deleted_parts(self._image, tenant, cut_id, waived)
+        for where in parts.missing:
+            if where.topic_id in deleted:
+                name = self._image.buried[where.topic_id].name
+                message = (
+                    f"{name}-{where.partition}: was deleted, and no broker has told its last reading yet"
+                )
+                failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
+        if failed:
+            return {}
+        for topic_id in deleted:
+            await self._settle(partial(close_topic, self._image, topic_id, cut_id))
+        mine = self._image.deleted_of.get(tenant, {}).get(cut_id, {})
+        # As they are now that nothing changes them: one may have been raised until the topic was closed.
+        parts = deleted_parts(self._image, tenant, cut_id, waived)
+        closed = {where: final for where, final in parts.ends.items() if where.topic_id in mine}
+        named = {where: (self._image.buried[where.topic_id].name, final) for where, final in closed.items()}
+        await self._metering.write_closed(tenant, named, cut_id, wanted.end_ms)
+        return closed
+
+    async def _keep(self, wanted: admin_pb2.CutRequest, ends: list[CutEnd]) -> str:
+        """Keep the cut; its hash. Raises `InvalidRequest` when another answer to it is kept."""
+        tenant = TenantId(wanted.tenant)
+        cut = CutRecord(
+            cut_id=wanted.cut_id,
+            start_ms=wanted.previous_end_ms,
+            end_ms=wanted.end_ms,
+            sha256=cut_sha256(wanted.tenant, wanted.cut_id, wanted.end_ms, ends),
+            billing_sequence=wanted.billing_sequence,
+            billing_hash=wanted.billing_hash,
+        )
+        earlier = None
+        newest = self._image.cuts.get(tenant)
+        if newest is not None and newest.end_ms > wanted.end_ms:
+            try:
+                found = await self._store.range(model.kept_cut_key(tenant, wanted.end_ms))
+            except StoreUnavailable as error:
+                raise errors.BrokerUnavailable(f"cut {cut.cut_id}: the metadata does not answer") from error
+            earlier = CutRecord.decode(found.items[0].value) if found.items else None
+        await self._settle(partial(keep_cut, self._image, tenant, cut, earlier))
+        return cut.sha256
+
+    async def _settle(self, decide: Callable[[], Transaction]) -> None:
+        """Until it holds. Raises `BrokerUnavailable`, and what `decide` refuses with."""
         for _ in range(_TRIES):
-            change = raise_floor(self._image, topic_id, end_ms)
+            change = decide()
             if not change.changes:
                 return
             try:
@@ -110,37 +234,7 @@ class Cuts:
                 await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
                 continue
             await self._view.reached(result.revision, self._config.timings.call_ms)
-        raise errors.BrokerUnavailable(f"{topic_id.hex()}: its floor of acceptance times could not be raised")
-
-    async def _ask_all(self, wanted: admin_pb2.CutRequest, revision: int) -> list[usage_pb2.PartitionCut]:
-        """The leaders of the tenant's partitions, and every broker about deleted topics."""
-        led: dict[BrokerId, list[TopicPartition]] = {broker: [] for broker in sorted(self._image.brokers)}
-        cuts: list[usage_pb2.PartitionCut] = []
-        for topic_id, topic in self._image.topics.items():
-            if topic.tenant != wanted.tenant:
-                continue
-            for record in self._image.partitions_of(topic_id):
-                where = TopicPartition(topic_id, record.partition)
-                if record.leader in led and self._image.epoch_of(record.leader):
-                    led[record.leader].append(where)
-                else:
-                    cuts.append(_failed(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
-        asked = [
-            self._ask(broker, wanted, revision, where[at : at + _PARTITIONS_PER_CALL], deleted=not at)
-            for broker, where in led.items()
-            for at in range(0, max(1, len(where)), _PARTITIONS_PER_CALL)
-        ]
-        deleted: dict[TopicPartition, usage_pb2.PartitionCut] = {}
-        for answer in await asyncio.gather(*asked):
-            for cut in answer:
-                where = TopicPartition(TopicId(cut.topic_id), cut.partition)
-                if where.topic_id in self._image.topics:
-                    cuts.append(cut)
-                    continue
-                known = deleted.get(where)
-                if known is None or cut.error or (not known.error and cut.end_offset > known.end_offset):
-                    deleted[where] = cut
-        return [*cuts, *deleted.values()]
+        raise errors.BrokerUnavailable("the metadata does not take the change; ask again")
 
     async def _ask(
         self,
@@ -218,6 +312,9 @@ class Cuts:
                     partition=replica.where.partition,
                     log_generation=replica.log.usage.log_generation,
                     end_offset=due.mark.end_offset,
+                    accepted_ms=due.mark.accepted_ms,
+                    messages=due.mark.totals.committed_messages,
+                    bytes=due.mark.totals.committed_bytes,
                 )
         answered = {(cut.topic_id, cut.partition) for cut in response.partitions}
         for partition in wanted.partitions:
@@ -225,7 +322,7 @@ class Cuts:
                 where = TopicPartition(TopicId(partition.topic_id), partition.partition)
                 response.partitions.append(_failed(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
         if wanted.deleted:
-            response.partitions.extend(self._metering.deleted(TenantId(wanted.tenant)))
+            response.partitions.extend(self._metering.still_held(TenantId(wanted.tenant)))
         return response
 
     def _replica(self, where: TopicPartition, wanted: usage_pb2.CutPartitionsRequest) -> Replica:
@@ -264,6 +361,17 @@ class Cuts:
                 f"{replica.name}: what was counted before {end_ms} is not known any more"
             )
         return mark
+
+
+def _end(cut: usage_pb2.PartitionCut) -> CutEnd:
+    return CutEnd(
+        where=TopicPartition(TopicId(cut.topic_id), cut.partition),
+        log_generation=cut.log_generation,
+        end_offset=cut.end_offset,
+        accepted_ms=cut.accepted_ms,
+        messages=cut.messages,
+        bytes=cut.bytes,
+    )
 
 
 def _failed(where: TopicPartition, code: int, message: str) -> usage_pb2.PartitionCut:

@@ -9,15 +9,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from data_plane.contract import usage_pb2
+from data_plane.metadata.model import FinalRecord
 from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
+from data_plane.node.final_readings import FinalReadings
 from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import in_turns, together
-from data_plane.node.usage_messages import add_delivered, add_reading, add_requests, add_seal
+from data_plane.node.usage_messages import (
+    add_delivered,
+    add_last_reading,
+    add_reading,
+    add_requests,
+    add_seal,
+)
 from data_plane.node.usage_topic import UsageTopic
 from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicPartition
@@ -32,8 +40,6 @@ _LAST_WORDS_S = 3.0
 _LISTEN_S = 0.05
 _RECORDS_PER_ROUND_MAX = 200
 """Of increments alone."""
-_DELETED_KEPT = 10_000
-"""Last readings of deleted partitions that are told in cuts; of older ones `__usage` tells."""
 
 
 @dataclass(slots=True)
@@ -73,6 +79,7 @@ class Metering:
         replicas: Callable[[], list[Replica]],
         find: Callable[[TopicPartition], Replica | None],
         leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
+        finals: FinalReadings,
     ) -> None:
         """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
         self._config, self._topic = config, topic
@@ -87,8 +94,9 @@ class Metering:
         self.increments = Increments()
         self._held: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
         """Replicas of deleted topics that wait for their last reading, and whom to tell then."""
-        self._deleted: dict[TopicPartition, tuple[TenantId, int, int]] = {}
-        """Last readings made here: tenant, log generation, end offset."""
+        self._final_readings = finals
+        self._finals: dict[TopicPartition, FinalRecord] = {}
+        """Of held replicas: final readings that are in `__usage`, and are to be kept in the metadata."""
         self._hurried: dict[TopicPartition, None] = {}
         self._told_ms = 0.0
         """When increments went out last."""
@@ -135,19 +143,9 @@ class Metering:
         """Replicas of deleted topics that wait."""
         return [replica for replica, _ in self._held.values()]
 
-    def deleted(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
-        """Last readings of the tenant's deleted topics made here, and those still to be made as errors."""
-        cuts = [
-            usage_pb2.PartitionCut(
-                topic_id=where.topic_id,
-                partition=where.partition,
-                log_generation=log_generation,
-                end_offset=end_offset,
-            )
-            for where, (owner, log_generation, end_offset) in self._deleted.items()
-            if owner == tenant
-        ]
-        cuts += [
+    def still_held(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
+        """As errors: partitions of the tenant's deleted topics whose final reading here is still to be made."""
+        return [
             usage_pb2.PartitionCut(
                 topic_id=where.topic_id,
                 partition=where.partition,
@@ -158,7 +156,6 @@ class Metering:
             for where, (replica, _) in self._held.items()
             if replica.topic.tenant == tenant
         ]
-        return cuts
 
     def delivered(self, replica: Replica, group: str, principal: int, messages: int, size: int) -> None:
         """A consumer has taken messages, by the credit that it gave back."""
@@ -218,6 +215,29 @@ class Metering:
         if draft.rows:
             await self._write(draft)
 
+    async def write_closed(
+        self,
+        tenant: TenantId,
+        closed: Mapping[TopicPartition, tuple[str, FinalRecord]],
+        cut_id: str,
+        cut_end_ms: int,
+    ) -> None:
+        """The cut's readings of partitions of deleted topics, each with the topic's name; returns when they are
+        committed. Raises `Throttled`, `BrokerUnavailable`.
+        """
+        if not self.working:
+            raise BrokerUnavailable("this broker does not meter now")
+        self._topic.demand_room()
+        draft = _Draft()
+        for where, (name, final) in closed.items():
+            add_last_reading(draft.record, tenant, name, where, final, cut_id, cut_end_ms)
+            draft.rows += 1
+            if draft.rows >= _ROWS_MAX:
+                await self._write(draft)
+                draft = _Draft()
+        if draft.rows:
+            await self._write(draft)
+
     # -- the round ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -232,6 +252,16 @@ class Metering:
             return
         async with self._reading:
             await self._round(at_once=False)
+
+    async def run_finals(self) -> None:
+        """Beside the rounds: final readings go to the metadata, and then their replicas go."""
+        while True:
+            await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
+            finals = dict(self._finals)
+            if finals and await self._final_readings.keep(finals):
+                for where in finals:
+                    del self._finals[where]
+                    self._let_go(where)
 
     async def run_unserved(self) -> None:
         """Beside the rounds, which wait while `__usage` itself has no leader."""
@@ -297,8 +327,9 @@ class Metering:
         self._hurried.clear()
         for where in [where for where in self._meters if where not in led]:
             del self._meters[where]
-        for replica, release in list(self._held.values()):
-            await self._read_last(replica, release, draft)
+        for replica, _ in list(self._held.values()):
+            if replica.where not in self._finals:
+                await self._read_last(replica, draft)
             if draft.rows >= _ROWS_MAX:
                 await self._write(draft)
                 draft = _Draft()
@@ -368,7 +399,7 @@ class Metering:
             return None
         return mark
 
-    async def _read_last(self, replica: Replica, release: Callable[[Replica], None], draft: _Draft) -> None:
+    async def _read_last(self, replica: Replica, draft: _Draft) -> None:
         """The last reading of a deleted partition, at what this replica knows to be committed."""
         log = replica.log
         mark: OdometerMark | None = None
@@ -377,17 +408,17 @@ class Metering:
         else:
             mark = await self._fold(replica, log.high_watermark)
         if mark is None:
-            self._let_go(replica)  # it cannot be told any more
+            self._let_go(replica.where)  # it cannot be told any more
         else:
             for minute in log.usage.minute_marks(replica.metered_offset, log.high_watermark):
                 draft.read_one(replica, DueReading(ReadingKind.MINUTE_END, minute))
             draft.read_one(replica, DueReading(ReadingKind.FINAL, mark))
             draft.add_seals(replica)
 
-    def _let_go(self, replica: Replica) -> None:
-        held = self._held.pop(replica.where, None)
+    def _let_go(self, where: TopicPartition) -> None:
+        held = self._held.pop(where, None)
         if held is not None:
-            held[1](replica)
+            held[1](held[0])
 
     def _add_increments(self, draft: _Draft) -> None:
         for delivered, messages, size in self.increments.take_delivered(max(0, _ROWS_MAX - draft.rows)):
@@ -404,15 +435,14 @@ class Metering:
         for replica, log_generation, due in draft.read:
             replica.note_metered(log_generation, due.mark.end_offset)
             if due.kind is ReadingKind.FINAL:
-                self._note_deleted(replica, due.mark.end_offset)
-                self._let_go(replica)
+                self._finals[replica.where] = FinalRecord(
+                    log_generation=log_generation,
+                    end_offset=due.mark.end_offset,
+                    accepted_ms=due.mark.accepted_ms,
+                    totals=due.mark.totals.as_tuple(),
+                )
         for replica, end_offset in draft.sealed:
             replica.sealed_offset = max(replica.sealed_offset, end_offset)
-
-    def _note_deleted(self, replica: Replica, end_offset: int) -> None:
-        self._deleted[replica.where] = (replica.topic.tenant, replica.log.usage.log_generation, end_offset)
-        while len(self._deleted) > _DELETED_KEPT:
-            del self._deleted[next(iter(self._deleted))]
 
 
 def _is_metered(replica: Replica) -> bool:

@@ -1,4 +1,4 @@
-"""Reads that prove an invoice: batches with their stamps, as stored, to the tenant whose they are.
+"""Reads that prove an invoice: batches with their stamps, as stored, and seals, to the tenant whose they are.
 
 They are not metered. Each tenant has a budget of bytes for them on each broker, so that proving holds nobody up.
 """
@@ -6,7 +6,7 @@ They are not metered. Each tenant has a budget of bytes for them on each broker,
 import struct
 from collections.abc import Callable
 
-from data_plane.authz.access import Operation
+from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Disk
 from data_plane.log.outcomes import ColdRead
 from data_plane.node.access import Gate
@@ -19,6 +19,7 @@ from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import proof_pb2 as pb
+from penstock.records.seal import pack_seal
 from penstock.records.stamp import STAMP_BYTES
 
 KIB_PER_MINUTE = 600 * 1024
@@ -34,7 +35,7 @@ READ_BYTES_MAX = limits.MIB
 
 
 class Proofs:
-    """Handler of the client listener's ReadStamped call."""
+    """Handler of the client listener's calls ReadStamped and ReadSeals."""
 
     def __init__(
         self,
@@ -50,30 +51,64 @@ class Proofs:
 
     async def read_stamped(self, caller: Caller, request: bytes) -> bytes:
         """Committed batches from the one that holds the offset asked for, on the partition's leader."""
-        principal = self._gate.admit(caller)
+        principal = self._admit(caller)
         wanted = parsed(pb.ReadStampedRequest, request)
         response = pb.ReadStampedResponse()
+        try:
+            await self._read(self._leader(principal, wanted.topic_id, wanted.partition), wanted, response)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+        self._charge(principal, len(response.batches))
+        return response.SerializeToString()
+
+    async def read_seals(self, caller: Caller, request: bytes) -> bytes:
+        """Seals of the segments that end above an offset, on the partition's leader. Seals are made of committed
+        batches only."""
+        principal = self._admit(caller)
+        wanted = parsed(pb.ReadSealsRequest, request)
+        response = pb.ReadSealsResponse()
+        size = 0
+        try:
+            replica = self._leader(principal, wanted.topic_id, wanted.partition)
+            response.log_generation = replica.log.usage.log_generation
+            found = replica.log.usage.seals_above(wanted.above_offset)
+            packed: list[bytes] = []
+            for seal in found:
+                packed.append(pack_seal(seal))
+                size += len(packed[-1])
+                if size >= READ_BYTES_MAX:
+                    break
+            response.seals, response.more = b"".join(packed), len(packed) < len(found)
+        except PenstockError as refusal:
+            response.error, response.message = refusal.code, refusal.message
+        self._charge(principal, size)
+        return response.SerializeToString()
+
+    def _admit(self, caller: Caller) -> Principal:
+        principal = self._gate.admit(caller)
         wait_ms = self._budget.wait_ms(principal.tenant, self._clock.monotonic_ms(), _CALL_KIB)
         if wait_ms:
             raise CallFailed(errors.Throttled.code, f"proving reads: wait for {wait_ms} ms")
-        try:
-            replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
-            if replica is None:
-                self._gate.refuse_unknown(principal, Operation.CONSUME, wanted.topic_id, wanted.partition)
-            self._gate.authorize(principal, Operation.CONSUME, replica.topic)
-            await self._read(replica, wanted, response)
-        except PenstockError as refusal:
-            response.error, response.message = refusal.code, refusal.message
-        read_kib = _CALL_KIB + len(response.batches) // _KIB
+        return principal
+
+    def _charge(self, principal: Principal, size: int) -> None:
+        read_kib = _CALL_KIB + size // _KIB
         self._budget.drain(principal.tenant, self._clock.monotonic_ms(), min(read_kib, KIB_AT_ONCE))
-        return response.SerializeToString()
+
+    def _leader(self, principal: Principal, topic_id: bytes, partition: int) -> Replica:
+        """The replica, if it leads and the key may read it. Raises the refusal."""
+        replica = self._find(TopicPartition(TopicId(topic_id), partition))
+        if replica is None:
+            self._gate.refuse_unknown(principal, Operation.CONSUME, topic_id, partition)
+        self._gate.authorize(principal, Operation.CONSUME, replica.topic)
+        if not replica.leadership(-1).ready or not self._confident():
+            raise errors.LeaderNotReady(f"{replica.name}: the leader has not confirmed its log yet")
+        return replica
 
     async def _read(
         self, replica: Replica, wanted: pb.ReadStampedRequest, response: pb.ReadStampedResponse
     ) -> None:
-        leading, log = replica.leadership(-1), replica.log
-        if not leading.ready or not self._confident():
-            raise errors.LeaderNotReady(f"{replica.name}: the leader has not confirmed its log yet")
+        log = replica.log
         replica.demand_log_start()
         response.log_start_offset = log.log_start_offset
         response.high_watermark = log.high_watermark

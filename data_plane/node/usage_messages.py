@@ -1,10 +1,11 @@
 """What metering counted, put into the messages of usage records."""
 
 from data_plane.contract import usage_pb2 as pb
-from data_plane.metadata.model import TopicRecord
+from data_plane.metadata.model import FinalRecord, TopicRecord
 from data_plane.metering.increments import DeliveredKey, RequestsKey
-from data_plane.metering.readings import DueReading
+from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.replica import Replica
+from penstock.contract.ids import TenantId, TopicPartition
 from penstock.records.seal import Seal, pack_seal
 
 
@@ -28,11 +29,39 @@ def add_reading(
         kind=pb.ReadingKind.Name(due.kind),
         cut_id=cut_id,
         cut_end_ms=cut_end_ms,
+        last=due.kind is ReadingKind.FINAL,
     )
     for row in mark.minute_rows:
         reading.minute_rows.add(
             minute=row.minute, principal=row.principal, messages=row.messages, bytes=row.bytes
         )
+
+
+def add_last_reading(
+    record: pb.UsageRecord,
+    tenant: TenantId,
+    topic: str,
+    where: TopicPartition,
+    final: FinalRecord,
+    cut_id: str,
+    cut_end_ms: int,
+) -> None:
+    """The reading of a cut for a partition of a deleted topic: what its final reading said."""
+    record.readings.add(
+        tenant=tenant,
+        topic_id=where.topic_id,
+        topic=topic,
+        partition=where.partition,
+        log_generation=final.log_generation,
+        end_offset=final.end_offset,
+        accepted_ms=final.accepted_ms,
+        totals=final.totals,
+        log_start_offset=final.end_offset,
+        kind=pb.CUT,
+        cut_id=cut_id,
+        cut_end_ms=cut_end_ms,
+        last=True,
+    )
 
 
 def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size: int) -> None:

@@ -50,6 +50,7 @@ def reading(
     cut: str = "",
     cut_end: int = 0,
     aborted: int = 0,
+    last: bool = False,
 ) -> pb.Reading:
     """A reading; `rows` are (principal, messages, bytes) of the minute of `at`."""
     return pb.Reading(
@@ -68,6 +69,7 @@ def reading(
         kind=pb.ReadingKind.Name(kind) if not cut else "CUT",
         cut_id=cut,
         cut_end_ms=cut_end,
+        last=last,
     )
 
 

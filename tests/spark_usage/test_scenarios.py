@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -70,13 +71,30 @@ def scenarios() -> Written:
 
     # a topic is deleted between two cuts
     usage.read(reading(10, NOON, 10, 100, tenant="tn_end", topic="gone", cut="cut_end_1", cut_end=NOON + 1))
-    usage.read(reading(14, NOON + HOUR, 14, 140, tenant="tn_end", topic="gone", kind=pb.FINAL))
+    usage.read(reading(14, NOON + HOUR, 14, 140, tenant="tn_end", topic="gone", kind=pb.FINAL, last=True))
     for number in (2, 3):
         at = NOON + number * DAY
         usage.read(
             reading(number, at, number, number, tenant="tn_end", cut=f"cut_end_{number}", cut_end=at + 1),
             made_ms=at + 2,
         )
+    of_two: dict[str, Any] = {"cut": "cut_end_2", "cut_end": NOON + 2 * DAY + 1}
+    gone: dict[str, Any] = {"tenant": "tn_end", "topic": "gone", "last": True}
+    at = NOON + 2 * DAY + 2
+    # the cut was asked for while the topic was there, and again when it was not
+    usage.read(reading(12, NOON + 1, 12, 120, tenant="tn_end", topic="gone", **of_two), made_ms=at)
+    usage.read(reading(14, NOON + HOUR, 14, 140, **gone, **of_two), made_ms=at)
+    # one without a message; one whose last reading is lost; one of before, that promised none
+    usage.read(reading(0, -1, 0, 0, **gone | {"topic": "unused"}, **of_two), made_ms=at)
+    usage.read(reading(9, NOON, 9, 90, kind=pb.FINAL, **gone | {"topic": "missing"}))
+    usage.read(
+        reading(9, NOON, 9, 90, kind=pb.FINAL, **gone | {"topic": "of_before", "last": False}),
+        made_ms=NOON + 2,
+    )
+    # made again under its name, it is another topic
+    of_three: dict[str, Any] = {"cut": "cut_end_3", "cut_end": NOON + 3 * DAY + 1}
+    made_again = reading(7, NOON + 3 * DAY, 7, 70, tenant="tn_end", topic="gone-again", **of_three)
+    usage.read(made_again, made_ms=at + DAY)
 
     # a topic made after a period's end is not in its cut
     usage.read(reading(3, NOON, 3, 30, tenant="tn_new", cut="cut_new", cut_end=NOON + HOUR))
@@ -215,6 +233,22 @@ def test_a_deleted_topic_ends_with_its_final_reading_in_one_cut(folded: Folded) 
     assert [row for row in found if row[1] == "gone"] == [
         ("cut_end_1", "gone", 0, 0, 10, "covered", "", ""),
         ("cut_end_2", "gone", 0, 10, 14, "covered", "", ""),
+    ]
+
+
+def test_deleted_topics_without_a_message_are_covered_and_those_without_a_reading_are_gaps(
+    folded: Folded,
+) -> None:
+    found = folded.rows("cut_coverage", "tn_end", *COVERAGE)
+    assert [row for row in found if row[1] == "unused"] == [
+        ("cut_end_2", "unused", 0, 0, 0, "covered", "", "")
+    ]
+    assert [row[:6] for row in found if row[1] == "missing"] == [
+        (f"cut_end_{number}", "missing", 0, 0, 9, "gap") for number in (1, 2, 3)
+    ]
+    assert [row[0] for row in found if row[1] == "of_before"] == ["cut_end_1"]
+    assert [row[:6] for row in found if row[1] == "gone-again"] == [
+        ("cut_end_3", "gone-again", 0, 0, 7, "covered")
     ]
 
 
