@@ -7,6 +7,7 @@ its thread begins; the thread speaks with the brokers alone, with the console's 
 import json
 import logging
 import threading
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,16 +16,15 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from billing import queries
+from billing import queries, shapes
 from billing.models import Invoice
-from billing.shapes import shown_invoice
 from control_plane import config
 from penstock.client.settings import ConnectionSettings
-from penstock.contract.errors import PenstockError, Throttled
-from penstock.verification.evidence import Evidence, read_evidence
+from penstock.contract.errors import NotFound, PenstockError, Throttled
 from penstock.verification.findings import Report
-from penstock.verification.proving import prove
+from penstock.verification.proving import Documents, prove
 from penstock.verification.stamped_reads import StampedReads
+from tenants.models import Tenant
 from web.broker_access import api_key
 from web.places import Place
 
@@ -80,10 +80,7 @@ def start(place: Place, invoice: Invoice) -> Proof:
     known = find(*name)
     if known is not None and not known.ended:
         return known
-    evidence = _evidence(invoice)
-    previous = None
-    if evidence.previous_invoice is not None:
-        previous = _evidence(queries.invoice(place.tenant, evidence.previous_invoice))
+    documents = _Gathered(place.tenant, invoice)
     settings = ConnectionSettings(bootstrap=tuple(config.current().brokers.bootstrap), api_key=api_key(place))
     proof = Proof(tenant=name[0], invoice=name[1], began_at=timezone.now())
     with _lock:
@@ -93,17 +90,17 @@ def start(place: Place, invoice: Invoice) -> Proof:
         _proofs[name] = proof
         while len(_proofs) > KEPT_MAX:
             del _proofs[next(iter(_proofs))]
-    _pool.submit(_run, proof, evidence, previous, settings)
+    _pool.submit(_run, proof, documents, settings)
     return proof
 
 
-def _run(proof: Proof, evidence: Evidence, previous: Evidence | None, settings: ConnectionSettings) -> None:
+def _run(proof: Proof, documents: Documents, settings: ConnectionSettings) -> None:
     def tell(done: int, total: int, what: str) -> None:
         proof.done, proof.total, proof.what = done, total, what
 
     try:
         with StampedReads(settings, patience_s=PATIENCE_S) as reads:
-            proof.report = prove(evidence, previous, reads, progress=tell)
+            proof.report = prove(proof.invoice, documents, reads, progress=tell)
     except PenstockError as error:
         proof.error = error
     except Exception:
@@ -113,7 +110,30 @@ def _run(proof: Proof, evidence: Evidence, previous: Evidence | None, settings: 
         proof.ended_at = timezone.now()
 
 
-def _evidence(invoice: Invoice) -> Evidence:
-    """As `penstock verify-invoice` gets it over REST, and read by the same reader."""
-    document: dict[str, Any] = {"invoice": shown_invoice(invoice), **queries.evidence(invoice)}
-    return read_evidence(json.loads(json.dumps(document, cls=DjangoJSONEncoder)))
+class _Gathered:
+    """The documents as REST gives them, gathered before the proof's thread begins."""
+
+    def __init__(self, tenant: Tenant, invoice: Invoice) -> None:
+        self._shown = _as_sent(shapes.shown_invoice(invoice))
+        self._evidence: dict[str, Any] = {}
+        for row in (invoice, queries.invoice_before(invoice)):
+            if row is not None:
+                self._evidence[row.public_id] = _as_sent(queries.evidence(row))
+        self._chain: list[dict[str, Any]] = [
+            _as_sent(shapes.shown_chain_entry(entry)) for entry in queries.billing_chain(tenant)
+        ]
+
+    def invoice(self, invoice_id: str) -> Any:
+        return self._shown
+
+    def evidence(self, invoice_id: str) -> Any:
+        if invoice_id not in self._evidence:
+            raise NotFound(f"invoice {invoice_id[:64]!r} does not exist")
+        return self._evidence[invoice_id]
+
+    def chain(self) -> Sequence[Mapping[str, Any]]:
+        return self._chain
+
+
+def _as_sent(value: Any) -> Any:
+    return json.loads(json.dumps(value, cls=DjangoJSONEncoder))

@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     """The command belongs to the server, which this installation does not hold."""
     OUTPUT_LOST = 9
     """What the command printed could not be written, as on a full disk; what it asked for may well be done."""
+    PARTLY = 10
+    """Nothing is wrong, and not everything could be shown to be right: the report names what is missing."""
     INTERRUPTED = 130
     """Ctrl-C."""
 

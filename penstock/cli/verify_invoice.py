@@ -1,6 +1,8 @@
 """`penstock verify-invoice`: prove an invoice from the log, with the tenant's key and nothing of the server."""
 
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,15 +11,16 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress
 from penstock.cli.rest import rest_client, settings
-from penstock.contract.errors import InvalidRequest
+from penstock.profiles import profile_file
 from penstock.rest.client import RestClient, segment
 from penstock.rules.rating import amount_text
-from penstock.verification.evidence import Evidence, read_evidence
-from penstock.verification.findings import Report
+from penstock.verification.findings import Report, Verdict
+from penstock.verification.notes import FILE, note, read_notes
 
 _EVIDENCE_S = 120.0
 """The evidence of a large invoice is megabytes."""
 _PROBLEMS_SHOWN_MAX = 50
+_CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.WRONG: ExitCode.REFUSED}
 
 
 @click.command(
@@ -33,51 +36,75 @@ _PROBLEMS_SHOWN_MAX = 50
     help="The hash of the prices as you were promised them; the invoice's must be the same.",
 )
 @click.option(
+    "--notes",
+    "notes_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"Where this machine notes what it has verified (default {FILE} beside the profiles).",
+)
+@click.option(
     "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for brokers at each read."
 )
 @click.pass_context
 def verify_invoice(
-    context: click.Context, invoice_id: str, price_book_sha256: str | None, timeout: float
+    context: click.Context,
+    invoice_id: str,
+    price_book_sha256: str | None,
+    notes_file: Path | None,
+    timeout: float,
 ) -> None:
     """Read every batch that the invoice counts, with its stamp, and count and price it again.
 
-    Exit code 0 only when everything agrees; 5 when something does not, and the report names it.
+    Nothing that the service's documents say is believed: the log is read with your key, the brokers tell what they kept
+    when the period ended, and this machine compares with what it noted when it verified before.
+
+    Exit code 0: everything is shown to be right. 10: nothing is wrong, but not everything is shown; the report names
+    the ranges. 5: something is wrong, and the report names it; nothing is noted then.
     """
     # Imported here: no other command must wait for grpc to load.
     from penstock.verification.proving import prove
     from penstock.verification.stamped_reads import StampedReads
 
     chosen = settings()
-    with rest_client(chosen) as rest:
-        evidence = _fetch(rest, invoice_id)
-        previous = None if evidence.previous_invoice is None else _fetch(rest, evidence.previous_invoice)
+    file = profile_file().with_name(FILE) if notes_file is None else notes_file
     with (
+        rest_client(chosen) as rest,
         StampedReads(chosen, patience_s=timeout) as reads,
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
     ):
         report = prove(
-            evidence,
-            previous,
+            invoice_id,
+            _OverRest(rest),
             reads,
+            notes=read_notes(file, reads.commitments().tenant),
             price_book_sha256=price_book_sha256,
             progress=lambda done, total, what: bar.to(
                 done / total if total else 1.0, f"{what}, {done:,} of {total:,} offsets"
             ),
         )
+    note(file, report)
     if current().json:
         print_json(report.to_dict())
     else:
         _print(report)
     if not report.proven:
         sys.stdout.flush()
-        context.exit(int(ExitCode.REFUSED))
+        context.exit(int(_CODES[report.verdict]))
 
 
-def _fetch(rest: RestClient, invoice_id: str) -> Evidence:
-    evidence = read_evidence(rest.get(f"/v1/invoices/{segment(invoice_id)}/evidence", timeout_s=_EVIDENCE_S))
-    if evidence.invoice != invoice_id:
-        raise InvalidRequest(f"{invoice_id}: the evidence is that of {evidence.invoice}")
-    return evidence
+class _OverRest:
+    """The documents as the service gives them to this key."""
+
+    def __init__(self, rest: RestClient) -> None:
+        self._rest = rest
+
+    def invoice(self, invoice_id: str) -> Any:
+        return self._rest.get(f"/v1/invoices/{segment(invoice_id)}", timeout_s=_EVIDENCE_S)
+
+    def evidence(self, invoice_id: str) -> Any:
+        return self._rest.get(f"/v1/invoices/{segment(invoice_id)}/evidence", timeout_s=_EVIDENCE_S)
+
+    def chain(self) -> Sequence[Mapping[str, Any]]:
+        return list(self._rest.items("/v1/billing/chain", timeout_s=_EVIDENCE_S))
 
 
 def _print(report: Report) -> None:
@@ -110,47 +137,59 @@ def _print(report: Report) -> None:
         rows,
     )
     print_table(
-        ["line", "billed quantity", "in the log", "billed amount", "by the prices"],
+        ["line", "billed quantity", "shown by the log", "not shown", "billed amount", "by the prices"],
         [
             [
                 line.meter,
                 "-" if line.billed_quantity is None else line.billed_quantity,
                 line.counted_quantity,
+                line.unproven_quantity or "-",
                 "-" if line.billed_amount_micro is None else _money(report, line.billed_amount_micro),
-                _money(report, line.counted_amount_micro),
+                _money(report, line.due_amount_micro),
             ]
             for line in report.lines
         ],
     )
     for finding in report.partitions:
-        if finding.by_seals_alone is not None:
-            first, end = finding.by_seals_alone
+        name = f"{finding.topic}-{finding.partition}"
+        if finding.by_seals is not None:
+            first, end = finding.by_seals
+            click.echo(f"{name}: offsets {first} to {end} are deleted; the seals that the brokers keep tell.")
+        if finding.by_cuts is not None:
+            first, end = finding.by_cuts
             click.echo(
-                f"{finding.topic}-{finding.partition}: offsets {first} to {end} are deleted by retention; "
-                "their seals carry the totals."
+                f"{name}: offsets {first} to {end} are deleted; the brokers' readings when the period ended tell."
             )
-        if finding.lost is not None:
+        if finding.lost is not None and finding.lost_messages:
             first, end = finding.lost
             click.echo(
-                f"{finding.topic}-{finding.partition}: a loss was declared at offset {first} after the invoice had "
+                f"{name}: a loss was declared at offset {first} after the invoice had "
                 f"counted up to {end}: {finding.lost_messages} messages and {finding.lost_bytes} bytes are credited."
             )
+        for text in finding.malformed:
+            click.echo(f"{name}: {text}")
+    for text in report.receipts:
+        click.echo(text)
     click.echo(f"Prices {report.price_book_sha256}, cut {report.cut}")
     click.echo(
         f"Total billed {_money(report, report.billed_total_micro)}, "
-        f"by log and prices {_money(report, report.counted_total_micro)}"
+        f"by the prices {_money(report, report.due_total_micro)}"
     )
-    if any(finding.lost for finding in report.partitions):
+    if report.credited_total_micro:
         click.echo(f"Credited for what was lost {_money(report, report.credited_total_micro)}")
     for problem in report.problems[:_PROBLEMS_SHOWN_MAX]:
-        click.secho(str(problem), fg="red")
+        click.secho(str(problem), fg="red" if problem.is_wrong else "yellow")
     left = len(report.problems) - _PROBLEMS_SHOWN_MAX
     if left > 0:
         click.echo(f"and {left} more")
-    if report.proven:
+    wrong = sum(problem.is_wrong for problem in report.problems)
+    if report.verdict is Verdict.PROVEN:
         click.secho(f"{report.invoice}: proven", fg="green", bold=True)
+    elif report.verdict is Verdict.PARTLY:
+        named = "1 thing" if len(report.problems) == 1 else f"{len(report.problems)} things"
+        click.secho(f"{report.invoice}: proven but for {named} named above", fg="yellow", bold=True)
     else:
-        click.secho(f"{report.invoice}: NOT proven, {len(report.problems)} problems", fg="red", bold=True)
+        click.secho(f"{report.invoice}: WRONG, {wrong} problems", fg="red", bold=True)
 
 
 def _money(report: Report, amount_micro: int) -> str:

@@ -246,7 +246,7 @@ def read_document(value: object, kind: type[_Read], what: str) -> _Read:
 
 def plain(document: Strict) -> dict[str, Any]:
     """The document as plain JSON values, to be stored or sent."""
-    value: dict[str, Any] = msgspec.to_builtins(document)
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
     return value
 
 

@@ -100,6 +100,10 @@ class UsageFold:
             self._marks.pop(seal.end_offset, None)
             self.learn(seal.end_offset, seal.totals, seal.last_accepted_ms)
 
+    def restart(self, odometer: Odometer) -> None:
+        """Before the first stamp: begin where `odometer` stands instead."""
+        self.odometer = odometer
+
     def learn(self, offset: int, totals: Totals, accepted_ms: int) -> None:
         """Totals at an offset where no stamp was seen to end."""
         if offset in self._wanted:

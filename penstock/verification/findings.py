@@ -1,4 +1,4 @@
-"""What a verification found: counts, and each disagreement by name."""
+"""What a verification found: counts, and each disagreement or missing proof by name."""
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -6,45 +6,70 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """Names of what can be wrong. Stable: scripts read them."""
+    """Names of what can be wrong or missing. Stable: scripts read them."""
 
+    DOCUMENT_ALTERED = "document-altered"
+    """A document is not the one of the billing chain, or says two things of one."""
+    HISTORY_ALTERED = "history-altered"
+    """The billing chain is not what brokers or this machine noted of it, or does not hold together."""
     BATCH_ALTERED = "batch-altered"
     """A stored batch is not what was acknowledged."""
     STAMP_ALTERED = "stamp-altered"
     """A stamp is damaged, or says something else than its batch."""
     SEAL_MISMATCH = "seal-mismatch"
     """A sealed segment is not what was sealed."""
-    SEAL_DAMAGED = "seal-damaged"
     OFFSETS_NOT_CONTIGUOUS = "offsets-not-contiguous"
     """An offset is missing or counted twice."""
     CUT_DIFFERS = "cut-differs"
-    """The period does not end where the invoice says."""
+    """The period does not begin or end where the brokers say."""
     PARTITION_OMITTED = "partition-omitted"
     QUANTITY_DIFFERS = "quantity-differs"
     """A partition's day has another count in the log."""
     DAY_DIFFERS = "day-differs"
     LINE_DIFFERS = "line-differs"
-    """A line's quantity is not the sum of the log's."""
+    """A line is not the sum of what the invoice counts, or not as the prices give it."""
     AMOUNT_DIFFERS = "amount-differs"
     """A line's amount is not its quantity at the price."""
     TOTAL_DIFFERS = "total-differs"
     CREDIT_DIFFERS = "credit-differs"
     """A credit note is not what was lost, at the invoice's prices."""
     PRICE_DIFFERS = "price-differs"
-    """The prices are not those that the lines were rated with."""
+    """The prices are not those that were assigned before the period began."""
+    RECEIPT_DIFFERS = "receipt-differs"
+    """What a producer noted of its acknowledgements contradicts the invoice."""
     UNPROVEN = "unproven"
-    """Neither the log nor a seal tells."""
-    NOT_ISSUED = "not-issued"
+    """Of this range neither the log nor anything that the brokers keep tells enough."""
+    UNCOMMITTED = "uncommitted"
+    """The brokers keep nothing to compare with: it is older than what they keep."""
+    CREDIT_DUE = "credit-due"
+    """A declared loss took a part of what was billed, and no credit note has come yet."""
+
+
+_MISSING = frozenset({Kind.UNPROVEN, Kind.UNCOMMITTED, Kind.CREDIT_DUE})
+"""What is not shown to be right. Everything else is shown to be wrong."""
+
+
+class Verdict(StrEnum):
+    PROVEN = "proven"
+    PARTLY = "partly"
+    """Proven but for what is named."""
+    WRONG = "wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One disagreement. `where` names the object: an invoice, a line, a topic's partition."""
+    """One disagreement or gap. `where` names the object: an invoice, a line, a topic's partition."""
 
     kind: Kind
     where: str
     message: str
     offset: int | None = None
+    end_offset: int | None = None
+    """With `offset`: the range [offset, end_offset)."""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.kind not in _MISSING
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.where}: {self.message}"
@@ -77,46 +102,61 @@ class PartitionFinding:
     """Read and checked, of the whole range that was read."""
     segments_sealed: int = 0
     """Whole segments that agree with their seals."""
-    by_seals_alone: tuple[int, int] | None = None
-    """Offsets whose segments are deleted: their seals carry the totals."""
+    by_seals: tuple[int, int] | None = None
+    """Offsets that are deleted, and whose seals the brokers keep."""
+    by_cuts: tuple[int, int] | None = None
+    """Offsets of which only the readings at both ends tell, in cuts that the brokers keep by their hash."""
     lost: tuple[int, int] | None = None
     """Offsets that the invoice counted, and a declared loss took: credited, not in the log."""
     lost_messages: int = 0
     lost_bytes: int = 0
+    malformed: list[str] = field(default_factory=list)
+    """Batches whose content is not what their header says: as their producer made them, and billed by the header."""
     days: list[CountedDay] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
+        """In words, for a table."""
         if not self.problems:
-            told = "proven" if self.by_seals_alone is None else "proven, partly by seals alone"
-            return told if self.lost is None else f"{told}, what was lost is credited"
-        kinds: list[str] = []
-        for problem in self.problems:
-            if problem.kind.value not in kinds:
-                kinds.append(problem.kind.value)
-        return ", ".join(kinds)
+            parts = ["proven"]
+            if self.by_seals is not None or self.by_cuts is not None:
+                kept = [
+                    name
+                    for name, some in (("seals", self.by_seals), ("cuts", self.by_cuts))
+                    if some is not None
+                ]
+                parts.append(f"partly by {' and '.join(kept)} alone")
+            if self.lost is not None:
+                parts.append("what was lost is credited")
+            return ", ".join(parts)
+        return ", ".join(dict.fromkeys(problem.kind.value for problem in self.problems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFinding:
-    """A line as billed and as the log gives it."""
+    """A line as billed and as it was counted again."""
 
     meter: str
     billed_quantity: int | None
     counted_quantity: int
+    """In the log, or in what the brokers keep; with what was lost and credited."""
+    unproven_quantity: int
+    """On the invoice, and shown by nothing."""
     billed_amount_micro: int | None
-    counted_amount_micro: int
-    """Of both: what is in the log and what was lost and credited."""
+    due_amount_micro: int
+    """What the billed quantity costs by the assigned prices."""
     credited_quantity: int = 0
     """Lost, and on the invoice's credit notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The whole verification. `proven` only when nothing disagrees."""
+    """The whole verification."""
 
     invoice: str
+    number: int
+    document_sha256: str
     tenant: str
     currency: str
     minor_digits: int
@@ -124,20 +164,32 @@ class Report:
     period_end_ms: int
     cut: str
     price_book_sha256: str
+    billing_sequence: int
+    """Entries of the billing chain that was seen, and its hash: what to note."""
+    billing_hash: str
     partitions: tuple[PartitionFinding, ...]
     lines: tuple[LineFinding, ...]
     billed_total_micro: int
-    counted_total_micro: int
+    due_total_micro: int
+    """What the billed quantities cost by the assigned prices."""
     credited_total_micro: int
     """The sum of the invoice's credit notes."""
+    receipts: tuple[str, ...]
+    """What was compared with the producers' receipts, in words; empty when none were given."""
     problems: tuple[Problem, ...]
     """All of them, partitions' included."""
 
     @property
+    def verdict(self) -> Verdict:
+        if any(problem.is_wrong for problem in self.problems):
+            return Verdict.WRONG
+        return Verdict.PARTLY if self.problems else Verdict.PROVEN
+
+    @property
     def proven(self) -> bool:
-        return not self.problems
+        return self.verdict is Verdict.PROVEN
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""
         fields = asdict(self)
-        return {"proven": self.proven, **fields}
+        return {"verdict": self.verdict.value, "proven": self.proven, **fields}

@@ -1,259 +1,261 @@
-"""The invoice as a whole: cut and offsets against the invoice before, lines and total against the prices.
-
-Pure: what was counted of each partition comes in, the report goes out.
+"""The invoice's money: lines and total against what it counts and the assigned prices, credit notes, and what REST
+shows of it beside its document. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from penstock.rules.rating import amount_text, credit, line_id, rate
-from penstock.verification.evidence import BYTES, MESSAGES, Evidence, PartitionClaim
+from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256
+from penstock.contract.errors import InvalidRequest
+from penstock.rules.rating import PriceBook, RatedLine, amount_text, credit, credit_line_id, line_id, rate
+from penstock.verification.claims import PartitionClaim
+from penstock.verification.commitments import ChainPoint
 from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report
 
-
-def check_evidence(evidence: Evidence, previous: Evidence | None) -> list[Problem]:
-    """What is wrong with the claim before any batch is read: its cut, its bounds, its seals, its state."""
-    problems: list[Problem] = []
-    invoice = evidence.invoice
-    if evidence.status != "issued":
-        told = "; ".join(evidence.gaps) or f"it is a {evidence.status}"
-        problems.append(Problem(kind=Kind.NOT_ISSUED, where=invoice, message=f"not issued: {told}"))
-    for damaged in evidence.damaged_seals:
-        problems.append(Problem(kind=Kind.SEAL_DAMAGED, where=invoice, message=damaged))
-    if previous is not None:
-        if previous.tenant != evidence.tenant:
-            problems.append(
-                Problem(
-                    kind=Kind.CUT_DIFFERS, where=invoice, message="the invoice before is another tenant's"
-                )
-            )
-        if previous.period_end_ms != evidence.period_start_ms:
-            problems.append(
-                Problem(
-                    kind=Kind.CUT_DIFFERS,
-                    where=invoice,
-                    message=f"its period does not begin where that of {previous.invoice} ends",
-                )
-            )
-    before = {} if previous is None else dict(previous.vector)
-    ended = {where: end for (where, _), end in sorted(before.items(), key=lambda entry: entry[0][1])}
-    claimed: set[tuple[object, int]] = set()
-    for claim in evidence.partitions:
-        if claim.key in claimed:
-            problems.append(_about(claim, Kind.OFFSETS_NOT_CONTIGUOUS, "it stands on the invoice twice"))
-        claimed.add(claim.key)
-        cut = evidence.vector.get(claim.key)
-        if cut != claim.end_offset:
-            told = "is not in the cut" if cut is None else f"is cut at offset {cut}"
-            problems.append(
-                _about(claim, Kind.CUT_DIFFERS, f"{told}, the invoice counts up to {claim.end_offset}")
-            )
-        due = ended.get(claim.where, 0)
-        if claim.start_offset != due:
-            problems.append(
-                _about(
-                    claim,
-                    Kind.OFFSETS_NOT_CONTIGUOUS,
-                    f"the invoice counts from {claim.start_offset}, {due} is where the one before ended",
-                )
-            )
-    for (where, generation), end in evidence.vector.items():
-        if (where, generation) not in claimed and end > ended.get(where, 0):
-            problems.append(
-                Problem(
-                    kind=Kind.PARTITION_OMITTED,
-                    where=str(where),
-                    message=f"cut at offset {end}, and the invoice does not count it",
-                )
-            )
-    return problems
+MESSAGES = "messages_in"
+BYTES = "bytes_in"
 
 
-def omitted_partition(name: str, offset: int) -> Problem:
-    """A partition with messages of the period that the invoice does not know."""
-    return Problem(
-        kind=Kind.PARTITION_OMITTED,
-        where=name,
-        message=f"offset {offset} was accepted in the period, and the invoice does not know the partition",
-        offset=offset,
-    )
+def check_lines(invoice: InvoiceDocument, book: PriceBook) -> Iterator[Problem]:
+    """Each line is the sum of what the invoice counts, at the prices; the total is the sum of the lines."""
+    rated = rate(book, billed_quantities(invoice))
+    if [line.meter for line in invoice.lines] != [line.meter for line in rated.lines]:
+        said = ", ".join(line.meter for line in invoice.lines)
+        wanted = ", ".join(line.meter for line in rated.lines)
+        message = f"has lines of {said or 'nothing'}; {wanted} are due, in this order, once each"
+        yield Problem(kind=Kind.LINE_DIFFERS, where=invoice.id, message=message)
+    due_lines = {line.meter: line for line in rated.lines}
+    for billed in invoice.lines:
+        line = due_lines.get(billed.meter)
+        if line is None:
+            continue
+        where = f"line {billed.meter}"
+        due_id = line_id(
+            invoice.id,
+            line.meter,
+            invoice.price_book_sha256,
+            invoice.period_start_ms,
+            invoice.period_end_ms,
+        )
+        parts = [(part.quantity, part.unit_price) for part in billed.parts]
+        compared: tuple[tuple[object, object, str], ...] = (
+            (billed.id, due_id, "the id"),
+            (billed.unit, line.unit, "the unit"),
+            (billed.unit_size, line.unit_size, "the unit size"),
+            (parts, _parts(line), "the parts"),
+        )
+        for told, right, what in compared:
+            if told != right:
+                message = f"has {what} {told}, {right} is due"
+                yield Problem(kind=Kind.LINE_DIFFERS, where=where, message=message)
+        if billed.quantity != line.quantity:
+            yield Problem(
+                kind=Kind.LINE_DIFFERS,
+                where=where,
+                message=f"{billed.quantity} on the line, {line.quantity} is the sum of what it counts",
+            )
+        if billed.amount_micro != line.amount_micro:
+            yield Problem(
+                kind=Kind.AMOUNT_DIFFERS,
+                where=where,
+                message=f"{money(billed.amount_micro)} on the invoice, {money(line.amount_micro)} by the prices",
+            )
+    summed = sum(line.amount_micro for line in invoice.lines)
+    if invoice.total_micro != summed:
+        yield Problem(
+            kind=Kind.TOTAL_DIFFERS,
+            where=invoice.id,
+            message=f"the total is {money(invoice.total_micro)}, its lines add up to {money(summed)}",
+        )
+    elif invoice.total_micro != rated.total_micro:
+        yield Problem(
+            kind=Kind.TOTAL_DIFFERS,
+            where=invoice.id,
+            message=f"the total is {money(invoice.total_micro)}, {money(rated.total_micro)} by the prices",
+        )
+
+
+def billed_quantities(invoice: InvoiceDocument) -> dict[str, int]:
+    """By meter, what the invoice counts in all its partitions."""
+    days = [day for part in invoice.partitions for day in part.days]
+    return {MESSAGES: sum(day.messages for day in days), BYTES: sum(day.bytes for day in days)}
+
+
+def _parts(line: RatedLine) -> list[tuple[int, str]]:
+    return [(part.quantity, part.unit_price) for part in line.parts]
+
+
+def check_credits(
+    invoice: InvoiceDocument, book: PriceBook, credits: Sequence[CreditNoteDocument]
+) -> Iterator[Problem]:
+    """Each credit note takes off what its lost ranges cost by the invoice's prices, after those before it."""
+    left = billed_quantities(invoice)
+    for note in credits:
+        lost = {
+            MESSAGES: sum(lost.messages for lost in note.ranges),
+            BYTES: sum(lost.bytes for lost in note.ranges),
+        }
+        if any(lost[meter] > left[meter] for meter in lost):
+            yield Problem(
+                kind=Kind.CREDIT_DIFFERS, where=note.id, message="credits more than the invoice billed"
+            )
+            return
+        due = credit(book, left, lost)
+        said = [
+            (line.id, line.meter, line.unit, line.unit_size, line.quantity, line.amount_micro)
+            for line in note.lines
+        ]
+        wanted = [
+            (
+                credit_line_id(note.id, line.meter, invoice.price_book_sha256),
+                line.meter,
+                line.unit,
+                line.unit_size,
+                line.quantity,
+                line.amount_micro,
+            )
+            for line in due.lines
+        ]
+        if said != wanted or note.total_micro != due.total_micro:
+            yield Problem(
+                kind=Kind.CREDIT_DIFFERS,
+                where=note.id,
+                message=f"credits {money(note.total_micro)} in lines {[row[1:] for row in said]}; "
+                f"{money(due.total_micro)} in {[row[1:] for row in wanted]} are due",
+            )
+        left = {meter: left[meter] - lost[meter] for meter in left}
+
+
+def check_shown(
+    shown: Any, invoice: InvoiceDocument, credits: Sequence[CreditNoteDocument]
+) -> Iterator[Problem]:
+    """What `GET /v1/invoices/ID` says is what stands in the documents, field by field. Raises `InvalidRequest`."""
+    if not isinstance(shown, Mapping):
+        raise InvalidRequest(f"{invoice.id}: the service shows no object")
+    due: dict[str, Any] = {
+        "id": invoice.id,
+        "number": invoice.number,
+        "tenant": invoice.tenant,
+        "status": "issued",
+        "currency": invoice.currency,
+        "minor_digits": invoice.minor_digits,
+        "period_start": _at(invoice.period_start_ms),
+        "period_end": _at(invoice.period_end_ms),
+        "issued_at": _at(invoice.issued_at_ms),
+        "cut": invoice.cut.id,
+        "total_micro": invoice.total_micro,
+        "gaps": [],
+        "lines": [
+            {
+                "id": line.id,
+                "meter": line.meter,
+                "unit": line.unit,
+                "unit_size": line.unit_size,
+                "quantity": line.quantity,
+                "amount_micro": line.amount_micro,
+                "parts": [{"quantity": part.quantity, "unit_price": part.unit_price} for part in line.parts],
+                "price_book_sha256": invoice.price_book_sha256,
+            }
+            for line in invoice.lines
+        ],
+        "credit_notes": [
+            {"id": note.id, "number": note.number, "total_micro": note.total_micro} for note in credits
+        ],
+        "credited_micro": sum(note.total_micro for note in credits),
+    }
+    for name, value in due.items():
+        said = shown.get(name)
+        if name in ("period_start", "period_end", "issued_at"):
+            said = _moment(said)
+        if said != value or type(said) is not type(value):
+            yield Problem(
+                kind=Kind.DOCUMENT_ALTERED,
+                where=invoice.id,
+                message=f"the service shows {name} {shown.get(name)!r}, {value!r} is due by its documents",
+            )
+
+
+def _at(time_ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo is not None else None
 
 
 def make_report(
-    evidence: Evidence,
-    problems: Sequence[Problem],
+    invoice: InvoiceDocument,
+    book: PriceBook,
+    credits: Sequence[CreditNoteDocument],
+    claims: Sequence[PartitionClaim],
     findings: Sequence[PartitionFinding],
+    problems: Sequence[Problem],
     *,
-    price_book_sha256: str | None = None,
+    head: ChainPoint,
+    receipts: Sequence[str] = (),
 ) -> Report:
-    """Rate what was counted and compare every line and the total.
-
-    `price_book_sha256` is the hash that the tenant has been promised, if he kept it.
-    """
-    book = evidence.price_book
-    problems = list(problems)
+    """Everything together. `problems` are those that no partition's finding holds."""
+    unproven = {MESSAGES: 0, BYTES: 0}
+    counted = {MESSAGES: 0, BYTES: 0}
     lost = {
         MESSAGES: sum(finding.lost_messages for finding in findings),
         BYTES: sum(finding.lost_bytes for finding in findings),
     }
-    quantities = {
-        MESSAGES: sum(finding.messages for finding in findings) + lost[MESSAGES],
-        BYTES: sum(finding.bytes for finding in findings) + lost[BYTES],
-    }
-    for finding in findings:
-        problems.extend(finding.problems)
-    if price_book_sha256 is not None and book.sha256 != price_book_sha256:
-        problems.append(
-            Problem(
-                kind=Kind.PRICE_DIFFERS,
-                where=f"price book {book.name} {book.version}",
-                message=f"has the hash {book.sha256}, {price_book_sha256} was promised",
-            )
-        )
-    if book.currency != evidence.currency:
-        problems.append(
-            Problem(
-                kind=Kind.PRICE_DIFFERS,
-                where=evidence.invoice,
-                message=f"is in {evidence.currency}, its prices in {book.currency}",
-            )
-        )
-    rated = rate(book, quantities)
-    billed = {line.meter: line for line in evidence.lines}
-    if len(billed) != len(evidence.lines):
-        problems.append(
-            Problem(kind=Kind.LINE_DIFFERS, where=evidence.invoice, message="two lines are of one meter")
-        )
-    lines: list[LineFinding] = []
-    for line in rated.lines:
-        claimed = billed.pop(line.meter, None)
+    for claim, finding in zip(claims, findings, strict=True):
+        known = (finding.messages + finding.lost_messages, finding.bytes + finding.lost_bytes)
+        untold = any(problem.kind is Kind.UNPROVEN for problem in finding.problems) and known == (0, 0)
+        for meter, billed, found in (
+            (MESSAGES, claim.messages, known[0]),
+            (BYTES, claim.bytes, known[1]),
+        ):
+            counted[meter] += 0 if untold else found
+            unproven[meter] += billed if untold else 0
+    rated = {line.meter: line for line in rate(book, billed_quantities(invoice)).lines}
+    lines = []
+    for billed_line in invoice.lines:
+        due = rated.get(billed_line.meter)
         lines.append(
             LineFinding(
-                meter=line.meter,
-                billed_quantity=None if claimed is None else claimed.quantity,
-                counted_quantity=line.quantity,
-                billed_amount_micro=None if claimed is None else claimed.amount_micro,
-                counted_amount_micro=line.amount_micro,
-                credited_quantity=lost.get(line.meter, 0),
+                meter=billed_line.meter,
+                billed_quantity=billed_line.quantity,
+                counted_quantity=counted.get(billed_line.meter, 0),
+                unproven_quantity=unproven.get(billed_line.meter, 0),
+                billed_amount_micro=billed_line.amount_micro,
+                due_amount_micro=0 if due is None else due.amount_micro,
+                credited_quantity=lost.get(billed_line.meter, 0),
             )
         )
-        where = f"line {line.meter}"
-        if claimed is None:
-            problems.append(Problem(kind=Kind.LINE_DIFFERS, where=where, message="is not on the invoice"))
-            continue
-        if claimed.price_book_sha256 != book.sha256:
-            problems.append(
-                Problem(
-                    kind=Kind.PRICE_DIFFERS,
-                    where=where,
-                    message=f"was rated with prices of the hash {claimed.price_book_sha256}, these have {book.sha256}",
-                )
-            )
-        due = line_id(
-            evidence.invoice,
-            line.meter,
-            claimed.price_book_sha256,
-            evidence.period_start_ms,
-            evidence.period_end_ms,
-        )
-        if claimed.id != due:
-            problems.append(
-                Problem(kind=Kind.LINE_DIFFERS, where=where, message=f"has the id {claimed.id}, {due} is due")
-            )
-        if claimed.quantity != line.quantity:
-            problems.append(
-                Problem(
-                    kind=Kind.LINE_DIFFERS,
-                    where=where,
-                    message=f"{claimed.quantity} on the invoice, {line.quantity} in the log",
-                )
-            )
-        if claimed.amount_micro != line.amount_micro:
-            problems.append(
-                Problem(
-                    kind=Kind.AMOUNT_DIFFERS,
-                    where=where,
-                    message=f"{_money(claimed.amount_micro)} on the invoice, {_money(line.amount_micro)} by the prices",
-                )
-            )
-    for meter, extra in sorted(billed.items()):
-        problems.append(
-            Problem(
-                kind=Kind.LINE_DIFFERS,
-                where=f"line {meter}",
-                message=f"{_money(extra.amount_micro)} for what the prices do not name",
-            )
-        )
-    problems.extend(_check_credits(evidence, quantities, lost))
-    summed = sum(line.amount_micro for line in evidence.lines)
-    if summed != evidence.total_micro:
-        problems.append(
-            Problem(
-                kind=Kind.TOTAL_DIFFERS,
-                where=evidence.invoice,
-                message=f"the total is {_money(evidence.total_micro)}, its lines add up to {_money(summed)}",
-            )
-        )
-    elif evidence.total_micro != rated.total_micro:
-        problems.append(
-            Problem(
-                kind=Kind.TOTAL_DIFFERS,
-                where=evidence.invoice,
-                message=f"the total is {_money(evidence.total_micro)}, {_money(rated.total_micro)} by log and prices",
-            )
-        )
+    together = [*problems]
+    for finding in findings:
+        together.extend(finding.problems)
     return Report(
-        invoice=evidence.invoice,
-        tenant=evidence.tenant,
-        currency=evidence.currency,
-        minor_digits=book.minor_digits,
-        period_start_ms=evidence.period_start_ms,
-        period_end_ms=evidence.period_end_ms,
-        cut=evidence.cut,
+        invoice=invoice.id,
+        number=invoice.number,
+        document_sha256=document_sha256(invoice),
+        tenant=invoice.tenant,
+        currency=invoice.currency,
+        minor_digits=invoice.minor_digits,
+        period_start_ms=invoice.period_start_ms,
+        period_end_ms=invoice.period_end_ms,
+        cut=invoice.cut.id,
         price_book_sha256=book.sha256,
+        billing_sequence=head.sequence,
+        billing_hash=head.hash,
         partitions=tuple(findings),
         lines=tuple(lines),
-        billed_total_micro=evidence.total_micro,
-        counted_total_micro=rated.total_micro,
-        credited_total_micro=sum(
-            amount for credit_note in evidence.credits for _, _, amount in credit_note.lines
-        ),
-        problems=tuple(problems),
+        billed_total_micro=invoice.total_micro,
+        due_total_micro=sum(line.amount_micro for line in rated.values()),
+        credited_total_micro=sum(note.total_micro for note in credits),
+        receipts=tuple(receipts),
+        problems=tuple(together),
     )
 
 
-def _check_credits(
-    evidence: Evidence, quantities: Mapping[str, int], lost: Mapping[str, int]
-) -> Iterator[Problem]:
-    """The credit notes together must take off what the lost quantities cost by the invoice's prices."""
-    credited: dict[str, tuple[int, int]] = {}
-    for credit_note in evidence.credits:
-        for meter, quantity, amount in credit_note.lines:
-            before = credited.get(meter, (0, 0))
-            credited[meter] = (before[0] + quantity, before[1] + amount)
-    due = {line.meter: line for line in credit(evidence.price_book, quantities, lost).lines}
-    for meter in sorted(due.keys() | credited.keys()):
-        line = due.get(meter)
-        wanted = (0, 0) if line is None else (line.quantity, line.amount_micro)
-        told = credited.get(meter, (0, 0))
-        if told != wanted:
-            yield Problem(
-                kind=Kind.CREDIT_DIFFERS,
-                where=f"credit of {meter}",
-                message=f"{told[0]} for {_money(told[1])} on credit notes, "
-                f"{wanted[0]} for {_money(wanted[1])} were lost",
-            )
-
-
-def unknown_partitions(evidence: Evidence, live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Partitions, (topic id hex, number), that the cluster has and the cut does not name, in order."""
-    named = {(where.topic_id.hex(), where.partition) for where, _ in evidence.vector}
-    return sorted(place for place in live if place not in named)
-
-
-def _about(claim: PartitionClaim, kind: Kind, message: str) -> Problem:
-    return Problem(kind=kind, where=claim.name, message=message)
-
-
-def _money(amount_micro: int) -> str:
+def money(amount_micro: int) -> str:
     """An amount in a message, also one that is no whole number of cents."""
-    return amount_text(amount_micro, 2) if amount_micro % 10_000 == 0 else f"{amount_text(amount_micro, 6)}"
+    return amount_text(amount_micro, 2) if amount_micro % 10_000 == 0 else amount_text(amount_micro, 6)

@@ -1,14 +1,19 @@
 """One partition's part of an invoice, checked against its log: batches and stamps in, a finding out.
 
-States: *open* (nothing read yet; a log that begins later makes the seals stand in for what is deleted), *reading*
-(each answer of the leader is fed in order), *done* (the claim is compared with what was counted). Reading begins where
-the segment of the first offset begins, so that the segment's digest can be proven, and goes on to the end of the
-segment that holds the last one, if that is sealed, or one batch beyond it, which shows that the cut is where
-the period ends.
+States: *open* (nothing read yet; a log that begins later makes seals, and then the brokers' cuts, stand in for what is
+deleted), *reading* (each answer of the leader is fed in order), *done* (the claim is compared with what was counted).
+Reading begins where the segment of the first offset begins, so that the segment's digest can be proven, and goes on to
+the end of the segment that holds the last one, if that is sealed, or one batch beyond it, which shows that the cut is
+where the period ends.
+
+Where a log begins inside a segment that has no seal, batches are counted from there, and what they give is brought to
+the totals of the cut; of what lies before only the readings at both ends tell.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from penstock.contract.documents import BilledDay
 from penstock.contract.errors import CorruptBatch, UnsupportedCompression
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch, read_header
@@ -16,54 +21,75 @@ from penstock.records.seal import Seal, SegmentDigest
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, StampFlag, stamp_seed, unpack_stamp
 from penstock.records.usage import Totals
 from penstock.rules.odometer import Odometer
-from penstock.rules.usage_folding import UsageFold, day_of, day_start_ms, sealed_totals
-from penstock.verification.evidence import ClaimedRange, PartitionClaim
+from penstock.rules.usage_folding import Mark, UsageFold, day_of, day_start_ms, sealed_totals
+from penstock.verification.claims import PartitionClaim
 from penstock.verification.findings import CountedDay, Kind, PartitionFinding, Problem
 
 PROBLEMS_MAX = 20
 """Of one partition: after so many the rest says nothing new."""
+DAY_MS = 86_400_000
 _MARKERS = StampFlag.CONTROL_COMMIT | StampFlag.CONTROL_ABORT
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What stood committed at an offset."""
+
+    messages: int
+    bytes: int
 
 
 class PartitionCheck:
     """Feed it until `done`, then take `finding`. Reads nothing by itself."""
 
     def __init__(
-        self, claim: PartitionClaim, seals: Sequence[Seal], *, period_start_ms: int, period_end_ms: int
+        self,
+        claim: PartitionClaim,
+        seals: Sequence[Seal],
+        *,
+        period_start_ms: int,
+        period_end_ms: int,
     ) -> None:
+        """`seals`: those that the brokers keep of the partition. Times are ms UTC, the period is half open."""
         self._claim = claim
+        self._first, self._end = claim.first_offset, claim.end_offset
         self._period_start_ms, self._period_end_ms = period_start_ms, period_end_ms
-        self._seals = {
-            seal.base_offset: seal for seal in seals if seal.log_generation <= claim.log_generation
-        }
+        self._seals = {seal.base_offset: seal for seal in seals}
         self._seed = stamp_seed(claim.where)
-        before = [seal for seal in self._seals.values() if seal.end_offset <= claim.start_offset]
+        before = [seal for seal in self._seals.values() if seal.end_offset <= self._first]
         last = max(before, key=lambda seal: seal.end_offset, default=None)
-        if claim.start_offset == claim.end_offset:
-            odometer = Odometer(claim.start_offset)  # nothing to count: only that nothing is missing
+        if self._first == self._end:
+            odometer = Odometer(self._first)  # nothing to count: only that nothing is missing
         else:
             odometer = Odometer() if last is None else Odometer.resumed([last])
+        days = claim.billed.days
         self._fold = UsageFold(
             odometer,
-            start_offset=claim.start_offset,
-            end_offset=claim.end_offset,
-            wanted=[offset for row in claim.ranges for offset in (row.first_offset, row.end_offset)],
+            start_offset=self._first,
+            end_offset=self._end,
+            wanted=[
+                offset for row in days for offset in (row.first_offset, row.end_offset) if offset <= self._end
+            ],
         )
-        holding = [s for s in self._seals.values() if s.base_offset < claim.end_offset < s.end_offset]
-        self._end_is_sealed = bool(holding) and claim.start_offset < claim.end_offset
-        self.read_to = (
-            max(seal.end_offset for seal in holding) if self._end_is_sealed else claim.end_offset + 1
-        )
+        holding = [s for s in self._seals.values() if s.base_offset < self._end < s.end_offset]
+        self._end_is_sealed = bool(holding) and self._first < self._end
+        self.read_to = max(seal.end_offset for seal in holding) if self._end_is_sealed else self._end + 1
         """Batches from here on are not wanted."""
         self._digest: SegmentDigest | None = None
         self._broken = False
+        self._relative_from: int | None = None
+        """Batches are counted from here, and the totals below are not known."""
+        self._before_gap: Odometer | None = None
+        """What is known where the offsets begin that are deleted."""
+        self._log_starts_at = 0
+        """Offsets below are deleted, as far as it is known."""
         self.finding = PartitionFinding(
-            topic=claim.topic,
-            topic_id=claim.where.topic_id.hex(),
-            partition=claim.where.partition,
-            log_generation=claim.log_generation,
-            start_offset=claim.start_offset,
-            end_offset=claim.end_offset,
+            topic=claim.billed.topic,
+            topic_id=claim.billed.topic_id,
+            partition=claim.billed.partition,
+            log_generation=claim.billed.log_generation,
+            start_offset=self._first,
+            end_offset=claim.billed.end_offset,
         )
         self.done = False
         self._read_any = False
@@ -75,45 +101,47 @@ class PartitionCheck:
 
     def log_begins_at(self, log_start_offset: int) -> bool:
         """Before the first answer is fed: offsets below `log_start_offset` are deleted. True = news."""
-        if self._read_any or log_start_offset <= self.next_offset or self.done:
+        if self._read_any or log_start_offset <= self.next_offset or self.done or self._log_starts_at:
             return False
-        claim = self._claim
-        if claim.start_offset == claim.end_offset:
+        self._log_starts_at = log_start_offset
+        if self._first == self._end:
             self._finish()
             return True
         chain: list[Seal] = []
         at = self.next_offset
-        while at < min(log_start_offset, claim.end_offset):
+        while at < min(log_start_offset, self._end):
             seal = self._seals.get(at)
             if seal is None:
-                self._problem(
-                    Kind.UNPROVEN,
-                    f"offsets {at} to {log_start_offset} are deleted, and no seal begins at {at}",
-                    at,
-                )
-                self._finish()
-                return True
+                break
             if chain and seal.before != chain[-1].totals:
                 self._problem(
                     Kind.SEAL_MISMATCH, f"the seals before and after offset {at} contradict each other", at
                 )
             chain.append(seal)
             at = seal.end_offset
-        if chain[0].base_offset == 0 and chain[0].before != Totals():
-            self._problem(Kind.SEAL_MISMATCH, "the first seal does not begin at zero", 0)
-        self._fold.resume(Odometer.resumed(chain), chain)
-        first, last = max(claim.start_offset, chain[0].base_offset), min(at, claim.end_offset)
-        if first < last:
-            self.finding.by_seals_alone = (first, last)
-        for seal in chain:
-            self._learn_from_rows(seal)
-        if at >= claim.end_offset:
+        if chain:
+            if chain[0].base_offset == 0 and chain[0].before != Totals():
+                self._problem(Kind.SEAL_MISMATCH, "the first seal does not begin at zero", 0)
+            self._fold.resume(Odometer.resumed(chain), chain)
+            first, last = max(self._first, chain[0].base_offset), min(at, self._end)
+            if first < last:
+                self.finding.by_seals = (first, last)
+            for seal in chain:
+                self._learn_from_rows(seal)
+        if at >= self._end:
             self._finish()
+        elif at < log_start_offset:
+            if log_start_offset >= self._end:
+                self.finding.by_cuts = (max(at, self._first), self._end)
+                self._finish()
+            else:
+                self._relative_from, self._before_gap = log_start_offset, self._fold.odometer
+                self._fold.resume(Odometer(log_start_offset), [])
         return True
 
     def log_is_gone(self) -> None:
-        """The topic is deleted: seals are all that is left."""
-        if not self.log_begins_at(self._claim.end_offset):
+        """The topic is deleted: what the brokers keep of it is all that is left."""
+        if not self.log_begins_at(max(self._end, self._claim.billed.end_offset)):
             self._finish()
 
     def refused(self, message: str, kind: Kind = Kind.UNPROVEN) -> None:
@@ -123,10 +151,10 @@ class PartitionCheck:
 
     def nothing_more(self, high_watermark: int) -> None:
         """The log ends: there is no batch from `next_offset` on."""
-        if self.next_offset < self._claim.end_offset:
+        if self.next_offset < self._end:
             self._problem(
                 Kind.OFFSETS_NOT_CONTIGUOUS,
-                f"the log ends at {high_watermark}, the invoice counts up to {self._claim.end_offset}",
+                f"the log ends at {high_watermark}, the invoice counts up to {self._end}",
                 offset=self.next_offset,
             )
         self._finish()
@@ -167,8 +195,15 @@ class PartitionCheck:
         """Check and count one batch; False when reading ends here."""
         if stamp.end_offset <= self.next_offset:
             return True  # a batch before the one asked for
-        if self.next_offset >= self._claim.end_offset:
-            if self.next_offset == self._claim.end_offset and stamp.accepted_ms < self._period_end_ms:
+        if self._relative_from == self.next_offset and stamp.base_offset < self.next_offset:
+            # The log begins within this batch, which is there as a whole.
+            before = self._before_gap
+            gap = before is None or before.end_offset != stamp.base_offset
+            self._relative_from = stamp.base_offset if gap else None
+            self._fold.restart(Odometer(stamp.base_offset) if gap or before is None else before)
+        if self.next_offset >= self._end:
+            follows = self.next_offset == self._end == self._claim.billed.end_offset
+            if follows and stamp.accepted_ms < self._period_end_ms:
                 self._problem(
                     Kind.CUT_DIFFERS,
                     f"offset {stamp.base_offset} was accepted before the period's end and is not in it",
@@ -197,6 +232,12 @@ class PartitionCheck:
             self._close_segment()
             self._digest = SegmentDigest(self._claim.where, stamp.base_offset)
         self._check_batch(stamp, batch)
+        if stamp.base_offset >= self._first and stamp.accepted_ms < self._period_start_ms:
+            self._problem(
+                Kind.CUT_DIFFERS,
+                f"offset {stamp.base_offset} was accepted before the period began",
+                stamp.base_offset,
+            )
         if len(batch) >= BATCH_HEADER_BYTES:
             self._digest.add(batch[:BATCH_HEADER_BYTES], raw)
         try:
@@ -257,6 +298,10 @@ class PartitionCheck:
             return
         where = f"segment {seal.base_offset} to {seal.end_offset}"
         made = odometer.seal(self._claim.where, digest.digest(), seal.log_generation)
+        if self._relative_from is not None and made.totals.since(made.before) == seal.totals.since(
+            seal.before
+        ):
+            made = replace(made, before=seal.before, totals=seal.totals)
         if made == seal:
             self.finding.segments_sealed += 1
             return
@@ -273,9 +318,12 @@ class PartitionCheck:
 
     def _learn_from_rows(self, seal: Seal) -> None:
         """Totals at the claim's boundaries inside a deleted segment, where its rows tell them."""
-        claim = self._claim
-        boundaries = [(claim.start_offset, self._period_start_ms), (claim.end_offset, self._period_end_ms)]
-        boundaries += [(row.end_offset, day_start_ms(row.day) + 86_400_000) for row in claim.ranges]
+        boundaries = [(self._first, self._period_start_ms), (self._end, self._period_end_ms)]
+        boundaries += [
+            (row.end_offset, day_start_ms(row.day) + DAY_MS)
+            for row in self._claim.billed.days
+            if row.end_offset < self._end
+        ]
         for offset, before_ms in boundaries:
             if seal.base_offset < offset < seal.end_offset and self._fold.mark(offset) is None:
                 counted = sealed_totals(seal, before_ms)
@@ -290,77 +338,182 @@ class PartitionCheck:
         if self.done:
             return
         self.done = True
-        claim, fold, finding = self._claim, self._fold, self.finding
-        begin, end = fold.mark(claim.start_offset), fold.mark(claim.end_offset)
-        if begin is None or end is None:
-            if not self._broken:
-                at = claim.start_offset if begin is None else claim.end_offset
-                self._problem(Kind.OFFSETS_NOT_CONTIGUOUS, f"no batch ends at offset {at}", at)
-            return
-        finding.messages = end.totals.committed_messages - begin.totals.committed_messages
-        finding.bytes = end.totals.committed_bytes - begin.totals.committed_bytes
-        if claim.end_offset > claim.start_offset and end.accepted_ms >= self._period_end_ms:
+        claim, finding = self._claim, self.finding
+        begin, end = self._counted(self._first), self._counted(self._end)
+        if begin is not None and end is not None:
+            finding.messages = end.messages - begin.messages
+            finding.bytes = end.bytes - begin.bytes
+        elif not self._broken:
+            at, to = self._untold()
+            self._problem(Kind.UNPROVEN, f"nothing tells how much offsets {at} to {to} hold", at, to)
+        self._check_ends()
+        if claim.lost_from is None:
+            self._check_commitment()
+        days = claim.billed.days
+        unknown = [row for row in days if not self._compare(row)]
+        if unknown and not self._broken:
+            first, last = unknown[0].first_offset, unknown[-1].end_offset
+            self._problem(
+                Kind.UNPROVEN,
+                f"offsets {first} to {last} are deleted, and nothing tells how they divide into days "
+                "(their sum is right)",
+                first,
+                last,
+            )
+        if claim.lost_from is not None:
+            self._check_loss(begin, end)
+
+    def _untold(self) -> tuple[int, int]:
+        """What of the range is told by nothing."""
+        first = self._first if self.finding.by_seals is None else self.finding.by_seals[1]
+        if self._log_starts_at <= first:
+            return self._first, self._end
+        return first, min(self._log_starts_at, self._end)
+
+    def _counted(self, offset: int) -> _Counted | None:
+        """What stood committed at an offset, by log, seals or cuts; None when nothing tells."""
+        claim = self._claim
+        mark = self._fold.mark(offset)
+        if mark is not None and not self._is_relative(mark):
+            return _Counted(mark.totals.committed_messages, mark.totals.committed_bytes)
+        if claim.lost_from is None and offset == self._end:
+            return _Counted(claim.end.messages, claim.end.bytes)
+        if offset == self._first and claim.begin is not None:
+            return _Counted(claim.begin.messages, claim.begin.bytes)
+        last = self._fold.mark(self._end)
+        if mark is None or last is None or claim.lost_from is not None:
+            return None
+        behind = last.totals.since(mark.totals)
+        return _Counted(
+            claim.end.messages - behind.committed_messages, claim.end.bytes - behind.committed_bytes
+        )
+
+    def _is_relative(self, mark: Mark) -> bool:
+        return self._relative_from is not None and mark.offset >= self._relative_from
+
+    def _check_ends(self) -> None:
+        """Acceptance on the right side of the period's end, and a batch's end at it."""
+        claim, mark = self._claim, self._fold.mark(self._end)
+        sealed_to = 0 if self.finding.by_seals is None else self.finding.by_seals[1]
+        readable = max(self._log_starts_at, sealed_to, self._first) < self._end
+        if readable and mark is None and not self._broken:
+            self._problem(Kind.OFFSETS_NOT_CONTIGUOUS, f"no batch ends at offset {self._end}", self._end)
+        whole = claim.lost_from is None and not claim.end.last
+        accepted_ms = claim.end.accepted_ms if mark is None or mark.accepted_ms < 0 else mark.accepted_ms
+        if whole and self._first < self._end and accepted_ms >= self._period_end_ms:
             self._problem(
                 Kind.CUT_DIFFERS,
-                f"the batch below offset {claim.end_offset} was accepted after the period's end",
-                claim.end_offset,
-            )
-        at = claim.start_offset
-        for row in claim.ranges:
-            if row.first_offset != at or row.end_offset < row.first_offset:
-                self._problem(
-                    Kind.OFFSETS_NOT_CONTIGUOUS,
-                    f"the invoice's range of {row.day} is {row.first_offset} to {row.end_offset}, {at} to … is due",
-                    at,
-                )
-            at = row.end_offset
-            self._compare(row)
-        if at != claim.end_offset:
-            self._problem(
-                Kind.OFFSETS_NOT_CONTIGUOUS,
-                f"the invoice's ranges end at {at}, the cut is at {claim.end_offset}",
-                at,
+                f"the batch below offset {self._end} was accepted after the period's end",
+                self._end,
             )
 
-    def _compare(self, row: ClaimedRange) -> None:
-        begin, end = self._fold.mark(row.first_offset), self._fold.mark(row.end_offset)
-        named = f"{row.day}, offsets {row.first_offset} to {row.end_offset}"
-        if begin is None or end is None:
-            if not self._broken:
+    def _check_commitment(self) -> None:
+        """What is billed is what the readings at both ends say, and so is the log."""
+        claim, mark, begin = self._claim, self._fold.mark(self._end), self._claim.begin
+        if begin is not None:
+            gained = (claim.end.messages - begin.messages, claim.end.bytes - begin.bytes)
+            if gained != (claim.messages, claim.bytes):
                 self._problem(
-                    Kind.UNPROVEN, f"{named}: its bounds are no bounds of batches", row.first_offset
+                    Kind.QUANTITY_DIFFERS,
+                    f"{claim.messages} messages and {claim.bytes} bytes on the invoice, "
+                    f"{gained[0]} and {gained[1]} by the brokers' cuts",
+                    self._first,
+                )
+        if self._first == self._end or mark is None or self._broken:
+            return
+        if not self._is_relative(mark):
+            told = (mark.totals.committed_messages, mark.totals.committed_bytes)
+            if told != (claim.end.messages, claim.end.bytes):
+                self._problem(
+                    Kind.CUT_DIFFERS,
+                    f"{claim.end.messages} messages and {claim.end.bytes} bytes below offset {self._end} by the "
+                    f"brokers' cut, {told[0]} and {told[1]} in the log",
+                    self._end,
                 )
             return
-        messages = end.totals.committed_messages - begin.totals.committed_messages
-        size = end.totals.committed_bytes - begin.totals.committed_bytes
+        at = self._relative_from or 0
+        known = self._first if self.finding.by_seals is None else self.finding.by_seals[1]
+        if known < at:
+            self.finding.by_cuts = (max(known, self._first), at)
+        counted_from = self._fold.mark(self._first) if self._first >= at else None
+        counted = mark.totals if counted_from is None else mark.totals.since(counted_from.totals)
+        told = (counted.committed_messages, counted.committed_bytes)
+        whole = counted_from is not None
+        billed = (claim.messages, claim.bytes)
+        if told != billed if whole else (told[0] > billed[0] or told[1] > billed[1]):
+            self._problem(
+                Kind.QUANTITY_DIFFERS,
+                f"{told[0]} messages and {told[1]} bytes from offset {max(at, self._first)} to {self._end} in the "
+                f"log, {billed[0]} and {billed[1]} on the invoice",
+                max(at, self._first),
+            )
+
+    def _check_loss(self, begin: _Counted | None, end: _Counted | None) -> None:
+        """What is billed and not in the log any more is credited, to the unit."""
+        claim, finding = self._claim, self.finding
+        finding.lost = (self._end, claim.billed.end_offset)
+        finding.lost_messages, finding.lost_bytes = claim.credited_messages, claim.credited_bytes
+        if begin is None or end is None or self._broken:
+            return
+        lost = (claim.messages - finding.messages, claim.bytes - finding.bytes)
+        credited = (claim.credited_messages, claim.credited_bytes)
+        if lost != credited and credited != (0, 0):
+            self._problem(
+                Kind.CREDIT_DIFFERS,
+                f"{lost[0]} messages and {lost[1]} bytes are lost, {credited[0]} and {credited[1]} credited",
+                self._end,
+            )
+
+    def _compare(self, row: BilledDay) -> bool:
+        """Whether it is known what the day's range holds."""
+        if row.first_offset >= self._end:
+            return True  # lost
+        whole = row.end_offset <= self._end
+        end_offset = min(row.end_offset, self._end)
+        begin, end = self._counted(row.first_offset), self._counted(end_offset)
+        if begin is None or end is None:
+            return False
+        messages, size = end.messages - begin.messages, end.bytes - begin.bytes
+        named = f"{row.day}, offsets {row.first_offset} to {end_offset}"
         self.finding.days.append(
             CountedDay(
                 day=row.day.isoformat(),
                 first_offset=row.first_offset,
-                end_offset=row.end_offset,
+                end_offset=end_offset,
                 messages=messages,
                 bytes=size,
             )
         )
         for meter, billed, counted in (("messages", row.messages, messages), ("bytes", row.bytes, size)):
-            if billed != counted:
+            if billed != counted if whole else billed < counted:
                 self._problem(
                     Kind.QUANTITY_DIFFERS,
                     f"{named}: {billed} {meter} on the invoice, {counted} in the log",
                     row.first_offset,
                 )
-        if row.end_offset > row.first_offset and end.accepted_ms >= 0 and day_of(end.accepted_ms) != row.day:
+        mark = self._fold.mark(end_offset)
+        accepted_ms = -1 if mark is None else mark.accepted_ms
+        if accepted_ms < 0 and whole and row.end_offset == self._claim.end.end_offset:
+            accepted_ms = self._claim.end.accepted_ms
+        if whole and accepted_ms >= 0 and day_of(accepted_ms) != row.day:
             self._problem(
                 Kind.DAY_DIFFERS,
-                f"{named}: its last batch was accepted on {day_of(end.accepted_ms)}",
+                f"{named}: its last batch was accepted on {day_of(accepted_ms)}",
                 row.first_offset,
             )
+        return True
 
-    def _problem(self, kind: Kind, message: str, offset: int | None = None) -> None:
+    def _problem(
+        self, kind: Kind, message: str, offset: int | None = None, end_offset: int | None = None
+    ) -> None:
         self._broken = True
         problems = self.finding.problems
         if len(problems) < PROBLEMS_MAX:
-            problems.append(Problem(kind=kind, where=self._claim.name, message=message, offset=offset))
+            problems.append(
+                Problem(
+                    kind=kind, where=self._claim.name, message=message, offset=offset, end_offset=end_offset
+                )
+            )
         elif not self.done:
             self.done = True
 

@@ -1,27 +1,39 @@
-"""Prove one invoice: fetch its evidence, read every offset range from the brokers, compare. The one place with I/O."""
+"""Prove one invoice: fetch its documents, read every offset range from the brokers, compare. The one place with I/O."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from penstock.contract.errors import ErrorCode, NotFound, PenstockError, error_class
+from penstock.contract.documents import InvoiceDocument, read_document
+from penstock.contract.errors import ErrorCode, InvalidRequest, NotFound, PenstockError, error_class
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import invariant
+from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
-from penstock.verification.evidence import Evidence, PartitionClaim
+from penstock.verification import history, invoice_check
+from penstock.verification.claims import PartitionClaim, claims_of
+from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
 from penstock.verification.findings import Kind, PartitionFinding, Problem, Report
-from penstock.verification.invoice_check import (
-    check_evidence,
-    make_report,
-    omitted_partition,
-    unknown_partitions,
-)
-from penstock.verification.losses import seals_that_stand, standing
 from penstock.verification.partition_check import PartitionCheck
 from penstock.verification.stamped_reads import LiveTopic, StampedBatches
 
 Progress = Callable[[int, int, str], None]
 """(offsets read, offsets in all, what is read now)."""
+FIRST_PERIOD_TOLERANCE_MS = 60_000
+"""The first period begins by the control plane's clock, and messages are accepted by the brokers'."""
 _NOT_FOR_THIS_KEY = (ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN)
+
+
+class Documents(Protocol):
+    """What the service says, as parsed JSON: nothing of it is believed."""
+
+    def invoice(self, invoice_id: str) -> Any:
+        """`GET /v1/invoices/ID`."""
+
+    def evidence(self, invoice_id: str) -> Any:
+        """`GET /v1/invoices/ID/evidence`."""
+
+    def chain(self) -> Sequence[Mapping[str, Any]]:
+        """All items of `GET /v1/billing/chain`."""
 
 
 class Reads(Protocol):
@@ -29,54 +41,126 @@ class Reads(Protocol):
 
     def topics(self) -> dict[bytes, LiveTopic]: ...
 
+    def commitments(self) -> Commitments: ...
+
+    def seals(self, where: TopicPartition) -> Sequence[Seal]: ...
+
     def read(
         self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = ...
     ) -> StampedBatches: ...
 
 
 def prove(
-    evidence: Evidence,
-    previous: Evidence | None,
+    invoice_id: str,
+    documents: Documents,
     reads: Reads,
     *,
+    notes: Notes = NOTHING_NOTED,
     price_book_sha256: str | None = None,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
     """Read all that the invoice counts and report.
 
-    Raises only when nothing can be said: no broker answers, or the key is refused. What is wrong stands in the report.
+    `notes`: what this machine noted of the tenant; `price_book_sha256`: the hash of the prices as they were promised.
+    Raises only when nothing can be said: no broker answers, the key is refused, the invoice is a draft, or a document
+    cannot be read (`InvalidRequest`). What is wrong stands in the report.
     """
-    problems = check_evidence(evidence, previous)
+    invoice = _issued(documents, invoice_id)
+    chain = history.read_chain(documents.chain())
+    commitments = reads.commitments()
+    problems = list(history.check_chain(chain, commitments, notes))
+    place = history.place_of(chain, invoice_id, invoice.cut.id, commitments)
+    if place is None:
+        message = "is not in the tenant's billing chain"
+        raise InvalidRequest(f"{invoice_id}: {message}; nothing was issued under this name")
+    problems += history.check_document(invoice, place, commitments, chain, notes)
+    previous = None
+    if place.previous is not None:
+        previous = _issued(documents, place.previous.object_id)
+        problems += history.check_previous(invoice, previous, place, commitments)
+    first_of_all = place.previous is None and (place.cut is None or not place.cut.start_ms)
+    before = None if previous is None and not first_of_all else history.before_of(previous)
+    book, wrong_prices = history.check_prices(invoice, place, chain, price_book_sha256)
+    problems += wrong_prices
+    if book is None:
+        raise InvalidRequest(f"{invoice_id}: {wrong_prices[0].message}")
+    credits = history.credits_of(chain, invoice)
+    problems += history.check_credit_documents(invoice, credits)
+    problems += invoice_check.check_lines(invoice, book)
+    problems += invoice_check.check_credits(invoice, book, credits)
+    problems += invoice_check.check_shown(documents.invoice(invoice_id), invoice, credits)
+    claims, wrong_claims = claims_of(invoice, before, commitments, credits)
+    problems += wrong_claims
     topics = reads.topics()
-    standings = [standing(claim, evidence.credits) for claim in evidence.partitions]
-    total = sum(one.claim.end_offset - one.claim.start_offset for one in standings)
+    begins_ms = invoice.period_start_ms - (0 if previous is not None else FIRST_PERIOD_TOLERANCE_MS)
+    findings = _read_all(claims, topics, reads, (begins_ms, invoice.period_end_ms), progress)
+    problems += _omitted(invoice, topics, reads)
+    return invoice_check.make_report(invoice, book, credits, claims, findings, problems, head=chain.head)
+
+
+def _issued(documents: Documents, invoice_id: str) -> InvoiceDocument:
+    """The document of an issued invoice. Raises `InvalidRequest`."""
+    evidence = documents.evidence(invoice_id)
+    if not isinstance(evidence, Mapping):
+        raise InvalidRequest(f"{invoice_id}: its evidence is no object")
+    if evidence.get("status") != "issued":
+        gaps = evidence.get("gaps")
+        told = "; ".join(map(str, gaps)) if isinstance(gaps, list) else ""
+        raise InvalidRequest(f"{invoice_id}: is a draft, there is nothing to prove yet: {told}")
+    if evidence.get("document") is None:
+        raise InvalidRequest(f"{invoice_id}: was issued before invoices had documents, and cannot be proven")
+    invoice = read_document(evidence["document"], InvoiceDocument, invoice_id)
+    if invoice.id != invoice_id:
+        raise InvalidRequest(f"{invoice_id}: its document is that of {invoice.id}")
+    return invoice
+
+
+def _read_all(
+    claims: Sequence[PartitionClaim],
+    topics: Mapping[bytes, LiveTopic],
+    reads: Reads,
+    period_ms: tuple[int, int],
+    progress: Progress,
+) -> list[PartitionFinding]:
+    total = sum(claim.end_offset - claim.first_offset for claim in claims)
     done = 0
     findings: list[PartitionFinding] = []
-    for one in standings:
-        claim = one.claim
+    for claim in claims:
+        topic = topics.get(claim.where.topic_id)
         check = PartitionCheck(
             claim,
-            seals_that_stand(evidence.seals.get(claim.where, ()), claim, evidence.credits),
-            period_start_ms=evidence.period_start_ms,
-            period_end_ms=evidence.period_end_ms,
+            () if topic is None else _seals(reads, claim.where),
+            period_start_ms=period_ms[0],
+            period_end_ms=period_ms[1],
         )
-        if claim.where.topic_id not in topics:
+        if topic is None:
             check.log_is_gone()
         else:
 
             def tell(at: int, claim: PartitionClaim = claim, before: int = done) -> None:
-                read = min(max(at - claim.start_offset, 0), claim.end_offset - claim.start_offset)
+                read = min(max(at - claim.first_offset, 0), claim.end_offset - claim.first_offset)
                 progress(before + read, total, claim.name)
 
             _read_partition(check, claim, reads, tell)
-        finding = check.finding
-        finding.lost, finding.lost_messages, finding.lost_bytes = one.lost, one.lost_messages, one.lost_bytes
-        finding.problems.extend(one.problems)
-        findings.append(finding)
-        done += claim.end_offset - claim.start_offset
+            if topic.name != claim.billed.topic:
+                message = f"its topic {claim.billed.topic_id} is called {topic.name}"
+                check.finding.problems.append(
+                    Problem(kind=Kind.DOCUMENT_ALTERED, where=claim.name, message=message)
+                )
+        findings.append(check.finding)
+        done += claim.end_offset - claim.first_offset
         progress(done, total, claim.name)
-    problems.extend(_omitted(evidence, topics, reads))
-    return make_report(evidence, problems, findings, price_book_sha256=price_book_sha256)
+    return findings
+
+
+def _seals(reads: Reads, where: TopicPartition) -> Sequence[Seal]:
+    """Those that the leader keeps; none when it will not say: the log itself may still tell."""
+    try:
+        return reads.seals(where)
+    except PenstockError as error:
+        if error.code not in _NOT_FOR_THIS_KEY:
+            raise
+        return ()
 
 
 def _read_partition(
@@ -111,29 +195,43 @@ def _read_partition(
         tell(check.next_offset)
 
 
-def _omitted(evidence: Evidence, topics: dict[bytes, LiveTopic], reads: Reads) -> list[Problem]:
+def _omitted(invoice: InvoiceDocument, topics: Mapping[bytes, LiveTopic], reads: Reads) -> list[Problem]:
     """Partitions of the tenant's that hold messages of the period and are not in the cut."""
-    live = {
-        (topic_id.hex(), partition): topic.name
-        for topic_id, topic in topics.items()
-        for partition in range(len(topic.leaders))
-    }
+    named = {(reading.topic_id, reading.partition) for reading in invoice.cut.readings}
     problems: list[Problem] = []
-    for topic_id, partition in unknown_partitions(evidence, live):
-        where = TopicPartition(TopicId(bytes.fromhex(topic_id)), partition)
-        try:
-            answer = reads.read(where, 0, 1, bytes_max=1)
-            if answer.log_start_offset > 0:
-                answer = reads.read(where, answer.log_start_offset, answer.log_start_offset + 1, bytes_max=1)
-        except PenstockError:
-            continue  # a topic that came or went in between has nothing in a period that is over
-        if answer.error or len(answer.stamps) < STAMP_BYTES:
-            continue
-        invariant(len(answer.stamps) % STAMP_BYTES == 0, "stamps come whole")
-        try:
-            stamp = unpack_stamp(answer.stamps, stamp_seed(where))
-        except StampCorrupt:
-            continue
-        if stamp.accepted_ms < evidence.period_end_ms:
-            problems.append(omitted_partition(f"{live[topic_id, partition]}-{partition}", stamp.base_offset))
+    for topic_id, topic in topics.items():
+        for partition in range(len(topic.leaders)):
+            if (topic_id.hex(), partition) in named:
+                continue
+            offset = _accepted_before(
+                reads, TopicPartition(TopicId(topic_id), partition), invoice.period_end_ms
+            )
+            if offset is not None:
+                problems.append(
+                    Problem(
+                        kind=Kind.PARTITION_OMITTED,
+                        where=f"{topic.name}-{partition}",
+                        message=f"offset {offset} was accepted in the period, and the invoice does not know the "
+                        "partition",
+                        offset=offset,
+                    )
+                )
     return problems
+
+
+def _accepted_before(reads: Reads, where: TopicPartition, time_ms: int) -> int | None:
+    """The offset of the log's first batch if it was accepted before a time."""
+    try:
+        answer = reads.read(where, 0, 1, bytes_max=1)
+        if answer.log_start_offset > 0:
+            answer = reads.read(where, answer.log_start_offset, answer.log_start_offset + 1, bytes_max=1)
+    except PenstockError:
+        return None  # a topic that came or went in between has nothing in a period that is over
+    if answer.error or len(answer.stamps) < STAMP_BYTES:
+        return None
+    invariant(len(answer.stamps) % STAMP_BYTES == 0, "stamps come whole")
+    try:
+        stamp = unpack_stamp(answer.stamps, stamp_seed(where))
+    except StampCorrupt:
+        return None
+    return stamp.base_offset if stamp.accepted_ms < time_ms else None

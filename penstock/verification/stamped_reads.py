@@ -1,9 +1,9 @@
-"""The verifier's way to the brokers: where partitions lead, and batches with their stamps, as stored."""
+"""The verifier's way to the brokers: where partitions lead, batches with their stamps, seals, and kept commitments."""
 
 import random
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -12,16 +12,20 @@ from penstock.client.settings import ConnectionSettings
 from penstock.contract import methods
 from penstock.contract.errors import (
     BrokerUnavailable,
+    CorruptLog,
     ErrorCode,
     NotFound,
     PenstockError,
     error_class,
 )
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.limits import BATCH_BYTES_MAX_LIMIT
 from penstock.contract.v1 import log_pb2, proof_pb2
+from penstock.records.seal import Seal, SealCorrupt, unpack_seal
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
+from penstock.verification.commitments import ChainPoint, Commitments, KeptCut, KeptLoss
 
+_Answer = TypeVar("_Answer", proof_pb2.ReadStampedResponse, proof_pb2.ReadSealsResponse)
 READ_BYTES = 4 * 1024 * 1024
 """Bytes of batches asked for at once. One answer holds at least a batch, so up to `BATCH_BYTES_MAX_LIMIT` more."""
 _CALL_MS = 20_000
@@ -74,40 +78,94 @@ class StampedReads:
 
     def topics(self) -> dict[bytes, LiveTopic]:
         """The topics that the key sees, by id. Raises `BrokerUnavailable` and whatever a broker refuses with."""
+        raw = self._ask_any(methods.METADATA, log_pb2.MetadataRequest(all_topics=True).SerializeToString())
+        answer = log_pb2.MetadataResponse.FromString(raw)
+        self._addresses = {broker.id: broker.address for broker in answer.brokers}
+        self._topics = {
+            topic.topic_id: LiveTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                leaders=tuple(
+                    p.leader for p in sorted(topic.partitions, key=lambda described: described.partition)
+                ),
+            )
+            for topic in answer.topics
+            if not topic.error
+        }
+        return self._topics
+
+    def commitments(self) -> Commitments:
+        """What the brokers keep of the key's tenant. Raises as `topics` does."""
+        raw = self._ask_any(methods.READ_COMMITMENTS, proof_pb2.ReadCommitmentsRequest().SerializeToString())
+        answer = proof_pb2.ReadCommitmentsResponse.FromString(raw)
+        return Commitments(
+            tenant=answer.tenant,
+            cuts=tuple(
+                KeptCut(
+                    cut_id=cut.cut_id,
+                    start_ms=cut.start_ms,
+                    end_ms=cut.end_ms,
+                    sha256=cut.sha256,
+                    billing=ChainPoint(sequence=cut.billing_sequence, hash=cut.billing_hash)
+                    if cut.billing_sequence
+                    else None,
+                )
+                for cut in answer.cuts
+            ),
+            losses=tuple(
+                KeptLoss(
+                    where=TopicPartition(TopicId(loss.topic_id), loss.partition),
+                    log_generation=loss.log_generation,
+                    offset=loss.offset,
+                )
+                for loss in answer.losses
+            ),
+        )
+
+    def _ask_any(self, method: str, request: bytes) -> bytes:
+        """The answer of the first broker that gives one. Raises `BrokerUnavailable`."""
         failures: list[str] = []
         deadline = time.monotonic() + self._patience_s
         pause = _PAUSE_S_FIRST
         while True:
             for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
                 try:
-                    raw = self._call(
-                        address,
-                        methods.METADATA,
-                        log_pb2.MetadataRequest(all_topics=True).SerializeToString(),
-                    )
+                    return self._call(address, method, request)
                 except PenstockError as error:
                     if not error.retriable:
                         raise
                     failures.append(error.message)
-                    continue
-                answer = log_pb2.MetadataResponse.FromString(raw)
-                self._addresses = {broker.id: broker.address for broker in answer.brokers}
-                self._topics = {
-                    topic.topic_id: LiveTopic(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        leaders=tuple(
-                            p.leader
-                            for p in sorted(topic.partitions, key=lambda described: described.partition)
-                        ),
-                    )
-                    for topic in answer.topics
-                    if not topic.error
-                }
-                return self._topics
             if time.monotonic() + pause > deadline:
                 raise BrokerUnavailable(f"no broker answered: {'; '.join(failures[-3:])}")
             pause = self._wait(pause)
+
+    def seals(self, where: TopicPartition) -> list[Seal]:
+        """The seals that the leader keeps of a partition, by base offset. Raises as `read` does, and `CorruptLog` when
+        they cannot be read.
+        """
+        seals: list[Seal] = []
+        above = -1
+        while True:
+            request = proof_pb2.ReadSealsRequest(
+                topic_id=where.topic_id, partition=where.partition, above_offset=above
+            ).SerializeToString()
+            answer = self._ask_leader(
+                where, methods.READ_SEALS, request, proof_pb2.ReadSealsResponse, f"seals above {above}"
+            )
+            if answer.error:
+                raise error_class(answer.error)(f"{where}: {answer.message}")
+            at = 0
+            try:
+                while at < len(answer.seals):
+                    seal, at = unpack_seal(answer.seals, at)
+                    if seal.where != where or seal.end_offset <= above:
+                        raise SealCorrupt(f"seal of {seal.where} up to {seal.end_offset}")
+                    seals.append(seal)
+                    above = seal.end_offset
+            except SealCorrupt as error:
+                raise CorruptLog(f"{where}: a seal that its leader keeps cannot be read: {error}") from None
+            if not answer.more or not answer.seals:
+                return seals
 
     def read(
         self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = READ_BYTES
@@ -122,6 +180,22 @@ class StampedReads:
             bytes_max=min(bytes_max, BATCH_BYTES_MAX_LIMIT),
             end_offset=end_offset,
         ).SerializeToString()
+        answer = self._ask_leader(
+            where, methods.READ_STAMPED, request, proof_pb2.ReadStampedResponse, f"offset {offset}"
+        )
+        return StampedBatches(
+            error=answer.error,
+            message=answer.message,
+            stamps=answer.stamps,
+            batches=answer.batches,
+            log_start_offset=answer.log_start_offset,
+            high_watermark=answer.high_watermark,
+        )
+
+    def _ask_leader(
+        self, where: TopicPartition, method: str, request: bytes, kind: type[_Answer], what: str
+    ) -> _Answer:
+        """The leader's answer, whose error, if it has one, is for good. Raises `NotFound`, `BrokerUnavailable`."""
         deadline = time.monotonic() + self._patience_s
         pause = _PAUSE_S_FIRST
         fresh = bool(self._topics)
@@ -132,31 +206,23 @@ class StampedReads:
             fresh = True
             address = self._leader_address(where)
             if address is not None:
+                answer: _Answer | None = None
                 try:
-                    answer = proof_pb2.ReadStampedResponse.FromString(
-                        self._call(address, methods.READ_STAMPED, request)
-                    )
+                    answer = kind.FromString(self._call(address, method, request))
                     error = answer.error
                     failure = f"{address}: {answer.message or error}"
                     retriable = bool(error) and error_class(error)("").retriable
                 except PenstockError as refused:
                     if not refused.retriable:
                         raise
-                    error, failure, retriable, answer = int(refused.code), refused.message, True, None
+                    error, failure, retriable = int(refused.code), refused.message, True
                 if answer is not None and not retriable:
-                    return StampedBatches(
-                        error=error,
-                        message=answer.message,
-                        stamps=answer.stamps,
-                        batches=answer.batches,
-                        log_start_offset=answer.log_start_offset,
-                        high_watermark=answer.high_watermark,
-                    )
+                    return answer
                 fresh = error not in _ELSEWHERE
             else:
                 failure, fresh = f"{where}: no leader now", False
             if time.monotonic() + pause > deadline:
-                raise BrokerUnavailable(f"{where} at offset {offset}: {failure}")
+                raise BrokerUnavailable(f"{where}, {what}: {failure}")
             pause = self._wait(pause)
 
     def _leader_address(self, where: TopicPartition) -> str | None:

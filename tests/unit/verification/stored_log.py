@@ -1,19 +1,16 @@
-"""A partition's log in memory as a leader stores it: placed batches, stamps, seals; and leaders that answer with it."""
+"""A partition's log in memory as a leader stores it: placed batches, stamps, seals."""
 
-import base64
-from datetime import UTC, datetime
 from typing import Any
 
-from penstock.contract.errors import ErrorCode, NotFound
+from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.batch import BATCH_HEADER_BYTES, CRC_COVERS_FROM, placed, read_header
 from penstock.records.build import BatchBuilder
-from penstock.records.seal import Seal, SegmentDigest, pack_seal
+from penstock.records.seal import Seal, SegmentDigest
 from penstock.records.stamp import Stamp, StampFlag, pack_stamp, stamp_seed, unpack_stamp
 from penstock.rules.odometer import Odometer
-from penstock.rules.rating import PriceBook, line_id, rate
-from penstock.rules.usage_folding import UsageFold
-from penstock.verification.stamped_reads import LiveTopic, StampedBatches
+from penstock.rules.rating import PriceBook
+from penstock.verification.stamped_reads import StampedBatches
 
 TOPIC = TopicId(bytes(range(16)))
 DAY_MS = 86_400_000
@@ -103,7 +100,7 @@ class StoredLog:
         self.batches[index][at] ^= 1
 
     def lose_from(self, offset: int) -> None:
-        """What a declared loss does: the log ends at `offset`, and goes on from there. Seals stay as they are."""
+        """What a declared loss does: the log ends at `offset`, and goes on from there."""
         kept = [index for index in range(len(self.stamps)) if self.stamp(index).end_offset <= offset]
         self.stamps, self.batches = self.stamps[: len(kept)], self.batches[: len(kept)]
         self._odometer, self._digest = Odometer(), None
@@ -114,6 +111,7 @@ class StoredLog:
             assert self._digest is not None
             self._digest.add(bytes(self.batches[index][:BATCH_HEADER_BYTES]), bytes(self.stamps[index]))
             self._odometer.apply(stamp)
+        self.seals = [seal for seal in self.seals if seal.end_offset <= offset]
         self.generation += 1
 
     def delete_below(self, offset: int) -> None:
@@ -148,113 +146,3 @@ class StoredLog:
         if index + 1 < len(self.batches):
             return int.from_bytes(self.batches[index + 1][:8], "big")
         return self.end_offset
-
-
-class Leaders:
-    """Several logs behind one door, as `StampedReads`."""
-
-    def __init__(self, *logs: StoredLog, bytes_max: int = 200) -> None:
-        self.logs = {log.where: log for log in logs}
-        self.bytes_max = bytes_max
-
-    def topics(self) -> dict[bytes, LiveTopic]:
-        return {
-            log.where.topic_id: LiveTopic(name=log.name, topic_id=log.where.topic_id, leaders=(0,) * 4)
-            for log in self.logs.values()
-        }
-
-    def read(self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = 0) -> StampedBatches:
-        if where not in self.logs:
-            raise NotFound(f"{where}: not here")
-        return self.logs[where].read(offset, end_offset, self.bytes_max)
-
-
-def invoice_of(
-    *logs: StoredLog,
-    starts: dict[int, int] | None = None,
-    ends: dict[int, int] | None = None,
-    begin_ms: int = BEGIN_MS,
-    end_ms: int = BEGIN_MS + 10 * DAY_MS,
-    previous: str | None = None,
-    invoice: str = "inv_1",
-) -> dict[str, Any]:
-    """The evidence that an honest service gives of these logs (starts and ends by partition)."""
-    partitions, quantities = [], {"messages_in": 0, "bytes_in": 0}
-    for log in logs:
-        start = (starts or {}).get(log.where.partition, 0)
-        end = (ends or {}).get(log.where.partition, log.end_offset)
-        fold = UsageFold(Odometer(), start_offset=start, end_offset=end)
-        for index in range(len(log.stamps)):
-            if log.stamp(index).end_offset <= end:
-                fold.apply(log.stamp(index))
-        days = [
-            {
-                "day": day.day.isoformat(),
-                "first_offset": day.first_offset,
-                "end_offset": day.end_offset,
-                "quantities": {"messages_in": day.messages, "bytes_in": day.bytes},
-            }
-            for day in fold.days()
-        ]
-        for day in fold.days():
-            quantities["messages_in"] += day.messages
-            quantities["bytes_in"] += day.bytes
-        partitions.append(
-            {
-                "topic": log.name,
-                "topic_id": log.where.topic_id.hex(),
-                "partition": log.where.partition,
-                "log_generation": 0,
-                "start_offset": start,
-                "end_offset": end,
-                "days": days,
-            }
-        )
-    rated = rate(BOOK, quantities)
-    return {
-        "invoice": {
-            "id": invoice,
-            "number": 1,
-            "tenant": "tn_1",
-            "status": "issued",
-            "currency": "USD",
-            "period_start": _text(begin_ms),
-            "period_end": _text(end_ms),
-            "total_micro": rated.total_micro,
-            "gaps": [],
-            "lines": [
-                {
-                    "id": line_id(invoice, line.meter, BOOK.sha256, begin_ms, end_ms),
-                    "meter": line.meter,
-                    "quantity": line.quantity,
-                    "amount_micro": line.amount_micro,
-                    "price_book_sha256": BOOK.sha256,
-                }
-                for line in rated.lines
-            ],
-        },
-        "price_book": BOOK.document(),
-        "previous_invoice": previous,
-        "cut": {
-            "id": "cut_1",
-            "readings": [
-                {name: part[name] for name in ("topic_id", "partition", "log_generation", "end_offset")}
-                for part in partitions
-            ],
-        },
-        "partitions": partitions,
-        "seals": [
-            {
-                "topic_id": log.where.topic_id.hex(),
-                "partition": log.where.partition,
-                "base_offset": seal.base_offset,
-                "seal": base64.b64encode(pack_seal(seal)).decode(),
-            }
-            for log in logs
-            for seal in log.seals
-        ],
-    }
-
-
-def _text(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()

@@ -1,0 +1,418 @@
+"""An honest service in memory: logs, brokers that keep cuts, and the documents of each period, for tests to alter."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.contract.documents import (
+    NO_HASH,
+    ChainEntry,
+    CreditNoteDocument,
+    InvoiceDocument,
+    PricesDocument,
+    Strict,
+    chain_hash,
+    document_sha256,
+    plain,
+    read_document,
+)
+from penstock.contract.errors import NotFound
+from penstock.contract.ids import TopicPartition
+from penstock.records.cut import cut_sha256
+from penstock.records.seal import Seal
+from penstock.rules.odometer import Odometer
+from penstock.rules.rating import PriceBook, credit, credit_line_id, line_id, rate
+from penstock.rules.usage_folding import UsageFold
+from penstock.verification.claims import cut_ends
+from penstock.verification.commitments import (
+    NOTHING_NOTED,
+    ChainPoint,
+    Commitments,
+    KeptCut,
+    KeptLoss,
+    Notes,
+)
+from penstock.verification.findings import Report
+from penstock.verification.proving import prove
+from penstock.verification.stamped_reads import LiveTopic, StampedBatches
+from tests.unit.verification.stored_log import BEGIN_MS, BOOK, DAY_MS, StoredLog
+
+TENANT = "tn_1"
+PERIOD_MS = 10 * DAY_MS
+KINDS: Mapping[str, type[Strict]] = {
+    "prices": PricesDocument,
+    "invoice": InvoiceDocument,
+    "credit_note": CreditNoteDocument,
+}
+
+
+class Service:
+    """Brokers and control plane of one tenant. `chain_items`, `documents` and `shown` are what REST says; the logs,
+    `cuts` and `losses` are the brokers'.
+    """
+
+    def __init__(self, *logs: StoredLog, book: PriceBook = BOOK, begins_ms: int = BEGIN_MS) -> None:
+        self.logs = list(logs)
+        self.gone: list[StoredLog] = []
+        """Logs of deleted topics, each until a cut has counted it."""
+        self.book = book
+        self.bytes_max = 200
+        self.chain_items: list[dict[str, Any]] = []
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.shown: dict[str, dict[str, Any]] = {}
+        self.cuts: list[KeptCut] = []
+        self.losses: list[KeptLoss] = []
+        self.period_begins_ms = begins_ms
+        self.assign(book, begins_ms)
+
+    # -- what an honest service does ---------------------------------------------------------------------------
+
+    def assign(self, book: PriceBook, from_ms: int) -> None:
+        """Prices for periods from then on."""
+        self.book = book
+        self._enter(
+            "prices",
+            f"pa_{len(self.chain_items) + 1}",
+            {
+                "format": 1,
+                "kind": "prices",
+                "tenant": TENANT,
+                "effective_from_ms": from_ms,
+                "price_book": book.document(),
+            },
+            from_ms if not self.chain_items else self.period_begins_ms + PERIOD_MS,
+        )
+
+    def delete_topic(self, log: StoredLog) -> None:
+        self.logs.remove(log)
+        self.gone.append(log)
+
+    def lose_from(self, log: StoredLog, offset: int) -> None:
+        """A declared loss: the log ends at `offset`, and goes on from there."""
+        log.lose_from(offset)
+        self.losses.append(KeptLoss(where=log.where, log_generation=log.generation, offset=offset))
+
+    def cut(self, end_ms: int | None = None, ends: Mapping[TopicPartition, int] | None = None) -> str:
+        """End the period and issue its invoice; its id. `ends` where a partition is cut below its log's end."""
+        end_ms = self.period_begins_ms + PERIOD_MS if end_ms is None else end_ms
+        number = len(self.cuts) + 1
+        cut_id, invoice = f"cut_{number}", f"inv_{number}"
+        before = self._document_of(number - 1)
+        earlier = (
+            {} if before is None else {(r["topic_id"], r["partition"]): r for r in before["cut"]["readings"]}
+        )
+        readings, partitions = [], []
+        for log in sorted(
+            [*self.logs, *self.gone], key=lambda log: (log.where.topic_id, log.where.partition)
+        ):
+            end = (ends or {}).get(log.where, log.end_offset)
+            reading, part = _part(
+                log, earlier.get((log.where.topic_id.hex(), log.where.partition)), end, self.losses
+            )
+            reading["last"] = log in self.gone
+            readings.append(reading)
+            partitions.append(part)
+        self.gone = []
+        head = self.head
+        document: dict[str, Any] = {
+            "format": 1,
+            "kind": "invoice",
+            "id": invoice,
+            "number": number,
+            "tenant": TENANT,
+            "period_start_ms": self.period_begins_ms,
+            "period_end_ms": end_ms,
+            "issued_at_ms": end_ms + 60_000,
+            "cut": {"id": cut_id, "readings": readings},
+            "partitions": sorted(
+                partitions, key=lambda part: (part["topic"], part["topic_id"], part["partition"])
+            ),
+            "previous": None
+            if before is None
+            else {"id": before["id"], "number": number - 1, "document_sha256": self._sha256(before)},
+            **_rated(
+                partitions, self._book_for(self.period_begins_ms), invoice, self.period_begins_ms, end_ms
+            ),
+        }
+        read = read_document(document, InvoiceDocument, invoice)
+        self.cuts.append(
+            KeptCut(
+                cut_id=cut_id,
+                start_ms=self.cuts[-1].end_ms if self.cuts else 0,
+                end_ms=end_ms,
+                sha256=cut_sha256(TENANT, cut_id, end_ms, cut_ends(read.cut.readings)),
+                billing=head,
+            )
+        )
+        self.documents[invoice] = document
+        self._enter("invoice", invoice, document, end_ms + 60_000)
+        self.shown[invoice] = shown(document, [])
+        self.period_begins_ms = end_ms
+        return invoice
+
+    def credit(self, invoice: str, log: StoredLog, first: int, messages: int, size: int) -> None:
+        """A credit note for what was lost of one partition from `first` on."""
+        document = self.documents[invoice]
+        notes = [item["document"] for item in self.chain_items if item["kind"] == "credit_note"]
+        mine = [note for note in notes if note["invoice"]["id"] == invoice]
+        part = next(p for p in document["partitions"] if p["topic_id"] == log.where.topic_id.hex())
+        end = min([part["end_offset"], *(row["first_offset"] for note in mine for row in note["ranges"])])
+        billed = {line["meter"]: line["quantity"] for line in document["lines"]}
+        for note in mine:
+            for line in note["lines"]:
+                billed[line["meter"]] -= line["quantity"]
+        name = f"cn_{len(notes) + 1}"
+        credited = credit(self.book, billed, {"messages_in": messages, "bytes_in": size})
+        note = {
+            "format": 1,
+            "kind": "credit_note",
+            "id": name,
+            "number": len(notes) + 1,
+            "tenant": TENANT,
+            "issued_at_ms": self.period_begins_ms + 70_000 + len(notes),
+            "invoice": {"id": invoice, "document_sha256": self._sha256(document)},
+            "cut_id": self.cuts[-1].cut_id,
+            "currency": self.book.currency,
+            "price_book_sha256": self.book.sha256,
+            "lines": [
+                {
+                    "id": credit_line_id(name, line.meter, self.book.sha256),
+                    "meter": line.meter,
+                    "unit": line.unit,
+                    "unit_size": line.unit_size,
+                    "quantity": line.quantity,
+                    "amount_micro": line.amount_micro,
+                }
+                for line in credited.lines
+            ],
+            "ranges": [
+                {
+                    "topic": log.name,
+                    "topic_id": log.where.topic_id.hex(),
+                    "partition": log.where.partition,
+                    "log_generation": part["log_generation"],
+                    "first_offset": first,
+                    "end_offset": end,
+                    "messages": messages,
+                    "bytes": size,
+                }
+            ],
+            "total_micro": credited.total_micro,
+        }
+        self._enter("credit_note", name, note, note["issued_at_ms"])
+        self.shown[invoice] = shown(document, [*mine, note])
+
+    # -- what it is asked --------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> ChainPoint:
+        last = self.chain_items[-1]
+        return ChainPoint(sequence=last["sequence"], hash=last["hash"])
+
+    def invoice(self, invoice_id: str) -> Any:
+        return copy.deepcopy(self.shown[invoice_id])
+
+    def evidence(self, invoice_id: str) -> Any:
+        if invoice_id not in self.documents:
+            raise NotFound(f"invoice {invoice_id}: not here")
+        return copy.deepcopy({"status": "issued", "gaps": [], "document": self.documents[invoice_id]})
+
+    def chain(self) -> Sequence[Mapping[str, Any]]:
+        return copy.deepcopy(self.chain_items)
+
+    def topics(self) -> dict[bytes, LiveTopic]:
+        return {
+            log.where.topic_id: LiveTopic(name=log.name, topic_id=log.where.topic_id, leaders=(0,) * 4)
+            for log in self.logs
+        }
+
+    def commitments(self) -> Commitments:
+        return Commitments(tenant=TENANT, cuts=tuple(self.cuts), losses=tuple(self.losses))
+
+    def seals(self, where: TopicPartition) -> Sequence[Seal]:
+        return next((log.seals for log in self.logs if log.where == where), [])
+
+    def read(self, where: TopicPartition, offset: int, end_offset: int, bytes_max: int = 0) -> StampedBatches:
+        for log in self.logs:
+            if log.where == where:
+                return log.read(offset, end_offset, self.bytes_max)
+        raise NotFound(f"{where}: not here")
+
+    def verify(self, invoice: str = "inv_1", notes: Notes = NOTHING_NOTED, **options: Any) -> Report:
+        return prove(invoice, self, self, notes=notes, **options)
+
+    # -- a service that lies well ------------------------------------------------------------------------------
+
+    def rechain(self) -> None:
+        """Write the whole chain again over the documents as they are now, with the predecessors' hashes."""
+        previous, before = NO_HASH, None
+        for item in self.chain_items:
+            document = self.documents[item["object_id"]] if item["kind"] == "invoice" else item["document"]
+            if item["kind"] == "invoice":
+                if before is not None and document["previous"] is not None:
+                    document["previous"]["document_sha256"] = self._sha256(before)
+                before = document
+            elif item["kind"] == "credit_note" and document["invoice"]["id"] in self.documents:
+                document["invoice"]["document_sha256"] = self._sha256(
+                    self.documents[document["invoice"]["id"]]
+                )
+            item["document_sha256"] = self._sha256(document)
+            item["hash"] = previous = chain_hash(TENANT, previous, _entry(item))
+
+    def show_again(self) -> None:
+        """REST says what the documents say now."""
+        notes = [item["document"] for item in self.chain_items if item["kind"] == "credit_note"]
+        for invoice, document in self.documents.items():
+            self.shown[invoice] = shown(document, [n for n in notes if n["invoice"]["id"] == invoice])
+
+    def _enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:
+        item = {
+            "sequence": len(self.chain_items) + 1,
+            "kind": kind,
+            "object_id": name,
+            "document_sha256": self._sha256(document),
+            "at_ms": at_ms,
+            "hash": NO_HASH,
+            "document": None if kind == "invoice" else document,
+        }
+        previous = self.chain_items[-1]["hash"] if self.chain_items else NO_HASH
+        item["hash"] = chain_hash(TENANT, previous, _entry(item))
+        self.chain_items.append(item)
+
+    def _document_of(self, number: int) -> dict[str, Any] | None:
+        return self.documents.get(f"inv_{number}")
+
+    def _book_for(self, begins_ms: int) -> PriceBook:
+        found = [
+            item["document"]
+            for item in self.chain_items
+            if item["kind"] == "prices" and item["document"]["effective_from_ms"] <= begins_ms
+        ]
+        return PriceBook.read(found[-1]["price_book"])
+
+    def _sha256(self, document: dict[str, Any]) -> str:
+        return document_sha256(read_document(document, KINDS[document["kind"]], "test"))
+
+
+def _entry(item: Mapping[str, Any]) -> ChainEntry:
+    return read_document({k: v for k, v in item.items() if k != "document"}, ChainEntry, "test")
+
+
+def _part(
+    log: StoredLog, earlier: Mapping[str, Any] | None, end: int, losses: Sequence[KeptLoss]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    start = 0 if earlier is None else earlier["end_offset"]
+    known = log.generation if earlier is None else earlier["log_generation"]
+    since = [loss.offset for loss in losses if loss.where == log.where and loss.log_generation > known]
+    first = min([start, *since])
+    whole = UsageFold(Odometer(), start_offset=first, end_offset=end, wanted=[end])
+    for index in range(len(log.stamps)):
+        if log.stamp(index).end_offset <= end:
+            whole.apply(log.stamp(index))
+    mark = whole.mark(end)
+    assert mark is not None
+    place = {"topic_id": log.where.topic_id.hex(), "partition": log.where.partition}
+    reading = {
+        **place,
+        "log_generation": log.generation,
+        "end_offset": end,
+        "accepted_ms": mark.accepted_ms,
+        "messages": mark.totals.committed_messages,
+        "bytes": mark.totals.committed_bytes,
+        "last": False,
+    }
+    part = {
+        "topic": log.name,
+        **place,
+        "log_generation": log.generation,
+        "start_offset": start,
+        "counts_from": first,
+        "end_offset": end,
+        "days": [
+            {
+                "day": day.day.isoformat(),
+                "first_offset": day.first_offset,
+                "end_offset": day.end_offset,
+                "messages": day.messages,
+                "bytes": day.bytes,
+            }
+            for day in whole.days()
+        ],
+    }
+    return reading, part
+
+
+def _rated(
+    partitions: Sequence[Mapping[str, Any]], book: PriceBook, invoice: str, begin_ms: int, end_ms: int
+) -> dict[str, Any]:
+    days = [day for part in partitions for day in part["days"]]
+    rated = rate(
+        book,
+        {"messages_in": sum(day["messages"] for day in days), "bytes_in": sum(day["bytes"] for day in days)},
+    )
+    return {
+        "currency": book.currency,
+        "minor_digits": book.minor_digits,
+        "price_book_sha256": book.sha256,
+        "lines": [
+            {
+                "id": line_id(invoice, line.meter, book.sha256, begin_ms, end_ms),
+                "meter": line.meter,
+                "unit": line.unit,
+                "unit_size": line.unit_size,
+                "quantity": line.quantity,
+                "amount_micro": line.amount_micro,
+                "parts": [{"quantity": part.quantity, "unit_price": part.unit_price} for part in line.parts],
+            }
+            for line in rated.lines
+        ],
+        "total_micro": rated.total_micro,
+    }
+
+
+def rate_again(document: dict[str, Any], book: PriceBook) -> None:
+    """Make lines and total of an altered invoice agree with what it counts now."""
+    document.update(
+        _rated(
+            document["partitions"],
+            book,
+            document["id"],
+            document["period_start_ms"],
+            document["period_end_ms"],
+        )
+    )
+
+
+def shown(document: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What `GET /v1/invoices/ID` says."""
+    return {
+        **{
+            name: document[name]
+            for name in ("id", "number", "tenant", "currency", "minor_digits", "total_micro")
+        },
+        "status": "issued",
+        "period_start": _text(document["period_start_ms"]),
+        "period_end": _text(document["period_end_ms"]),
+        "issued_at": _text(document["issued_at_ms"]),
+        "cut": document["cut"]["id"],
+        "gaps": [],
+        "lines": [
+            {**copy.deepcopy(line), "price_book_sha256": document["price_book_sha256"]}
+            for line in document["lines"]
+        ],
+        "credit_notes": [{name: note[name] for name in ("id", "number", "total_micro")} for note in notes],
+        "credited_micro": sum(note["total_micro"] for note in notes),
+    }
+
+
+def document_of(service: Service, invoice: str) -> InvoiceDocument:
+    return read_document(service.documents[invoice], InvoiceDocument, invoice)
+
+
+def as_plain(document: InvoiceDocument) -> dict[str, Any]:
+    return plain(document)
+
+
+def _text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
