@@ -5,19 +5,24 @@ import logging
 from celery import shared_task
 from django.utils import timezone
 
-from billing import actions, import_actions, queries
+from billing import actions, import_actions, price_actions, queries
 from control_plane import config
 from penstock.contract.errors import PenstockError
 
 _SETTLED_MAX = 1_000
 """Drafts that are looked at in one round."""
-
+_CHAINS_MAX = 1_000
+"""New tenants that get their prices in one round."""
 _log = logging.getLogger(__name__)
 
 
 @shared_task(name="billing.round")  # type: ignore[untyped-decorator]
 def run_round() -> None:
-    """Import what is new, issue what is covered, end what is over."""
+    """Give new tenants their prices, import what is new, issue what is covered, end what is over."""
+    try:
+        price_actions.begin_chains(_CHAINS_MAX)
+    except PenstockError as error:
+        _log.error("new tenants have no prices", extra={"error": error.message})
     told = import_actions.import_data_sets(config.current().datasets)
     for name, outcome in told.items():
         if outcome != "imported":

@@ -1,4 +1,4 @@
-"""REST of usage, invoices with their evidence, cuts and prices."""
+"""REST of usage, invoices with their documents, cuts and prices."""
 
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar
@@ -103,15 +103,21 @@ class EvidenceView(TenantView):
         responses={200: shapes.EvidenceShape, **problems(403, 404)},
     )
     def get(self, request: Request, invoice: str) -> Response:
-        """All that the invoice rests on: what `penstock verify-invoice` compares with the log."""
-        row = queries.invoice(self.tenant, invoice)
-        return Response(
-            {
-                "invoice": shapes.shown_invoice(row),
-                **queries.evidence(row),
-                "line_evidence": queries.line_evidence(row),
-            }
-        )
+        """The invoice's document: what `penstock verify-invoice` compares with the log."""
+        return Response(queries.evidence(queries.invoice(self.tenant, invoice)))
+
+
+class ChainView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="billing_chain_list",
+        parameters=[TENANT, *PAGING],
+        responses={200: listed("ChainEntry", shapes.ChainEntryShape(many=True)), **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's prices, credit notes and invoices, oldest first, each hashed over the one before."""
+        return Response(page(request, queries.chain(self.tenant), shapes.shown_entry))
 
 
 class CreditNotesView(TenantView):
