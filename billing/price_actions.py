@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from billing import chain_actions, document_building
 from billing.models import BillingEntry, Cut, Invoice, PriceBook
@@ -16,7 +17,7 @@ from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
 from penstock.contract import documents
-from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest
+from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
 from penstock.rules import rating
@@ -26,30 +27,60 @@ from tenants.models import Tenant
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-1.json"
+FILE_BYTES_MAX = 4 * 1024 * 1024
+"""Of a configured price book; the largest that can be read is smaller."""
 
 
 # -- books ----------------------------------------------------------------------------------------------
 
 
-def publish_price_book(actor: Actor, *, document: object, effective_from: datetime = BEGINNING) -> PriceBook:
-    """The price book of this document; the same document again is the same book.
+def checked_price_book(document: object, *, effective_from: datetime, now: datetime) -> rating.PriceBook:
+    """The book of this document, if it may be published now to hold from `effective_from` on, or was published before.
 
-    Raises `InvalidRequest`, and `AlreadyExists` when the version or the time is taken by other prices.
+    Prices change for the future only; the first book alone holds from `now` or before, because every tenant needs
+    prices. Raises `InvalidRequest`, and `AlreadyExists` when the version or the time is taken by other prices.
     """
     book = rating.PriceBook.read(document)
     # What a tenant's document cannot hold is no price book.
     content = documents.read_document(book.document(), documents.PriceBookDocument, "price book")
     invariant(documents.document_sha256(content) == book.sha256, "both forms of a price book are one")
+    if PriceBook.objects.filter(sha256=book.sha256).exists():
+        return book
+    newest = PriceBook.objects.filter(name=book.name).order_by("-version").first()
+    if newest is not None and newest.version == book.version:
+        raise AlreadyExists(
+            f"price book {book.name} {book.version} exists with other prices; count the version up"
+        )
+    if newest is not None and newest.version > book.version:
+        raise InvalidRequest(
+            f"price book {book.name} {book.version}: version {newest.version} is published; count the version up"
+        )
+    first = not PriceBook.objects.exists()
+    if first and effective_from > now:
+        raise InvalidRequest(
+            f"effective_from: {effective_from.isoformat()} is in the future; the first price book must hold already"
+        )
+    if not first and effective_from < now:
+        raise InvalidRequest(
+            f"effective_from: {effective_from.isoformat()} is past; prices change for periods that begin later"
+        )
+    if PriceBook.objects.filter(effective_from=effective_from).exists():
+        raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
+    return book
+
+
+def publish_price_book(
+    actor: Actor, *, document: object, effective_from: datetime, now: datetime
+) -> PriceBook:
+    """The price book of this document; the same document again is the same book, whatever time is given.
+
+    Raises as `checked_price_book` does.
+    """
     with transaction.atomic():
+        book = checked_price_book(document, effective_from=effective_from, now=now)
         known = PriceBook.objects.filter(sha256=book.sha256).first()
         if known is not None:
             return known
-        if PriceBook.objects.filter(name=book.name, version=book.version).exists():
-            raise AlreadyExists(
-                f"price book {book.name} {book.version} exists with other prices; count the version up"
-            )
-        if PriceBook.objects.filter(effective_from=effective_from).exists():
-            raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
         try:
             with transaction.atomic():
                 row = PriceBook.objects.create(
@@ -69,22 +100,61 @@ def publish_price_book(actor: Actor, *, document: object, effective_from: dateti
             tenant=SYSTEM_TENANT,
             action="price_book.publish",
             object_id=row.public_id,
-            after={"name": book.name, "version": book.version, "sha256": book.sha256},
+            after={
+                "name": book.name,
+                "version": book.version,
+                "sha256": book.sha256,
+                "effective_from": effective_from.isoformat(),
+            },
         )
         return row
 
 
-def publish_configured_price_book() -> PriceBook:
-    """The price book of the configuration, or the standard one that comes with the service.
+def publish_first_price_book(now: datetime) -> PriceBook:
+    """The oldest price book. Where there is none: that of the configuration, or the standard one of the service, which
+    holds from the beginning.
 
     Raises `ConfigurationError` when the file cannot be read, and as `publish_price_book` does.
     """
-    file = config.current().price_book_file or STANDARD_PRICE_BOOK
+    oldest = PriceBook.objects.order_by("effective_from").first()
+    if oldest is not None:
+        return oldest
+    document = _read(config.current().price_book_file or STANDARD_PRICE_BOOK)
+    return publish_price_book(BILLING, document=document, effective_from=BEGINNING, now=now)
+
+
+def follow_configured_file(now: datetime) -> None:
+    """Publish what the configured file holds, when it is new, for periods that begin from now on.
+
+    The service's standard book is published once and not followed: bringing the service to a newer version changes no
+    prices. Raises `ConfigurationError`, and as `publish_price_book` does.
+    """
+    publish_first_price_book(now)
+    file = config.current().price_book_file
+    if file is not None:
+        publish_price_book(BILLING, document=_read(file), effective_from=now, now=now)
+
+
+def configured_file_problem(now: datetime) -> str:
+    """Why the configured file cannot be followed; empty when it can be, or none is configured."""
+    file = config.current().price_book_file
+    if file is None:
+        return ""
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        checked_price_book(_read(file), effective_from=now, now=now)
+    except PenstockError as error:
+        return f"price_book_file: {error.message}"
+    return ""
+
+
+def _read(file: Path) -> object:
+    try:
+        if file.stat().st_size > FILE_BYTES_MAX:
+            raise ConfigurationError(f"{file}: over {FILE_BYTES_MAX} bytes")
+        document: object = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"price_book_file: {file}: {error}") from error
-    return publish_price_book(BILLING, document=document)
+        raise ConfigurationError(f"{file}: {error}") from error
+    return document
 
 
 # -- the prices of a tenant -----------------------------------------------------------------------------
@@ -109,8 +179,8 @@ def begin_chain(tenant: Tenant) -> None:
     running = began if last is None else last.period_end
     book = _book_at(running) if draft is None else draft.price_book
     if book is None:
-        # Every book was published later: the first one is the first that there ever were prices of.
-        book = PriceBook.objects.order_by("effective_from").first() or publish_configured_price_book()
+        # None held then: the oldest are the first prices that there ever were.
+        book = publish_first_price_book(timezone.now())
     _assign(tenant, book, began)
 
 

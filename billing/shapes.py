@@ -6,7 +6,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from billing import queries
-from billing.models import BillingEntry, CreditNote, Invoice, InvoiceLine
+from billing.models import BillingEntry, CreditNote, Invoice, InvoiceLine, PriceBook
 from control_plane.api.shapes import StrictSerializer
 from penstock.rules.usage_folding import time_ms
 
@@ -211,6 +211,22 @@ class PriceBookShape(serializers.Serializer[Any]):
     document = serializers.DictField()
 
 
+class PriceBookDemand(StrictSerializer):
+    """Publishes prices."""
+
+    document = serializers.DictField(help_text="A price book.")
+    effective_from = serializers.DateTimeField(
+        help_text="Periods that begin then or later are rated with it; not before now."
+    )
+    dry_run = serializers.BooleanField(
+        default=False, help_text="True: the answer only tells what would be published."
+    )
+
+
+class PublishedBookShape(PriceBookShape):
+    id = serializers.CharField(allow_null=True, help_text="Null: it would be published.")
+
+
 class DataSetShape(serializers.Serializer[Any]):
     dataset = serializers.CharField()
     run_id = serializers.CharField()
@@ -285,6 +301,16 @@ def shown_credit_note(note: CreditNote) -> dict[str, Any]:
             for line in note.lines.all()
         ],
         "ranges": queries.lost_ranges(note),
+    }
+
+
+def shown_book(book: PriceBook) -> dict[str, Any]:
+    """A price book with the hash that invoice lines name."""
+    return {
+        "id": book.public_id,
+        "sha256": book.sha256,
+        "effective_from": book.effective_from.isoformat(),
+        "document": book.document,
     }
 
 

@@ -73,6 +73,7 @@ MAY = {
     ("GET", "v1/credit-notes"): INVOICES,
     ("GET", "v1/credit-notes/<str:credit_note>"): INVOICES,
     ("GET", "v1/price-books"): EVERYBODY,
+    ("POST", "v1/price-books"): OPERATOR,
     ("GET", "v1/billing/chain"): INVOICES,
     ("POST", "v1/billing/cuts"): OPERATOR,
     ("GET", "v1/billing/cuts/<str:cut>"): OPERATOR,

@@ -218,10 +218,15 @@ def test_an_entry_is_not_older_than_the_one_before_although_a_clock_goes_back(
 
 def book(version: int) -> dict[str, Any]:
     """The standard prices at a whole unit of the currency a message, times the version."""
-    document: dict[str, Any] = dict(price_actions.publish_configured_price_book().document)
+    document: dict[str, Any] = dict(price_actions.publish_first_price_book(datetime.now(UTC)).document)
     meters = [dict(meter) for meter in document["meters"]]
     meters[0] |= {"free": 0, "tiers": [{"up_to": None, "unit_price": f"{version}.000000000000"}]}
     return {**document, "version": version, "meters": meters}
+
+
+def publish(document: dict[str, Any], at: datetime) -> PriceBook:
+    """At that moment, for periods that begin from then on."""
+    return price_actions.publish_price_book(TESTER, document=document, effective_from=at, now=at)
 
 
 def total(world: World, cut: Cut) -> int | None:
@@ -230,10 +235,10 @@ def total(world: World, cut: Cut) -> int | None:
 
 def test_new_prices_hold_from_the_next_period_of_each_tenant_on(world: World, acme: Tenant) -> None:
     other = world.tenant("other")
-    price_actions.publish_configured_price_book()
+    price_actions.publish_first_price_book(datetime.now(UTC))
     one = Part(first=0, end=10, size=0)
     before = billed(world, acme, [one], hours_ago(6))
-    price_actions.publish_price_book(TESTER, document=book(2), effective_from=hours_ago(4))
+    publish(book(2), hours_ago(4))
     running = billed(world, acme, [Part(first=10, end=20, size=0)], hours_ago(3))
     after = billed(world, acme, [Part(first=20, end=30, size=0)], hours_ago(2))
     late = billed(world, other, [one], hours_ago(1))
@@ -246,11 +251,9 @@ def test_new_prices_hold_from_the_next_period_of_each_tenant_on(world: World, ac
 
 
 def test_a_book_that_is_published_later_never_reaches_back(world: World, acme: Tenant) -> None:
-    price_actions.publish_configured_price_book()
+    price_actions.publish_first_price_book(datetime.now(UTC))
     cut = world.cut(acme, [Part(first=0, end=10, size=0)], end=hours_ago(1))
-    price_actions.publish_price_book(
-        TESTER, document=book(2), effective_from=acme.created_at - timedelta(seconds=1)
-    )
+    publish(book(2), acme.created_at - timedelta(seconds=1))
     world.covered(cut, [Part(first=0, end=10, size=0)])
     world.spark()
     world.bill()
@@ -295,9 +298,9 @@ def test_a_cut_from_before_documents_is_invoiced_without_one_and_the_next_with_o
 
 
 def test_prices_of_a_draft_from_before_stay_what_they_were(world: World, acme: Tenant) -> None:
-    price_actions.publish_configured_price_book()
+    price_actions.publish_first_price_book(datetime.now(UTC))
     cut = actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
-    newer = price_actions.publish_price_book(TESTER, document=book(2), effective_from=hours_ago(3))
+    newer = publish(book(2), hours_ago(3))
     BillingEntry.objects.all().delete()
     Cut.objects.update(chain_sequence=0, chain_hash="")
     Invoice.objects.filter(cut=cut).update(price_book=newer)

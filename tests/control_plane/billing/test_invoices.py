@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import actions, price_actions, queries
+from billing import actions, queries
 from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, InvoiceLine, PriceBook
 from control_plane.audit import queries as audit
 from control_plane.outbox.models import Delivery
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
+from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.rules.rating import PriceBook as Prices
 from penstock.rules.rating import rate
 from tenants.models import Tenant
@@ -236,24 +236,6 @@ def test_lines_and_price_books_are_written_once(world: World) -> None:
         line.save()
     with pytest.raises(TypeError, match="never changed"):
         PriceBook.objects.get().save()
-
-
-def test_the_same_prices_are_one_book_and_other_prices_need_another_version(world: World) -> None:
-    book = price_actions.publish_configured_price_book()
-    assert price_actions.publish_configured_price_book() == book
-    document = {**book.document, "currency": "EUR"}
-    with pytest.raises(AlreadyExists, match="count the version up"):
-        price_actions.publish_price_book(TESTER, document=document)
-    later = datetime.now(UTC)
-    newer = price_actions.publish_price_book(
-        TESTER, document={**document, "version": 2}, effective_from=later
-    )
-    with pytest.raises(AlreadyExists, match="effective from"):
-        price_actions.publish_price_book(TESTER, document={**document, "version": 3}, effective_from=later)
-    # The running period began before the new prices.
-    cut = world.cut(world.tenant("acme"), [])
-    assert world.invoice(cut).price_book == book
-    assert newer.sha256 != book.sha256
 
 
 def test_every_step_stands_in_the_audit_log_of_its_tenant(world: World) -> None:
