@@ -1,33 +1,31 @@
-"""Writes price books, cuts and invoices. What data sets bring is written by `import_actions`."""
+"""Writes cuts and invoices. What data sets bring is written by `import_actions`, prices by `price_actions`."""
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from django.db import transaction
 from django.utils import timezone
 
-from billing import credit_actions
-from billing.models import Cut, CutReading, Invoice, InvoiceLine, PriceBook
+from billing import chain_actions, credit_actions, document_building, price_actions
+from billing.chain_actions import whole_ms
+from billing.models import BillingEntry, Cut, CutReading, Invoice, InvoiceLine
+from billing.price_actions import BILLING
 from billing.settlement import Coverage, Usage, Vector, gaps_of, quantities_of, taken_back
-from control_plane import config
 from control_plane.audit import actions as audit
-from control_plane.audit.actor import Actor, system
+from control_plane.audit.actor import Actor
 from control_plane.outbox import actions as outbox
-from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, NotFound
-from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.documents import Predecessor
+from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.contract.invariant import invariant
+from penstock.records.cut import CutEnd, cut_sha256
 from penstock.rules import rating
 from penstock.rules.usage_folding import time_ms
 from tenants.models import Tenant
 
 KIND_CUT = "cut"
-BILLING = system("billing")
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-1.json"
 _log = logging.getLogger(__name__)
 _GAPS_MAX = 100
 """Texts of gaps that a draft keeps."""
@@ -35,62 +33,16 @@ _GAPS_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorEntry:
-    """One partition's end in a cut."""
+    """One partition's end in a cut, with the committed totals of its log's prefix."""
 
     topic_id: str
     partition: int
     log_generation: int
     end_offset: int
-
-
-# -- price books ----------------------------------------------------------------------------------------
-
-
-def publish_price_book(actor: Actor, *, document: object, effective_from: datetime = BEGINNING) -> PriceBook:
-    """The price book of this document; the same document again is the same book.
-
-    Raises `InvalidRequest`, and `AlreadyExists` when the version or the time is taken by other prices.
-    """
-    book = rating.PriceBook.read(document)
-    with transaction.atomic():
-        known = PriceBook.objects.filter(sha256=book.sha256).first()
-        if known is not None:
-            return known
-        if PriceBook.objects.filter(name=book.name, version=book.version).exists():
-            raise AlreadyExists(
-                f"price book {book.name} {book.version} exists with other prices; count the version up"
-            )
-        if PriceBook.objects.filter(effective_from=effective_from).exists():
-            raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
-        row = PriceBook.objects.create(
-            name=book.name,
-            version=book.version,
-            currency=book.currency,
-            document=book.document(),
-            sha256=book.sha256,
-            effective_from=effective_from,
-        )
-        audit.record(
-            actor,
-            tenant=SYSTEM_TENANT,
-            action="price_book.publish",
-            object_id=row.public_id,
-            after={"name": book.name, "version": book.version, "sha256": book.sha256},
-        )
-        return row
-
-
-def publish_configured_price_book() -> PriceBook:
-    """The price book of the configuration, or the standard one that comes with the service.
-
-    Raises `ConfigurationError` when the file cannot be read, and as `publish_price_book` does.
-    """
-    file = config.current().price_book_file or STANDARD_PRICE_BOOK
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"price_book_file: {file}: {error}") from error
-    return publish_price_book(BILLING, document=document)
+    accepted_ms: int
+    messages: int
+    bytes: int
+    last: bool = False
 
 
 # -- cuts -----------------------------------------------------------------------------------------------
@@ -99,10 +51,11 @@ def publish_configured_price_book() -> PriceBook:
 def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
     """End the tenant's running period at `end` (exclusive, whole ms): a cut and the draft of its invoice.
 
-    The first period begins with the tenant, each later one where the last ended. Asked again with the end of the last
-    one, it returns that cut. Raises `NotFound`, `InvalidRequest`.
+    The first period begins with the tenant, each later one where the last ended. What the next period is rated with is
+    settled here, too: prices that are in effect at `end` and differ from the tenant's come into its billing chain.
+    Asked again with the end of the last one, it returns that cut. Raises `NotFound`, `InvalidRequest`.
     """
-    end = _whole_ms(end)
+    end = whole_ms(end.astimezone(UTC))
     with transaction.atomic():
         row = (
             Tenant.objects.select_for_update()
@@ -115,7 +68,7 @@ def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
         last = Cut.objects.filter(tenant=row).order_by("-period_end").first()
         if last is not None and last.period_end == end:
             return last
-        start = _whole_ms(row.created_at) if last is None else last.period_end
+        start = price_actions.tenant_begins(row) if last is None else last.period_end
         now = timezone.now()
         if end > now:
             raise InvalidRequest(
@@ -125,10 +78,13 @@ def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
             raise InvalidRequest(
                 f"end: {end.isoformat()} is not after the period's start, {start.isoformat()}"
             )
-        book = PriceBook.objects.filter(effective_from__lte=start).order_by("-effective_from").first()
-        if book is None:
-            book = publish_configured_price_book()
-        cut = Cut.objects.create(tenant=row, period_start=start, period_end=end)
+        price_actions.begin_chain(row)
+        book = price_actions.prices_of(row, start)
+        price_actions.prices_from(row, end)
+        sequence, digest = chain_actions.head(row)
+        cut = Cut.objects.create(
+            tenant=row, period_start=start, period_end=end, chain_sequence=sequence, chain_hash=digest
+        )
         number = Invoice.objects.filter(tenant=row).count() + 1
         invoice = Invoice.objects.create(
             tenant=row,
@@ -164,7 +120,7 @@ def close_months(now: datetime) -> int:
     tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=month)
     for tenant in list(tenants.exclude(cuts__period_end__gte=month).order_by("pk")):
         last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
-        begins = _whole_ms(tenant.created_at) if last is None else last.period_end
+        begins = price_actions.tenant_begins(tenant) if last is None else last.period_end
         end = _next_month(begins)
         try:
             while end <= month:
@@ -190,18 +146,22 @@ MONTH_GRACE = timedelta(seconds=2)
 """Clocks of brokers may be this much behind ours when a month ends."""
 
 
-def store_vector(cut: str, entries: Sequence[VectorEntry]) -> None:
-    """The brokers' answer to a cut, once: an answer that says something else than the stored one is refused."""
+def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
+    """The brokers' answer to a cut, once, with the hash by which they keep it.
+
+    Raises `InvalidRequest` when the hash is not that of the entries, or the answer is another one than was stored.
+    """
     with transaction.atomic():
-        row = Cut.objects.select_for_update().get(public_id=cut)
-        fresh = {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
-        invariant(len(fresh) == len(entries), "a cut's vector names each partition once")
+        row = Cut.objects.select_for_update().select_related("tenant").get(public_id=cut)
+        found = cut_sha256(
+            row.tenant.public_id, row.public_id, time_ms(row.period_end), [_cut_end(e) for e in entries]
+        )
+        if found != sha256:
+            raise InvalidRequest(
+                f"{cut}: the brokers keep it as sha256 {sha256 or '(none)'}, their readings give {found}"
+            )
         if row.delivered_at is not None:
-            stored = {
-                (r.topic_id, r.partition, r.log_generation): r.end_offset
-                for r in CutReading.objects.filter(cut=row)
-            }
-            if stored != fresh:
+            if not _same_answer(row, entries, sha256):
                 raise InvalidRequest(f"{cut}: the brokers answered other offsets than the first time")
             return
         CutReading.objects.bulk_create(
@@ -211,11 +171,15 @@ def store_vector(cut: str, entries: Sequence[VectorEntry]) -> None:
                 partition=entry.partition,
                 log_generation=entry.log_generation,
                 end_offset=entry.end_offset,
+                accepted_ms=entry.accepted_ms,
+                messages=entry.messages,
+                bytes=entry.bytes,
+                last=entry.last,
             )
             for entry in entries
         )
-        row.delivered_at, row.error = timezone.now(), ""
-        row.save(update_fields=["delivered_at", "error"])
+        row.delivered_at, row.error, row.sha256 = timezone.now(), "", sha256
+        row.save(update_fields=["delivered_at", "error", "sha256"])
         Invoice.objects.filter(cut=row, status=Invoice.Status.DRAFT).update(
             gaps=["the cut's readings are not in the data sets yet"]
         )
@@ -224,8 +188,31 @@ def store_vector(cut: str, entries: Sequence[VectorEntry]) -> None:
             tenant=row.tenant.public_id,
             action="billing.cut",
             object_id=row.public_id,
-            after={"partitions": len(entries), "messages_below": sum(e.end_offset for e in entries)},
+            after={
+                "partitions": len(entries),
+                "messages_below": sum(e.end_offset for e in entries),
+                "sha256": sha256,
+            },
         )
+
+
+def _cut_end(entry: VectorEntry) -> CutEnd:
+    return CutEnd(
+        where=TopicPartition(TopicId(bytes.fromhex(entry.topic_id)), entry.partition),
+        log_generation=entry.log_generation,
+        end_offset=entry.end_offset,
+        accepted_ms=entry.accepted_ms,
+        messages=entry.messages,
+        bytes=entry.bytes,
+        last=entry.last,
+    )
+
+
+def _same_answer(cut: Cut, entries: Sequence[VectorEntry], sha256: str) -> bool:
+    """A cut that was delivered before brokers gave totals is compared by its offsets."""
+    if cut.sha256:
+        return cut.sha256 == sha256
+    return _vector(cut) == {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
 
 
 def note_cut_failed(cut: str, message: str) -> None:
@@ -239,10 +226,11 @@ def note_cut_failed(cut: str, message: str) -> None:
 def settle(cut: str) -> Invoice:
     """Issue the cut's invoice if everything is there and agrees; else its draft names what is missing.
 
-    An issued invoice stays as it is.
+    What the cut takes back of invoices before is credited first, so the credit notes stand before the invoice in the
+    billing chain. An issued invoice stays as it is.
     """
     with transaction.atomic():
-        # The lock under which a tenant's invoices change, before any row of theirs.
+        # The lock under which a tenant's invoices and its billing chain change, before any row of theirs.
         tenant = Tenant.objects.select_for_update().get(cuts__public_id=cut)
         row = Cut.objects.select_for_update().get(public_id=cut)
         invoice = Invoice.objects.select_for_update().get(cut=row)
@@ -267,6 +255,7 @@ def settle(cut: str) -> Invoice:
             Usage(
                 topic_id=u.topic_id,
                 partition=u.partition,
+                day=u.day,
                 meter=u.meter,
                 quantity=u.quantity,
                 first_offset=u.first_offset,
@@ -284,12 +273,20 @@ def settle(cut: str) -> Invoice:
                 invoice.gaps = gaps[:_GAPS_MAX]
                 invoice.save(update_fields=["gaps"])
             return invoice
-        _issue(invoice, row, quantities_of(usage))
-        credit_actions.issue(BILLING, row, notes)
+        price_actions.begin_chain(tenant)
+        at = chain_actions.next_moment(tenant)
+        credit_actions.issue(BILLING, row, notes, at)
+        _issue(invoice, row, None if previous is None else previous.invoice, quantities_of(usage), at)
         return invoice
 
 
-def _issue(invoice: Invoice, cut: Cut, quantities: dict[str, int]) -> None:
+def _issue(
+    invoice: Invoice, cut: Cut, previous: Invoice | None, quantities: dict[str, int], at: datetime
+) -> None:
+    # A cut without a hash was delivered before documents existed: its invoice has none, and the prices of its draft.
+    documented = bool(cut.sha256)
+    if documented:
+        invoice.price_book = price_actions.prices_of(invoice.tenant, cut.period_start)
     book = rating.PriceBook.read(invoice.price_book.document)
     invariant(book.sha256 == invoice.price_book.sha256, "a price book is what its hash says")
     rated = rating.rate(book, quantities)
@@ -310,17 +307,48 @@ def _issue(invoice: Invoice, cut: Cut, quantities: dict[str, int]) -> None:
         )
         for position, line in enumerate(rated.lines, 1)
     )
+    document = None
+    if documented:
+        document = chain_actions.append(
+            invoice.tenant,
+            invoice.public_id,
+            document_building.invoice_document(
+                invoice, issued_at=at, book=book, rated=rated, previous=_predecessor(previous)
+            ),
+            at,
+        )
     entry = audit.record(
         BILLING,
         tenant=invoice.tenant.public_id,
         action="invoice.issue",
         object_id=invoice.public_id,
-        after={"total_micro": rated.total_micro, "price_book_sha256": book.sha256, "cut": cut.public_id},
+        after={
+            "total_micro": rated.total_micro,
+            "price_book_sha256": book.sha256,
+            "cut": cut.public_id,
+            **chain_actions.bound(document),
+        },
     )
     invoice.status = Invoice.Status.ISSUED
-    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, timezone.now(), []
+    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, at, []
     invoice.audit_sequence, invoice.audit_hash = entry.sequence, entry.hash
-    invoice.save(update_fields=["status", "total_micro", "issued_at", "gaps", "audit_sequence", "audit_hash"])
+    invoice.save(
+        update_fields=[
+            *("status", "price_book", "total_micro", "issued_at", "gaps", "audit_sequence", "audit_hash")
+        ]
+    )
+
+
+def _predecessor(invoice: Invoice | None) -> Predecessor | None:
+    """The invoice before, as a document names it; None when it has no document."""
+    if invoice is None:
+        return None
+    entry = BillingEntry.objects.filter(
+        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+    ).first()
+    if entry is None:
+        return None
+    return Predecessor(id=invoice.public_id, number=invoice.number, document_sha256=entry.document_sha256)
 
 
 def _vector(cut: Cut) -> Vector:
@@ -328,7 +356,3 @@ def _vector(cut: Cut) -> Vector:
         (reading.topic_id, reading.partition, reading.log_generation): reading.end_offset
         for reading in cut.readings.all()
     }
-
-
-def _whole_ms(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(microsecond=moment.microsecond // 1_000 * 1_000)

@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.utils import timezone
-
-from billing.credits import BilledPart, CreditedPart, Place, allocate
-from billing.models import CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
-from billing.settlement import Usage
+from billing import chain_actions, document_building
+from billing.credits import BilledPart, CreditedPart, allocate
+from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
+from billing.settlement import Place, Usage
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.rules import rating
@@ -40,8 +40,11 @@ def owed(cut: Cut, lost: Sequence[Usage]) -> Owed:
     return Owed(notes=tuple(notes), unexplained=allocation.unexplained)
 
 
-def issue(actor: Actor, cut: Cut, owed: Owed) -> None:
-    """A credit note for each invoice, with lines, lost ranges and an audit entry."""
+def issue(actor: Actor, cut: Cut, owed: Owed, at: datetime) -> None:
+    """A credit note for each invoice, with lines, lost ranges, its document and an audit entry.
+
+    `at` is the chain's next moment. The credit of an invoice that was issued before documents existed has none either.
+    """
     number = CreditNote.objects.filter(tenant=cut.tenant).count()
     for invoice, parts in owed.notes:
         number += 1
@@ -60,7 +63,7 @@ def issue(actor: Actor, cut: Cut, owed: Owed) -> None:
             invoice=invoice,
             cut=cut,
             total_micro=credited.total_micro,
-            issued_at=timezone.now(),
+            issued_at=at,
         )
         CreditNoteLine.objects.bulk_create(
             CreditNoteLine(
@@ -91,12 +94,26 @@ def issue(actor: Actor, cut: Cut, owed: Owed) -> None:
             for part in parts
             for meter, quantity in part.quantities.items()
         )
+        credited_document = BillingEntry.objects.filter(
+            tenant=cut.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+        ).first()
+        entry = None
+        if credited_document is not None:
+            document = document_building.credit_note_document(
+                note, credited_document=credited_document, book=book, credited=credited, parts=parts
+            )
+            entry = chain_actions.append(cut.tenant, note.public_id, document, at)
         audit.record(
             actor,
             tenant=cut.tenant.public_id,
             action="credit_note.issue",
             object_id=note.public_id,
-            after={"invoice": invoice.public_id, "total_micro": credited.total_micro, "cut": cut.public_id},
+            after={
+                "invoice": invoice.public_id,
+                "total_micro": credited.total_micro,
+                "cut": cut.public_id,
+                **chain_actions.bound(entry),
+            },
         )
 
 

@@ -8,10 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from billing.settlement import Usage
-
-Place = tuple[str, int]
-"""(topic id, partition)."""
+from billing.settlement import Place, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

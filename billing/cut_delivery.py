@@ -1,6 +1,10 @@
-"""Delivers cuts: asks the brokers for the vector and stores it. Repeating it gives the same offsets."""
+"""Delivers cuts: asks the brokers for the vector and stores it, a tenant's cuts in their order.
+
+Repeating a cut gives the same offsets.
+"""
 
 from billing import actions, queries
+from billing.models import Cut
 from control_plane.cluster import brokers
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
@@ -16,33 +20,12 @@ class CutDeliverer:
     """A cut: every leader of the tenant's partitions gives one more reading."""
 
     def deliver(self, object_id: str, generation: int) -> Delivered:
-        """Raises `BrokerUnavailable` while a partition has no reading; the same cut is then asked for again."""
+        """Raises `BrokerUnavailable` while a partition has no reading, or the tenant's cut before is not delivered; the
+        same cut is then asked for again.
+        """
         cut = queries.cut_for_delivery(object_id)
         if cut.delivered_at is None:
-            readings = brokers.client().cut(
-                cut.public_id, cut.tenant.public_id, time_ms(cut.period_end), timeout_s=_CUT_S
-            )
-            failed = [
-                f"{reading.topic_id}-{reading.partition}: {reading.message or reading.error}"
-                for reading in readings
-                if reading.error
-            ]
-            if failed:
-                raise BrokerUnavailable(
-                    f"{cut.public_id}: no reading of {len(failed)} partitions: {'; '.join(failed[:_NAMED_MAX])}"
-                )
-            actions.store_vector(
-                cut.public_id,
-                [
-                    actions.VectorEntry(
-                        topic_id=reading.topic_id,
-                        partition=reading.partition,
-                        log_generation=reading.log_generation,
-                        end_offset=reading.end_offset,
-                    )
-                    for reading in readings
-                ],
-            )
+            ask(cut)
         return Delivered(generation=generation)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
@@ -50,3 +33,50 @@ class CutDeliverer:
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         actions.note_cut_failed(object_id, message)
+
+
+def ask(cut: Cut) -> None:
+    """Ask the brokers for the vector and store it; a cut that has one is compared. No transaction is open.
+
+    Raises as `CutDeliverer.deliver` does, and `InvalidRequest` for an answer that does not agree.
+    """
+    before = queries.cut_before(cut)
+    if before is not None and before.delivered_at is None:
+        raise BrokerUnavailable(
+            f"{cut.public_id}: waits for the tenant's cut before, {before.public_id}, which is not delivered yet"
+        )
+    answer = brokers.client().cut(
+        cut.public_id,
+        cut.tenant.public_id,
+        time_ms(cut.period_end),
+        previous_end_ms=0 if before is None else time_ms(before.period_end),
+        billing_sequence=cut.chain_sequence,
+        billing_hash=cut.chain_hash,
+        timeout_s=_CUT_S,
+    )
+    failed = [
+        f"{reading.topic_id}-{reading.partition}: {reading.message or reading.error}"
+        for reading in answer.readings
+        if reading.error
+    ]
+    if failed:
+        raise BrokerUnavailable(
+            f"{cut.public_id}: no reading of {len(failed)} partitions: {'; '.join(failed[:_NAMED_MAX])}"
+        )
+    actions.store_vector(
+        cut.public_id,
+        [
+            actions.VectorEntry(
+                topic_id=reading.topic_id,
+                partition=reading.partition,
+                log_generation=reading.log_generation,
+                end_offset=reading.end_offset,
+                accepted_ms=reading.accepted_ms,
+                messages=reading.messages,
+                bytes=reading.bytes,
+                last=reading.last,
+            )
+            for reading in answer.readings
+        ],
+        answer.sha256,
+    )

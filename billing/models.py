@@ -65,6 +65,34 @@ class PriceBook(Immutable):
         )
 
 
+class BillingEntry(Immutable):
+    """One document of a tenant's billing chain (`penstock.contract.documents`). Written under the tenant's row lock."""
+
+    class Kind(models.TextChoices):
+        PRICES = "prices"
+        INVOICE = "invoice"
+        CREDIT_NOTE = "credit_note"
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="billing_entries")
+    sequence = models.PositiveBigIntegerField()
+    """1, 2, … without gaps within the tenant."""
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    object_id = models.CharField(max_length=LENGTH_MAX)
+    """Public id of the invoice, the credit note or the price book."""
+    document = models.JSONField()
+    document_sha256 = models.CharField(max_length=SHA256_DIGITS)
+    at = models.DateTimeField()
+    """Whole ms, never before the entry before."""
+    previous_hash = models.CharField(max_length=SHA256_DIGITS)
+    hash = models.CharField(max_length=SHA256_DIGITS)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "sequence"], name="billing_one_entry_a_sequence"),
+            models.UniqueConstraint(fields=["tenant", "kind", "object_id"], name="billing_one_document"),
+        )
+
+
 class Cut(models.Model):
     """The end of a tenant's period: the offset vector is all that rating reads."""
 
@@ -76,6 +104,15 @@ class Cut(models.Model):
     """When all leaders had answered: the vector is there and stays."""
     error = models.TextField(blank=True)
     """Why it could not be delivered, of the last attempt."""
+    sha256 = models.CharField(max_length=SHA256_DIGITS, blank=True)
+    """What the brokers keep the vector by (`penstock.records.cut`); empty until delivered, and of cuts that were
+    delivered before brokers gave totals.
+    """
+    chain_sequence = models.PositiveBigIntegerField(default=0)
+    chain_hash = models.CharField(max_length=SHA256_DIGITS, blank=True)
+    """The newest entry of the tenant's billing chain when the period ended, which brokers keep with the cut. 0 and
+    empty of cuts from before the chain.
+    """
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -101,10 +138,19 @@ class LogPart(models.Model):
 
 
 class CutReading(Immutable, LogPart):
-    """Where one partition's log ends at a cut, as its leader answered."""
+    """Where one partition's log ends at a cut, as its leader answered, with the committed totals of the log's prefix.
+
+    Readings from before brokers gave totals have none.
+    """
 
     cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="readings")
     end_offset = models.PositiveBigIntegerField()
+    accepted_ms = models.BigIntegerField(null=True)
+    """Acceptance of the last batch below `end_offset`; -1 = there is none."""
+    messages = models.PositiveBigIntegerField(null=True)
+    bytes = models.PositiveBigIntegerField(null=True)
+    last = models.BooleanField(default=False)
+    """The topic was deleted: the partition is in no later cut."""
 
     class Meta:
         constraints = (

@@ -1,31 +1,28 @@
-"""Reads usage, invoices and their evidence: for callers always inside one tenant, for the service by public id."""
+"""Reads usage, invoices and their documents: for callers always inside one tenant, for the service by public id."""
 
-import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Min, Prefetch, QuerySet, Sum
+from django.db.models import Count, F, Prefetch, QuerySet, Sum
 
 from billing.models import (
+    BillingEntry,
     CostHour,
     CoverageIssue,
     CreditedRange,
     CreditNote,
     CreditNoteLine,
     Cut,
-    CutCoverage,
     CutUsage,
     DataSetRun,
     DataSetState,
     Invoice,
     InvoiceLine,
     PriceBook,
-    Seal,
     SlaWindow,
     UsageDay,
 )
-from billing.settlement import METERS
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants.models import Tenant
@@ -184,68 +181,23 @@ def lost_ranges(note: CreditNote) -> list[dict[str, Any]]:
 
 
 def evidence(invoice: Invoice) -> dict[str, Any]:
-    """All that the invoice rests on: prices, the cut's vector, offset ranges with quantities, seals; and what declared
-    losses have taken back since.
+    """What the invoice claims: its document; why there is none, of a draft. An invoice that was issued before documents
+    existed has none either.
     """
-    cut = invoice.cut
-    coverage = list(cut.coverage.order_by("topic", "topic_id", "partition", "log_generation"))
-    rows: dict[tuple[str, int], list[CutUsage]] = {}
-    for usage_row in cut.usage.filter(meter__in=METERS).order_by("first_offset", "day", "meter"):
-        rows.setdefault((usage_row.topic_id, usage_row.partition), []).append(usage_row)
-    previous = Invoice.objects.filter(tenant=invoice.tenant, cut__period_end=cut.period_start).first()
-    begins = _generations(invoice.tenant, {part.topic_id for part in coverage})
+    entry = BillingEntry.objects.filter(
+        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+    ).first()
     return {
-        "price_book": invoice.price_book.document,
-        "previous_invoice": None if previous is None else previous.public_id,
-        "cut": shown_cut(cut),
-        "partitions": [
-            _partition(part, rows.get((part.topic_id, part.partition), []), begins) for part in coverage
-        ],
-        "credits": [
-            {
-                "id": note.public_id,
-                "number": note.number,
-                "lines": [
-                    {"meter": line.meter, "quantity": line.quantity, "amount_micro": line.amount_micro}
-                    for line in note.lines.all()
-                ],
-                "ranges": lost_ranges(note),
-            }
-            for note in credit_notes(invoice.tenant).filter(invoice=invoice).order_by("number")
-        ],
-        "seals": [
-            {
-                "topic_id": seal.topic_id,
-                "partition": seal.partition,
-                "log_generation": seal.log_generation,
-                "base_offset": seal.base_offset,
-                "end_offset": seal.end_offset,
-                "seal": base64.b64encode(bytes(seal.seal)).decode(),
-                "usage_partition": seal.src_partition,
-                "usage_offset": seal.src_offset,
-            }
-            for seal in _seals(invoice.tenant, coverage)
-        ],
+        "status": invoice.status,
+        "gaps": invoice.gaps,
+        "document": None if entry is None else entry.document,
+        "document_sha256": None if entry is None else entry.document_sha256,
     }
 
 
-def _seals(tenant: Tenant, coverage: Sequence[CutCoverage]) -> Iterable[Seal]:
-    """Seals of the segments that the period touches, and of each partition the last one before it."""
-    topics = sorted({part.topic_id for part in coverage})
-    rows = Seal.objects.filter(tenant=tenant, topic_id__in=topics)
-    found: dict[tuple[str, int], list[Seal]] = {}
-    for seal in rows.order_by("topic_id", "partition", "base_offset", "log_generation").iterator():
-        found.setdefault((seal.topic_id, seal.partition), []).append(seal)
-    for part in coverage:
-        seals = found.get((part.topic_id, part.partition), [])
-        before = [seal for seal in seals if seal.end_offset <= part.start_offset]
-        last_end = max((seal.end_offset for seal in before), default=-1)
-        yield from (seal for seal in before if seal.end_offset == last_end)
-        yield from (
-            seal
-            for seal in seals
-            if seal.end_offset > part.start_offset and seal.base_offset < part.end_offset
-        )
+def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
+    """The tenant's billing chain; rows by primary key are in the order of the chain."""
+    return BillingEntry.objects.filter(tenant=tenant)
 
 
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
@@ -267,52 +219,6 @@ def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _generations(tenant: Tenant, topics: Iterable[str]) -> dict[tuple[str, int], dict[int, int]]:
-    """Where log generations begin that a declared loss began: by partition and generation.
-
-    The usage of a generation begins where it does.
-    """
-    rows = (
-        CutUsage.objects.filter(cut__tenant=tenant, topic_id__in=sorted(topics), log_generation__gt=1)
-        .filter(quantity__gte=0)
-        .values_list("topic_id", "partition", "log_generation")
-        .annotate(begins=Min("first_offset"))
-    )
-    found: dict[tuple[str, int], dict[int, int]] = {}
-    for topic_id, partition, generation, begins in rows.order_by("topic_id", "partition", "log_generation"):
-        found.setdefault((topic_id, partition), {})[generation] = begins
-    return found
-
-
-def _partition(
-    part: CutCoverage, rows: Iterable[CutUsage], begins: dict[tuple[str, int], dict[int, int]]
-) -> dict[str, Any]:
-    days: dict[tuple[int, int, date], dict[str, int]] = {}
-    counts_from = part.start_offset
-    for row in rows:
-        if row.quantity < 0:
-            counts_from = min(counts_from, row.first_offset)
-            continue
-        days.setdefault((row.first_offset, row.end_offset, row.day), {})[row.meter] = row.quantity
-    return {
-        "topic": part.topic,
-        "topic_id": part.topic_id,
-        "partition": part.partition,
-        "log_generation": part.log_generation,
-        "start_offset": part.start_offset,
-        "counts_from": counts_from,
-        "end_offset": part.end_offset,
-        "generations": [
-            {"log_generation": generation, "begins_at": at}
-            for generation, at in begins.get((part.topic_id, part.partition), {}).items()
-        ],
-        "days": [
-            {"day": day.isoformat(), "first_offset": first, "end_offset": end, "quantities": quantities}
-            for (first, end, day), quantities in sorted(days.items())
-        ],
-    }
-
-
 # -- cuts -----------------------------------------------------------------------------------------------
 
 
@@ -327,6 +233,11 @@ def cut(public_id: str) -> Cut:
 def cut_for_delivery(public_id: str) -> Cut:
     """A cut by its id: for the service itself."""
     return Cut.objects.select_related("tenant").get(public_id=public_id)
+
+
+def cut_before(cut: Cut) -> Cut | None:
+    """The tenant's cut at which this one's period began; None for the first."""
+    return Cut.objects.filter(tenant=cut.tenant, period_end=cut.period_start).first()
 
 
 def cuts_to_settle(limit: int) -> list[str]:
@@ -344,9 +255,13 @@ def shown_cut(cut: Cut) -> dict[str, Any]:
         "period_end": cut.period_end.isoformat(),
         "delivered": cut.delivered_at is not None,
         "error": cut.error,
+        "sha256": cut.sha256,
+        "billing_sequence": cut.chain_sequence,
+        "billing_hash": cut.chain_hash,
         "readings": list(
             cut.readings.order_by("topic_id", "partition", "log_generation").values(
-                "topic_id", "partition", "log_generation", "end_offset"
+                *("topic_id", "partition", "log_generation", "end_offset"),
+                *("accepted_ms", "messages", "bytes", "last"),
             )
         ),
     }

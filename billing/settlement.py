@@ -1,9 +1,12 @@
 """May an invoice be issued? The cut's vector against what Spark found. Pure: rows in, gaps by name out."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
+Place = tuple[str, int]
+"""(topic id, partition)."""
 Vector = Mapping[tuple[str, int, int], int]
 """(topic id, partition, log generation) to end offset."""
 METERS = ("messages_in", "bytes_in")
@@ -35,6 +38,7 @@ class Usage:
 
     topic_id: str
     partition: int
+    day: date
     meter: str
     quantity: int
     first_offset: int
@@ -42,14 +46,22 @@ class Usage:
 
 
 def gaps_of(
-    vector: Vector, previous: Vector, coverage: Sequence[Coverage], usage: Sequence[Usage]
+    vector: Vector,
+    previous: Vector,
+    coverage: Sequence[Coverage],
+    usage: Sequence[Usage],
+    waived: Collection[Place] = frozenset(),
 ) -> list[str]:
     """Everything that keeps the invoice a draft; empty when it may be issued.
 
     Each partition of the vector must be covered up to its very offset, from where the cut before ended, and the
-    usage of both meters must lie on these offsets without a gap or an overlap.
+    usage of both meters must lie on these offsets without a gap or an overlap, in the same ranges of the same days.
+    Partitions that are waived are passed over.
     """
     gaps: list[str] = []
+    vector = {key: end for key, end in vector.items() if key[:2] not in waived}
+    coverage = [entry for entry in coverage if (entry.topic_id, entry.partition) not in waived]
+    usage = [row for row in usage if (row.topic_id, row.partition) not in waived]
     found = {(c.topic_id, c.partition, c.log_generation): c for c in coverage}
     for key, end in sorted(vector.items()):
         entry = found.get(key)
@@ -108,4 +120,10 @@ def _uncovered(entry: Coverage, rows: Sequence[Usage]) -> list[str]:
             at = end
         if at != entry.end_offset:
             gaps.append(f"{entry.name}: {meter} is counted up to offset {at} of {entry.end_offset}")
+    counted = {
+        meter: {(r.first_offset, r.end_offset, r.day) for r in rows if r.meter == meter and r.quantity >= 0}
+        for meter in METERS
+    }
+    for first, end, day in sorted(counted[METERS[0]] ^ counted[METERS[1]])[: 0 if gaps else 1]:
+        gaps.append(f"{entry.name}: offsets {first} to {end} of {day} are counted by one meter alone")
     return gaps

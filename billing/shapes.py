@@ -6,8 +6,9 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from billing import queries
-from billing.models import CreditNote, Invoice, InvoiceLine
+from billing.models import BillingEntry, CreditNote, Invoice, InvoiceLine, PriceBook
 from control_plane.api.shapes import StrictSerializer
+from penstock.rules.usage_folding import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
@@ -120,6 +121,12 @@ class ReadingShape(serializers.Serializer[Any]):
     partition = serializers.IntegerField()
     log_generation = serializers.IntegerField()
     end_offset = serializers.IntegerField()
+    accepted_ms = serializers.IntegerField(
+        allow_null=True, help_text="Acceptance of the last batch below the offset, ms UTC; -1: there is none."
+    )
+    messages = serializers.IntegerField(allow_null=True, help_text="Of the log's whole prefix.")
+    bytes = serializers.IntegerField(allow_null=True, help_text="Of the log's whole prefix.")
+    last = serializers.BooleanField(help_text="The topic was deleted: the partition is in no later cut.")
 
 
 class CutShape(serializers.Serializer[Any]):
@@ -129,6 +136,11 @@ class CutShape(serializers.Serializer[Any]):
     period_end = serializers.DateTimeField()
     delivered = serializers.BooleanField(help_text="The brokers have answered: the vector is there.")
     error = serializers.CharField(help_text="Why they have not, of the last attempt.")
+    sha256 = serializers.CharField(help_text="By which the brokers keep the vector.")
+    billing_sequence = serializers.IntegerField(
+        help_text="The billing chain's newest entry when the period ended, which the brokers keep too."
+    )
+    billing_hash = serializers.CharField()
     readings = ReadingShape(many=True)
     invoice = serializers.CharField(required=False)
 
@@ -137,65 +149,26 @@ class CutsShape(serializers.Serializer[Any]):
     items = CutShape(many=True)
 
 
-class DayShape(serializers.Serializer[Any]):
-    day = serializers.DateField()
-    first_offset = serializers.IntegerField()
-    end_offset = serializers.IntegerField()
-    quantities = serializers.DictField(child=serializers.IntegerField())
-
-
-class GenerationShape(serializers.Serializer[Any]):
-    log_generation = serializers.IntegerField()
-    begins_at = serializers.IntegerField()
-
-
-class EvidencePartitionShape(serializers.Serializer[Any]):
-    topic = serializers.CharField()
-    topic_id = serializers.CharField()
-    partition = serializers.IntegerField()
-    log_generation = serializers.IntegerField()
-    start_offset = serializers.IntegerField(help_text="Where the cut before ended.")
-    counts_from = serializers.IntegerField(
-        help_text="Where this invoice begins to count: lower when a declared loss made it count anew."
-    )
-    end_offset = serializers.IntegerField()
-    generations = GenerationShape(many=True, help_text="Log generations that declared losses began.")
-    days = DayShape(many=True)
-
-
-class SealShape(serializers.Serializer[Any]):
-    topic_id = serializers.CharField()
-    partition = serializers.IntegerField()
-    log_generation = serializers.IntegerField()
-    base_offset = serializers.IntegerField()
-    end_offset = serializers.IntegerField()
-    seal = serializers.CharField(help_text="Base64 of the seal as the brokers made it.")
-    usage_partition = serializers.IntegerField(help_text="Where in the usage log it stands.")
-    usage_offset = serializers.IntegerField()
-
-
-class EvidenceCreditLineShape(serializers.Serializer[Any]):
-    meter = serializers.CharField()
-    quantity = serializers.IntegerField()
-    amount_micro = serializers.IntegerField()
-
-
-class EvidenceCreditShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    number = serializers.IntegerField()
-    lines = EvidenceCreditLineShape(many=True)
-    ranges = LostRangeShape(many=True)
-
-
 class EvidenceShape(serializers.Serializer[Any]):
-    invoice = InvoiceShape()
-    price_book = serializers.DictField()
-    previous_invoice = serializers.CharField(allow_null=True)
-    cut = CutShape()
-    partitions = EvidencePartitionShape(many=True)
-    seals = SealShape(many=True)
-    credits = EvidenceCreditShape(many=True)
-    line_evidence = serializers.DictField(help_text="Rows under each line, by meter.")
+    status = serializers.ChoiceField(choices=Invoice.Status.choices)
+    gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is a draft still.")
+    document = serializers.DictField(
+        allow_null=True,
+        help_text="The invoice as it was issued; null of a draft, and of invoices from before documents existed.",
+    )
+    document_sha256 = serializers.CharField(allow_null=True)
+
+
+class ChainEntryShape(serializers.Serializer[Any]):
+    sequence = serializers.IntegerField(help_text="1, 2, … without gaps.")
+    kind = serializers.ChoiceField(choices=BillingEntry.Kind.choices)
+    object_id = serializers.CharField(help_text="The invoice, the credit note or the price book.")
+    document_sha256 = serializers.CharField()
+    at_ms = serializers.IntegerField()
+    hash = serializers.CharField(help_text="Over the entry and the hash before.")
+    document = serializers.DictField(
+        allow_null=True, help_text="Prices and credit notes; an invoice's is in its evidence."
+    )
 
 
 class AvailabilityShape(serializers.Serializer[Any]):
@@ -236,6 +209,22 @@ class PriceBookShape(serializers.Serializer[Any]):
     sha256 = serializers.CharField()
     effective_from = serializers.DateTimeField()
     document = serializers.DictField()
+
+
+class PriceBookDemand(StrictSerializer):
+    """Publishes prices."""
+
+    document = serializers.DictField(help_text="A price book.")
+    effective_from = serializers.DateTimeField(
+        help_text="Periods that begin then or later are rated with it; not before now."
+    )
+    dry_run = serializers.BooleanField(
+        default=False, help_text="True: the answer only tells what would be published."
+    )
+
+
+class PublishedBookShape(PriceBookShape):
+    id = serializers.CharField(allow_null=True, help_text="Null: it would be published.")
 
 
 class DataSetShape(serializers.Serializer[Any]):
@@ -312,6 +301,29 @@ def shown_credit_note(note: CreditNote) -> dict[str, Any]:
             for line in note.lines.all()
         ],
         "ranges": queries.lost_ranges(note),
+    }
+
+
+def shown_book(book: PriceBook) -> dict[str, Any]:
+    """A price book with the hash that invoice lines name."""
+    return {
+        "id": book.public_id,
+        "sha256": book.sha256,
+        "effective_from": book.effective_from.isoformat(),
+        "document": book.document,
+    }
+
+
+def shown_entry(entry: BillingEntry) -> dict[str, Any]:
+    """An entry of the billing chain. Documents of invoices are large and stand in their evidence."""
+    return {
+        "sequence": entry.sequence,
+        "kind": entry.kind,
+        "object_id": entry.object_id,
+        "document_sha256": entry.document_sha256,
+        "at_ms": time_ms(entry.at),
+        "hash": entry.hash,
+        "document": None if entry.kind == BillingEntry.Kind.INVOICE else entry.document,
     }
 
 

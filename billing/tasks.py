@@ -1,23 +1,54 @@
 """Celery tasks of billing: data sets in, invoices out, and the ends of months."""
 
 import logging
+from datetime import UTC, datetime, timedelta
 
 from celery import shared_task
 from django.utils import timezone
 
-from billing import actions, import_actions, queries
+from billing import actions, import_actions, price_actions, queries
 from control_plane import config
 from penstock.contract.errors import PenstockError
 
 _SETTLED_MAX = 1_000
 """Drafts that are looked at in one round."""
-
+_CHAINS_MAX = 1_000
+"""New tenants that get their prices in one round."""
+TOLD_AGAIN = timedelta(hours=1)
+"""What stays wrong is logged at most this often."""
 _log = logging.getLogger(__name__)
+
+
+class _Told:
+    """What this process has logged, newest text alone."""
+
+    def __init__(self) -> None:
+        self._text, self._at = "", datetime.min.replace(tzinfo=UTC)
+
+    def is_due(self, text: str, now: datetime) -> bool:
+        """Is the text new, or was it logged long enough ago? It counts as logged then."""
+        if text == self._text and now - self._at < TOLD_AGAIN:
+            return False
+        self._text, self._at = text, now
+        return True
+
+
+_told = _Told()
 
 
 @shared_task(name="billing.round")  # type: ignore[untyped-decorator]
 def run_round() -> None:
-    """Import what is new, issue what is covered, end what is over."""
+    """Follow the prices, import what is new, issue what is covered, end what is over."""
+    now = timezone.now()
+    try:
+        price_actions.follow_configured_file(now)
+    except PenstockError as error:
+        if _told.is_due(error.message, now):
+            _log.error("price_book_file refused", extra={"error": error.message})
+    try:
+        price_actions.begin_chains(_CHAINS_MAX)
+    except PenstockError as error:
+        _log.error("new tenants have no prices", extra={"error": error.message})
     told = import_actions.import_data_sets(config.current().datasets)
     for name, outcome in told.items():
         if outcome != "imported":

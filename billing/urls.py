@@ -14,6 +14,7 @@ urlpatterns = [
     path("credit-notes", views.CreditNotesView.as_view()),
     path("credit-notes/<str:credit_note>", views.CreditNoteView.as_view()),
     path("price-books", views.PriceBooksView.as_view()),
+    path("billing/chain", views.ChainView.as_view()),
     path("billing/cuts", views.CutsView.as_view()),
     path("billing/cuts/<str:cut>", views.CutView.as_view()),
     path("billing/data-sets", views.DataSetsView.as_view()),

@@ -1,4 +1,4 @@
-"""REST of usage, invoices with their evidence, cuts and prices."""
+"""REST of usage, invoices with their documents, cuts and prices."""
 
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar
@@ -8,15 +8,15 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import actions, queries, shapes
+from billing import actions, price_actions, queries, shapes
 from billing.cut_delivery import KIND_CUT
-from billing.models import Cut, PriceBook
+from billing.models import Cut
 from control_plane.api.pages import page
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.api.views import CallerView, OperatorView, TenantView
 from control_plane.outbox import queries as outbox
-from penstock.contract.errors import InvalidRequest
-from tenants.roles import Permission
+from penstock.contract.errors import Forbidden, InvalidRequest
+from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
 
@@ -103,15 +103,21 @@ class EvidenceView(TenantView):
         responses={200: shapes.EvidenceShape, **problems(403, 404)},
     )
     def get(self, request: Request, invoice: str) -> Response:
-        """All that the invoice rests on: what `penstock verify-invoice` compares with the log."""
-        row = queries.invoice(self.tenant, invoice)
-        return Response(
-            {
-                "invoice": shapes.shown_invoice(row),
-                **queries.evidence(row),
-                "line_evidence": queries.line_evidence(row),
-            }
-        )
+        """The invoice's document: what `penstock verify-invoice` compares with the log."""
+        return Response(queries.evidence(queries.invoice(self.tenant, invoice)))
+
+
+class ChainView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="billing_chain_list",
+        parameters=[TENANT, *PAGING],
+        responses={200: listed("ChainEntry", shapes.ChainEntryShape(many=True)), **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's prices, credit notes and invoices, oldest first, each hashed over the one before."""
+        return Response(page(request, queries.chain(self.tenant), shapes.shown_entry))
 
 
 class CreditNotesView(TenantView):
@@ -141,6 +147,15 @@ class CreditNoteView(TenantView):
 
 
 class PriceBooksView(CallerView):
+    """Everybody reads prices; operators publish them."""
+
+    def admit(self, request: Request) -> None:
+        super().admit(request)
+        if request.method == "POST" and (
+            self.caller.operator is None or not allowed(Standing.OPERATOR, Permission.PRICES_WRITE)
+        ):
+            raise Forbidden("an operator's token is required")
+
     @extend_schema(
         operation_id="price_books_list",
         parameters=[*PAGING],
@@ -148,7 +163,41 @@ class PriceBooksView(CallerView):
     )
     def get(self, request: Request) -> Response:
         """Every version of the prices, with the hash that invoice lines name."""
-        return Response(page(request, queries.price_books(), _shown_book))
+        return Response(page(request, queries.price_books(), shapes.shown_book))
+
+    @extend_schema(
+        operation_id="price_books_publish",
+        parameters=[IDEMPOTENCY],
+        request=shapes.PriceBookDemand,
+        responses={
+            200: shapes.PublishedBookShape,
+            201: shapes.PublishedBookShape,
+            **problems(403, 409),
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """Operators: publish a price book. Each tenant's next period that begins in its time is rated with it.
+
+        The same document again is the same book.
+        """
+        asked = shapes.PriceBookDemand(data=request.data)
+        asked.is_valid(raise_exception=True)
+        document, effective_from = asked.validated_data["document"], asked.validated_data["effective_from"]
+        now = timezone.now()
+        if asked.validated_data["dry_run"]:
+            book = price_actions.checked_price_book(document, effective_from=effective_from, now=now)
+            known = queries.price_books().filter(sha256=book.sha256).first()
+            shown = {
+                "id": None,
+                "sha256": book.sha256,
+                "effective_from": effective_from.isoformat(),
+                "document": book.document(),
+            }
+            return Response(shown if known is None else shapes.shown_book(known))
+        row = price_actions.publish_price_book(
+            self.actor, document=document, effective_from=effective_from, now=now
+        )
+        return Response(shapes.shown_book(row), status=201)
 
 
 class CutsView(OperatorView):
@@ -196,15 +245,6 @@ class DataSetsView(OperatorView):
 def _shown_cut(public_id: str) -> dict[str, Any]:
     cut: Cut = queries.cut(public_id)
     return {**queries.shown_cut(cut), "invoice": cut.invoice.public_id}
-
-
-def _shown_book(book: PriceBook) -> dict[str, Any]:
-    return {
-        "id": book.public_id,
-        "sha256": book.sha256,
-        "effective_from": book.effective_from.isoformat(),
-        "document": book.document,
-    }
 
 
 def _day(request: Request, name: str) -> date | None:

@@ -50,6 +50,7 @@ class Permission(StrEnum):
     CLUSTER_READ = "cluster.read"
     CLUSTER_WRITE = "cluster.write"
     BILLING_CUT = "billing.cut"
+    PRICES_WRITE = "prices.write"
 
 
 _S = Standing
@@ -82,6 +83,7 @@ TABLE = MappingProxyType(
         Permission.CLUSTER_READ: frozenset({_S.OPERATOR}),
         Permission.CLUSTER_WRITE: frozenset({_S.OPERATOR}),
         Permission.BILLING_CUT: frozenset({_S.OPERATOR}),
+        Permission.PRICES_WRITE: frozenset({_S.OPERATOR}),
     }
 )
 

@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from google.protobuf.message import Message
 
 from control_plane import config
-from control_plane.cluster import queries, view
+from control_plane.cluster import queries, reading_answers, view
 from control_plane.cluster.addresses import Addresses
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
@@ -92,7 +92,7 @@ class Brokers:
             answer.keys.extend(page.keys)
             answer.revision = min(answer.revision, page.revision)
             after = page.next
-        seen = _view(answer)
+        seen = reading_answers.cluster_view(answer)
         self._addresses.learn(
             [broker.internal_address for broker in seen.brokers if broker.state == "active"]
         )
@@ -250,24 +250,40 @@ class Brokers:
         budget_s = BUDGET_S if accept else _PROBE_S
         answer = self._tell(methods.DECLARE_LOSS, request, pb.DeclareLossResponse, budget_s)
         _applied(answer.outcome, f"{topic_id}-{partition}", 0)
-        return _loss(answer.loss), answer.declared
+        return reading_answers.loss_seen(answer.loss), answer.declared
 
-    def cut(self, cut_id: str, tenant: str, end_ms: int, timeout_s: float = 30.0) -> list[view.CutReading]:
-        """One more reading of each partition of the tenant, at the last batch before `end_ms`."""
-        request = pb.CutRequest(cut_id=cut_id, tenant=tenant, end_ms=end_ms)
+    def cut(
+        self,
+        cut_id: str,
+        tenant: str,
+        end_ms: int,
+        *,
+        previous_end_ms: int,
+        billing_sequence: int,
+        billing_hash: str,
+        waived: Sequence[tuple[str, int]] = (),
+        timeout_s: float = 30.0,
+    ) -> view.CutAnswer:
+        """One more reading of each partition of the tenant, at the last batch before `end_ms`.
+
+        `previous_end_ms` is where the tenant's cut before ended, 0 for the first. The brokers keep the newest entry of
+        the billing chain with the cut. `waived` are (topic id, partition) that no cut has any more.
+        """
+        request = pb.CutRequest(
+            cut_id=cut_id,
+            tenant=tenant,
+            end_ms=end_ms,
+            previous_end_ms=previous_end_ms,
+            billing_sequence=billing_sequence,
+            billing_hash=billing_hash,
+            waived=[
+                pb.CutPlace(topic_id=bytes.fromhex(topic_id), partition=partition)
+                for topic_id, partition in waived
+            ],
+        )
         answer = self._tell(methods.CUT, request, pb.CutResponse, timeout_s, call_s=timeout_s)
         _applied(answer.outcome, f"cut {cut_id}", 0)
-        return [
-            view.CutReading(
-                topic_id=r.topic_id.hex(),
-                partition=r.partition,
-                log_generation=r.log_generation,
-                end_offset=r.end_offset,
-                error=r.error,
-                message=r.message,
-            )
-            for r in answer.readings
-        ]
+        return reading_answers.cut_answer(answer)
 
     # -- where partitions are --------------------------------------------------------------------------------
 
@@ -445,93 +461,3 @@ def _failure(error: grpc.RpcError, address: str) -> PenstockError:
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return InvalidRequest(f"{address}: {error.details()}")
     return _AnswerLost(f"{address}: {status.name}: {error.details()}")
-
-
-def _loss(loss: pb.DeclaredLoss) -> view.LossSeen:
-    return view.LossSeen(
-        tenant=loss.tenant,
-        topic=loss.topic,
-        topic_id=loss.topic_id.hex(),
-        partition=loss.partition,
-        kind=loss.kind,
-        log_generation=loss.log_generation,
-        leader=loss.leader,
-        leader_epoch=loss.leader_epoch,
-        offset=loss.offset,
-        known_end_offset=loss.known_end_offset,
-        asked_by=loss.asked_by,
-        declared_ms=loss.declared_ms,
-    )
-
-
-def _view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
-    return view.ClusterView(
-        losses=tuple(_loss(loss) for loss in answer.losses),
-        cluster_id=answer.cluster_id,
-        controller=answer.controller,
-        revision=answer.revision,
-        brokers=tuple(
-            view.BrokerSeen(
-                id=b.id,
-                state=b.state,
-                client_address=b.client_address,
-                internal_address=b.internal_address,
-                zone=b.zone,
-                leaders=b.leaders,
-                replicas=b.replicas,
-                cordoned=b.cordoned,
-            )
-            for b in answer.brokers
-        ),
-        partitions=tuple(
-            view.PartitionSeen(
-                tenant=p.tenant,
-                topic=p.topic,
-                topic_id=p.topic_id.hex(),
-                partition=p.partition,
-                leader=p.leader,
-                leader_epoch=p.leader_epoch,
-                replicas=tuple(p.replicas),
-                in_sync=tuple(p.in_sync),
-                last_known=tuple(p.last_known),
-                log_generation=p.log_generation,
-                target=tuple(p.target),
-            )
-            for p in answer.partitions
-        ),
-        tenants=tuple(
-            view.TenantSeen(
-                tenant=t.tenant,
-                generation=t.generation,
-                produce_bytes_per_s=t.quotas.produce_bytes_per_s,
-                partitions_max=t.quotas.partitions_max,
-                suspended=t.suspended,
-            )
-            for t in answer.tenants
-        ),
-        topics=tuple(
-            view.TopicSeen(
-                tenant=t.tenant,
-                name=t.name,
-                topic_id=t.topic_id.hex(),
-                partitions=t.partitions,
-                settings_json=t.settings_json,
-                generation=t.generation,
-            )
-            for t in answer.topics
-        ),
-        keys=tuple(
-            view.KeySeen(
-                key_id=k.key_id,
-                tenant=k.tenant,
-                revoked=k.revoked,
-                expires_at_ms=k.expires_at_ms,
-                generation=k.generation,
-                bindings=tuple(
-                    view.BindingSeen(topic_prefix=b.topic_prefix, operations=tuple(b.operations))
-                    for b in k.bindings
-                ),
-            )
-            for k in answer.keys
-        ),
-    )

@@ -160,5 +160,21 @@ class CutReading:
     partition: int
     log_generation: int
     end_offset: int
+    accepted_ms: int
+    """Acceptance of the last batch below `end_offset`; -1 = there is none."""
+    messages: int
+    bytes: int
+    """Committed totals of the log's whole prefix."""
+    last: bool
+    """The topic was deleted: the partition is in no later cut."""
     error: int
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutAnswer:
+    """What the brokers say to a cut. `sha256` is empty while a reading has an error."""
+
+    readings: tuple[CutReading, ...]
+    sha256: str
+    """By which they keep it (`penstock.records.cut`)."""

@@ -20,6 +20,7 @@ from penstock.cli.invocation import Group, Invocation
 from penstock.cli.invoice import invoice
 from penstock.cli.keys import key
 from penstock.cli.partitions import partition
+from penstock.cli.price_books import price_book
 from penstock.cli.produce import produce
 from penstock.cli.tenants import tenant
 from penstock.cli.topics import topic
@@ -72,6 +73,7 @@ cli.add_command(produce)
 cli.add_command(consume)
 cli.add_command(usage)
 cli.add_command(partition)
+cli.add_command(price_book)
 cli.add_command(invoice)
 cli.add_command(verify_invoice)
 cli.add_command(audit)

@@ -11,6 +11,8 @@ from penstock.rest.client import segment
 from penstock.rules.rating import amount_text
 
 _TIMEOUT_S = 15.0
+_DOCUMENT_S = 120.0
+"""The document of a large invoice is megabytes."""
 
 
 @click.group(name="invoice", cls=Group, path=("invoice",))
@@ -70,7 +72,7 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
             rest.get(f"/v1/credit-notes/{segment(note['id'])}", timeout_s=timeout)
             for note in shown["credit_notes"]
         ]
-        rows = rest.get(f"{path}/evidence", timeout_s=timeout)["line_evidence"] if opened else {}
+        rows = _opened(rest.get(f"{path}/evidence", timeout_s=_DOCUMENT_S)) if opened else {}
     if current().json:
         shown["credit_notes"] = notes
         print_json({**shown, "evidence": rows} if opened else shown)
@@ -150,6 +152,23 @@ def _part(line: dict[str, Any], part: dict[str, Any]) -> list[object]:
     unit = line["unit"] if size == 1 else f"{line['unit']} of {size:,}"
     price = str(part["unit_price"]).rstrip("0").rstrip(".")
     return [int(part["quantity"]), "free" if price in ("0", "") else price, unit]
+
+
+def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the invoice's document by meter: topic, partition, day and offsets. A draft has none."""
+    document = evidence["document"]
+    if document is None:
+        if evidence["status"] == "issued":
+            say("  It was issued before invoices had documents, so its lines cannot be opened.")
+        return {}
+    found: dict[str, list[dict[str, Any]]] = {"messages_in": [], "bytes_in": []}
+    for part in document["partitions"]:
+        place = {name: part[name] for name in ("topic", "topic_id", "partition", "log_generation")}
+        for day in part["days"]:
+            offsets = {name: day[name] for name in ("day", "first_offset", "end_offset")}
+            for meter, quantity in (("messages_in", day["messages"]), ("bytes_in", day["bytes"])):
+                found[meter].append({**place, **offsets, "quantity": quantity})
+    return found
 
 
 def _print_evidence(rows: list[dict[str, Any]]) -> None:

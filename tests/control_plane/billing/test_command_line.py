@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from billing import actions
 from billing.models import Cut
 from control_plane.access.actions import create_key
 from penstock.cli.__main__ import run
 from tenants.models import Tenant
-from tests.control_plane.billing.world import TESTER, TODAY, Part, World
+from tests.control_plane.billing.world import TESTER, TODAY, Part, World, vector_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
 
@@ -103,12 +102,7 @@ def test_a_credit_note_stands_in_the_list_and_under_its_invoice(command: Command
     second = Cut.objects.get(invoice__status="draft")
     anew = Part(first=1_800, end=1_801, size=1, generation=1)
     second.readings.all().delete()
-    actions.store_vector(
-        second.public_id,
-        [
-            actions.VectorEntry(topic_id=anew.topic_id, partition=0, log_generation=1, end_offset=1_801),
-        ],
-    )
+    world.answer(second, vector_of([anew]))
     world.covered(second, [anew], start_offset=2_000)
     world.lost(second, Part(first=1_800, end=2_000, size=400_000))
     world.spark()

@@ -8,13 +8,13 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from billing import queries
-from billing.credits import BilledPart, Place, allocate
+from billing.credits import BilledPart, allocate
 from billing.models import CreditNote, Cut, Invoice
-from billing.settlement import Usage
+from billing.settlement import Place, Usage
 from control_plane.audit import queries as audit
 from penstock.rules.rating import PriceBook, rate
 from tenants.models import Membership, Tenant
-from tests.control_plane.billing.world import Part, World, topic_id
+from tests.control_plane.billing.world import TODAY, Part, World, topic_id
 from tests.control_plane.world import make_person
 
 ORDERS: Place = (topic_id("orders"), 0)
@@ -116,7 +116,7 @@ def test_settling_again_credits_nothing_twice(world: World, cuts: tuple[Cut, Cut
 
 def test_the_credit_stands_in_the_audit_log(acme: Tenant, cuts: tuple[Cut, Cut]) -> None:
     told = [entry.action for entry in audit.entries(acme.public_id).order_by("sequence")]
-    assert told[-2:] == ["invoice.issue", "credit_note.issue"]
+    assert told[-2:] == ["credit_note.issue", "invoice.issue"]
     assert audit.first_break(acme.public_id) is None
 
 
@@ -175,6 +175,7 @@ def lost(place: Place, first: int, messages: int) -> Usage:
     return Usage(
         topic_id=place[0],
         partition=place[1],
+        day=TODAY,
         meter="messages_in",
         quantity=-messages,
         first_offset=first,

@@ -1,5 +1,6 @@
 """From a cut to an issued invoice: what is counted, what keeps it a draft, and what never changes afterwards."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,14 +8,14 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from billing import actions, queries
-from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, InvoiceLine, PriceBook, Seal
+from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, InvoiceLine, PriceBook
 from control_plane.audit import queries as audit
 from control_plane.outbox.models import Delivery
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
+from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.rules.rating import PriceBook as Prices
 from penstock.rules.rating import rate
 from tenants.models import Tenant
-from tests.control_plane.billing.world import TESTER, TODAY, Part, World
+from tests.control_plane.billing.world import TESTER, TODAY, Part, World, hash_of, vector_of
 
 PARTS = [
     Part(partition=0, first=0, end=15_000, size=4_000_000, day=TODAY - timedelta(days=1)),
@@ -164,11 +165,23 @@ def test_a_period_ends_in_the_past_and_after_its_start(world: World) -> None:
 
 def test_the_brokers_may_repeat_a_vector_and_not_change_it(world: World) -> None:
     cut = world.cut(world.tenant("acme"), PARTS)
-    entry = actions.VectorEntry(topic_id=PARTS[0].topic_id, partition=0, log_generation=0, end_offset=20_000)
-    other = actions.VectorEntry(topic_id=PARTS[0].topic_id, partition=1, log_generation=0, end_offset=5_000)
-    actions.store_vector(cut.public_id, [other, entry])
+    entry, other = vector_of(PARTS)
+    world.answer(cut, [other, entry])
     with pytest.raises(InvalidRequest, match="other offsets"):
-        actions.store_vector(cut.public_id, [entry])
+        world.answer(cut, [entry])
+    with pytest.raises(InvalidRequest, match="other offsets"):
+        world.answer(cut, [replace(entry, bytes=entry.bytes + 1), other])
+    cut.refresh_from_db()
+    assert cut.sha256 == hash_of(cut, [entry, other])
+
+
+def test_an_answer_whose_hash_is_not_that_of_its_readings_is_not_stored(world: World) -> None:
+    cut = actions.close_period(TESTER, world.tenant("acme").public_id, end=datetime.now(UTC))
+    for sha256 in ("f" * 64, "(none)"):
+        with pytest.raises(InvalidRequest, match="their readings give"):
+            world.answer(cut, vector_of(PARTS), sha256)
+    cut.refresh_from_db()
+    assert (cut.delivered_at, cut.sha256, cut.readings.count()) == (None, "", 0)
 
 
 def test_the_months_end_closes_each_tenants_period_once(world: World) -> None:
@@ -225,22 +238,6 @@ def test_lines_and_price_books_are_written_once(world: World) -> None:
         PriceBook.objects.get().save()
 
 
-def test_the_same_prices_are_one_book_and_other_prices_need_another_version(world: World) -> None:
-    book = actions.publish_configured_price_book()
-    assert actions.publish_configured_price_book() == book
-    document = {**book.document, "currency": "EUR"}
-    with pytest.raises(AlreadyExists, match="count the version up"):
-        actions.publish_price_book(TESTER, document=document)
-    later = datetime.now(UTC)
-    newer = actions.publish_price_book(TESTER, document={**document, "version": 2}, effective_from=later)
-    with pytest.raises(AlreadyExists, match="effective from"):
-        actions.publish_price_book(TESTER, document={**document, "version": 3}, effective_from=later)
-    # The running period began before the new prices.
-    cut = world.cut(world.tenant("acme"), [])
-    assert world.invoice(cut).price_book == book
-    assert newer.sha256 != book.sha256
-
-
 def test_every_step_stands_in_the_audit_log_of_its_tenant(world: World) -> None:
     acme = world.tenant("acme")
     cut = world.cut(acme, PARTS)
@@ -251,31 +248,3 @@ def test_every_step_stands_in_the_audit_log_of_its_tenant(world: World) -> None:
     assert told[-3:] == ["billing.close_period", "billing.cut", "invoice.issue"]
     assert audit.first_break(acme.public_id) is None
     assert DataSetState.objects.exclude(error="").count() == 0
-
-
-def test_the_evidence_holds_the_seals_of_the_period_and_the_last_one_before(world: World) -> None:
-    acme = world.tenant("acme")
-    parts = [Part(first=0, end=1_500, size=1), Part(first=1_500, end=2_000, size=1)]
-    first = world.cut(acme, parts[:1], end=datetime.now(UTC) - timedelta(hours=1))
-    second = world.cut(acme, parts[1:])
-    for cut, part in ((first, parts[0]), (second, parts[1])):
-        world.covered(cut, [part])
-    world.spark()
-    world.bill()
-    for base, end in ((0, 700), (700, 1_400), (1_400, 1_600), (1_600, 2_100), (2_100, 2_200)):
-        Seal.objects.create(
-            tenant=acme,
-            topic_id=parts[0].topic_id,
-            partition=0,
-            log_generation=1,
-            base_offset=base,
-            end_offset=end,
-            seal=b"s",
-            src_partition=0,
-            src_offset=base,
-        )
-    told = [
-        [seal["base_offset"] for seal in queries.evidence(world.invoice(cut))["seals"]]
-        for cut in (first, second)
-    ]
-    assert told == [[0, 700, 1_400], [700, 1_400, 1_600]]

@@ -26,7 +26,7 @@ from penstock.verification.findings import Report
 from penstock.verification.proving import prove
 from penstock.verification.stamped_reads import StampedReads
 from tenants.actions import create_operator
-from tests.control_plane.billing.world import TESTER, Part, World
+from tests.control_plane.billing.world import TESTER, Part, World, hash_of
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered, metered, totals_of
 
@@ -66,10 +66,14 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
             partition=one.partition,
             log_generation=one.log_generation,
             end_offset=one.end_offset,
+            accepted_ms=one.accepted_ms,
+            messages=one.messages,
+            bytes=one.bytes,
+            last=one.last,
         )
         for one in answers
     ]
-    actions.store_vector(cut.public_id, entries)
+    actions.store_vector(cut.public_id, entries, hash_of(cut, entries))
     return next(one for one in usage.readings(topic_id) if one.cut_id == cut.public_id)
 
 

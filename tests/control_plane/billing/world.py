@@ -10,6 +10,9 @@ from typing import Any
 from billing import actions, import_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.audit.actor import system
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.cut import CutEnd, cut_sha256
+from penstock.rules.usage_folding import time_ms
 from tenants.actions import create_tenant
 from tenants.models import Tenant
 from tests.control_plane.billing.publishing import publish
@@ -42,6 +45,42 @@ def topic_id(topic: str) -> str:
     return hashlib.md5(topic.encode(), usedforsecurity=False).hexdigest()
 
 
+def vector_of(parts: Sequence[Part]) -> list[actions.VectorEntry]:
+    """The ends of `parts`, with totals as if each log held these parts alone."""
+    ends: dict[tuple[str, int, int], list[Part]] = {}
+    for part in parts:
+        ends.setdefault((part.topic_id, part.partition, part.generation), []).append(part)
+    return [
+        actions.VectorEntry(
+            topic_id=topic,
+            partition=partition,
+            log_generation=generation,
+            end_offset=max(part.end for part in here),
+            accepted_ms=1_700_000_000_000 if any(part.end > part.first for part in here) else -1,
+            messages=max(part.end for part in here),
+            bytes=sum(part.size for part in here),
+        )
+        for (topic, partition, generation), here in ends.items()
+    ]
+
+
+def hash_of(cut: Cut, entries: Sequence[actions.VectorEntry]) -> str:
+    """By which the brokers keep this answer."""
+    ends = [
+        CutEnd(
+            where=TopicPartition(TopicId(bytes.fromhex(entry.topic_id)), entry.partition),
+            log_generation=entry.log_generation,
+            end_offset=entry.end_offset,
+            accepted_ms=entry.accepted_ms,
+            messages=entry.messages,
+            bytes=entry.bytes,
+            last=entry.last,
+        )
+        for entry in entries
+    ]
+    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), ends)
+
+
 @dataclass(slots=True)
 class World:
     """Builds data sets row by row; `spark` publishes them, `bill` imports and settles as the task does."""
@@ -60,21 +99,13 @@ class World:
     def cut(self, tenant: Tenant, parts: Sequence[Part], *, end: datetime | None = None) -> Cut:
         """End the period; the brokers answer with the ends of `parts`."""
         cut = actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
-        ends: dict[tuple[str, int, int], int] = {}
-        for part in parts:
-            place = (part.topic_id, part.partition, part.generation)
-            ends[place] = max(part.end, ends.get(place, 0))
-        actions.store_vector(
-            cut.public_id,
-            [
-                actions.VectorEntry(
-                    topic_id=topic, partition=partition, log_generation=generation, end_offset=at
-                )
-                for (topic, partition, generation), at in ends.items()
-            ],
-        )
+        self.answer(cut, vector_of(parts))
         cut.refresh_from_db()
         return cut
+
+    def answer(self, cut: Cut, entries: Sequence[actions.VectorEntry], sha256: str = "") -> None:
+        """The brokers answer the cut with `entries`, and with the hash of these unless `sha256` says another."""
+        actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
 
     def covered(self, cut: Cut, parts: Sequence[Part], **changes: Any) -> None:
         """Spark found everything; `changes` go into the coverage rows."""

@@ -1,0 +1,247 @@
+"""Writes price books, and which of them a tenant's periods are rated with.
+
+A tenant's prices stand in its billing chain: the first entry from the tenant's beginning on, a later one for the period
+that begins when another ends. A book that is published never changes the prices of a period that runs already.
+"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from billing import chain_actions, document_building
+from billing.models import BillingEntry, Cut, Invoice, PriceBook
+from control_plane import config
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, system
+from penstock.contract import documents
+from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.invariant import invariant
+from penstock.rules import rating
+from penstock.rules.usage_folding import time_ms
+from tenants.models import Tenant
+
+BILLING = system("billing")
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-1.json"
+FILE_BYTES_MAX = 4 * 1024 * 1024
+"""Of a configured price book; the largest that can be read is smaller."""
+
+
+# -- books ----------------------------------------------------------------------------------------------
+
+
+def checked_price_book(document: object, *, effective_from: datetime, now: datetime) -> rating.PriceBook:
+    """The book of this document, if it may be published now to hold from `effective_from` on, or was published before.
+
+    Prices change for the future only; the first book alone holds from `now` or before, because every tenant needs
+    prices. Raises `InvalidRequest`, and `AlreadyExists` when the version or the time is taken by other prices.
+    """
+    book = rating.PriceBook.read(document)
+    # What a tenant's document cannot hold is no price book.
+    content = documents.read_document(book.document(), documents.PriceBookDocument, "price book")
+    invariant(documents.document_sha256(content) == book.sha256, "both forms of a price book are one")
+    if PriceBook.objects.filter(sha256=book.sha256).exists():
+        return book
+    newest = PriceBook.objects.filter(name=book.name).order_by("-version").first()
+    if newest is not None and newest.version == book.version:
+        raise AlreadyExists(
+            f"price book {book.name} {book.version} exists with other prices; count the version up"
+        )
+    if newest is not None and newest.version > book.version:
+        raise InvalidRequest(
+            f"price book {book.name} {book.version}: version {newest.version} is published; count the version up"
+        )
+    first = not PriceBook.objects.exists()
+    if first and effective_from > now:
+        raise InvalidRequest(
+            f"effective_from: {effective_from.isoformat()} is in the future; the first price book must hold already"
+        )
+    if not first and effective_from < now:
+        raise InvalidRequest(
+            f"effective_from: {effective_from.isoformat()} is past; prices change for periods that begin later"
+        )
+    if PriceBook.objects.filter(effective_from=effective_from).exists():
+        raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
+    return book
+
+
+def publish_price_book(
+    actor: Actor, *, document: object, effective_from: datetime, now: datetime
+) -> PriceBook:
+    """The price book of this document; the same document again is the same book, whatever time is given.
+
+    Raises as `checked_price_book` does.
+    """
+    with transaction.atomic():
+        book = checked_price_book(document, effective_from=effective_from, now=now)
+        known = PriceBook.objects.filter(sha256=book.sha256).first()
+        if known is not None:
+            return known
+        try:
+            with transaction.atomic():
+                row = PriceBook.objects.create(
+                    name=book.name,
+                    version=book.version,
+                    currency=book.currency,
+                    document=book.document(),
+                    sha256=book.sha256,
+                    effective_from=effective_from,
+                )
+        except IntegrityError:
+            raise AlreadyExists(
+                f"price book {book.name} {book.version}: a book was published at the same moment; ask again"
+            ) from None
+        audit.record(
+            actor,
+            tenant=SYSTEM_TENANT,
+            action="price_book.publish",
+            object_id=row.public_id,
+            after={
+                "name": book.name,
+                "version": book.version,
+                "sha256": book.sha256,
+                "effective_from": effective_from.isoformat(),
+            },
+        )
+        return row
+
+
+def publish_first_price_book(now: datetime) -> PriceBook:
+    """The oldest price book. Where there is none: that of the configuration, or the standard one of the service, which
+    holds from the beginning.
+
+    Raises `ConfigurationError` when the file cannot be read, and as `publish_price_book` does.
+    """
+    oldest = PriceBook.objects.order_by("effective_from").first()
+    if oldest is not None:
+        return oldest
+    document = _read(config.current().price_book_file or STANDARD_PRICE_BOOK)
+    return publish_price_book(BILLING, document=document, effective_from=BEGINNING, now=now)
+
+
+def follow_configured_file(now: datetime) -> None:
+    """Publish what the configured file holds, when it is new, for periods that begin from now on.
+
+    The service's standard book is published once and not followed: bringing the service to a newer version changes no
+    prices. Raises `ConfigurationError`, and as `publish_price_book` does.
+    """
+    publish_first_price_book(now)
+    file = config.current().price_book_file
+    if file is not None:
+        publish_price_book(BILLING, document=_read(file), effective_from=now, now=now)
+
+
+def configured_file_problem(now: datetime) -> str:
+    """Why the configured file cannot be followed; empty when it can be, or none is configured."""
+    file = config.current().price_book_file
+    if file is None:
+        return ""
+    try:
+        checked_price_book(_read(file), effective_from=now, now=now)
+    except PenstockError as error:
+        return f"price_book_file: {error.message}"
+    return ""
+
+
+def _read(file: Path) -> object:
+    try:
+        if file.stat().st_size > FILE_BYTES_MAX:
+            raise ConfigurationError(f"{file}: over {FILE_BYTES_MAX} bytes")
+        document: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+    return document
+
+
+# -- the prices of a tenant -----------------------------------------------------------------------------
+
+
+def begin_chain(tenant: Tenant) -> None:
+    """The tenant's first prices, if its chain has none yet.
+
+    They are those of its first draft where one was made before chains existed, else those that were in effect when its
+    running period began. Within the transaction of the caller, who holds the tenant's row lock.
+    """
+    if BillingEntry.objects.filter(tenant=tenant).exists():
+        return
+    draft = (
+        Invoice.objects.filter(tenant=tenant, status=Invoice.Status.DRAFT)
+        .select_related("price_book")
+        .order_by("number")
+        .first()
+    )
+    began = tenant_begins(tenant)
+    last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
+    running = began if last is None else last.period_end
+    book = _book_at(running) if draft is None else draft.price_book
+    if book is None:
+        # None held then: the oldest are the first prices that there ever were.
+        book = publish_first_price_book(timezone.now())
+    _assign(tenant, book, began)
+
+
+def begin_chains(limit: int) -> int:
+    """The first prices of tenants that have none; how many tenants that were."""
+    waiting = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(billing_entries=None)
+    ids = list(waiting.order_by("pk").values_list("pk", flat=True)[:limit])
+    for pk in ids:
+        with transaction.atomic():
+            begin_chain(Tenant.objects.select_for_update().get(pk=pk))
+    return len(ids)
+
+
+def prices_from(tenant: Tenant, begins: datetime) -> None:
+    """A period ends and another begins: from then on the newest book in effect counts. As `begin_chain`, behind it."""
+    newest = _book_at(begins)
+    assigned = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
+    if newest is not None and newest.public_id != assigned.object_id:
+        _assign(tenant, newest, begins)
+
+
+def prices_of(tenant: Tenant, period_start: datetime) -> PriceBook:
+    """The book by which a period that begins then is rated, as the tenant's chain says."""
+    start_ms = time_ms(period_start)
+    entries = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES)
+    for entry in entries.order_by("-sequence").iterator():
+        prices = documents.read_document(entry.document, documents.PricesDocument, entry.object_id)
+        if prices.effective_from_ms <= start_ms:
+            book = PriceBook.objects.get(public_id=entry.object_id)
+            invariant(
+                book.sha256 == documents.document_sha256(prices.price_book),
+                "a tenant's prices are those of the book that they name",
+            )
+            return book
+    raise InvalidRequest(
+        f"{tenant.public_id}: its billing chain has no prices for {period_start.isoformat()}"
+    )
+
+
+def tenant_begins(tenant: Tenant) -> datetime:
+    """Where the tenant's first period begins: its creation, in whole ms."""
+    return chain_actions.whole_ms(tenant.created_at.astimezone(UTC))
+
+
+def _assign(tenant: Tenant, book: PriceBook, effective_from: datetime) -> None:
+    document = document_building.prices_document(
+        tenant.public_id, rating.PriceBook.read(book.document), effective_from
+    )
+    entry = chain_actions.append(tenant, book.public_id, document, chain_actions.next_moment(tenant))
+    audit.record(
+        BILLING,
+        tenant=tenant.public_id,
+        action="prices.assign",
+        object_id=book.public_id,
+        after={
+            "price_book_sha256": book.sha256,
+            "effective_from": effective_from.isoformat(),
+            **chain_actions.bound(entry),
+        },
+    )
+
+
+def _book_at(moment: datetime) -> PriceBook | None:
+    return PriceBook.objects.filter(effective_from__lte=moment).order_by("-effective_from").first()

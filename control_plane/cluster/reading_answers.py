@@ -1,0 +1,116 @@
+"""Answers of the brokers' Admin service as plain values."""
+
+from control_plane.cluster import view
+from data_plane.contract import admin_pb2 as pb
+
+
+def loss_seen(loss: pb.DeclaredLoss) -> view.LossSeen:
+    """The loss by which a log generation began."""
+    return view.LossSeen(
+        tenant=loss.tenant,
+        topic=loss.topic,
+        topic_id=loss.topic_id.hex(),
+        partition=loss.partition,
+        kind=loss.kind,
+        log_generation=loss.log_generation,
+        leader=loss.leader,
+        leader_epoch=loss.leader_epoch,
+        offset=loss.offset,
+        known_end_offset=loss.known_end_offset,
+        asked_by=loss.asked_by,
+        declared_ms=loss.declared_ms,
+    )
+
+
+def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
+    """One page of the cluster; further pages were put into it."""
+    return view.ClusterView(
+        losses=tuple(loss_seen(loss) for loss in answer.losses),
+        cluster_id=answer.cluster_id,
+        controller=answer.controller,
+        revision=answer.revision,
+        brokers=tuple(
+            view.BrokerSeen(
+                id=b.id,
+                state=b.state,
+                client_address=b.client_address,
+                internal_address=b.internal_address,
+                zone=b.zone,
+                leaders=b.leaders,
+                replicas=b.replicas,
+                cordoned=b.cordoned,
+            )
+            for b in answer.brokers
+        ),
+        partitions=tuple(
+            view.PartitionSeen(
+                tenant=p.tenant,
+                topic=p.topic,
+                topic_id=p.topic_id.hex(),
+                partition=p.partition,
+                leader=p.leader,
+                leader_epoch=p.leader_epoch,
+                replicas=tuple(p.replicas),
+                in_sync=tuple(p.in_sync),
+                last_known=tuple(p.last_known),
+                log_generation=p.log_generation,
+                target=tuple(p.target),
+            )
+            for p in answer.partitions
+        ),
+        tenants=tuple(
+            view.TenantSeen(
+                tenant=t.tenant,
+                generation=t.generation,
+                produce_bytes_per_s=t.quotas.produce_bytes_per_s,
+                partitions_max=t.quotas.partitions_max,
+                suspended=t.suspended,
+            )
+            for t in answer.tenants
+        ),
+        topics=tuple(
+            view.TopicSeen(
+                tenant=t.tenant,
+                name=t.name,
+                topic_id=t.topic_id.hex(),
+                partitions=t.partitions,
+                settings_json=t.settings_json,
+                generation=t.generation,
+            )
+            for t in answer.topics
+        ),
+        keys=tuple(
+            view.KeySeen(
+                key_id=k.key_id,
+                tenant=k.tenant,
+                revoked=k.revoked,
+                expires_at_ms=k.expires_at_ms,
+                generation=k.generation,
+                bindings=tuple(
+                    view.BindingSeen(topic_prefix=b.topic_prefix, operations=tuple(b.operations))
+                    for b in k.bindings
+                ),
+            )
+            for k in answer.keys
+        ),
+    )
+
+
+def cut_answer(answer: pb.CutResponse) -> view.CutAnswer:
+    """Readings, with and without an error, and the hash."""
+    readings = tuple(
+        view.CutReading(
+            topic_id=r.topic_id.hex(),
+            partition=r.partition,
+            log_generation=r.log_generation,
+            end_offset=r.end_offset,
+            accepted_ms=r.accepted_ms,
+            messages=r.messages,
+            bytes=r.bytes,
+            last=r.last,
+            error=r.error,
+            message=r.message,
+        )
+        for r in answer.readings
+    )
+    return view.CutAnswer(readings=readings, sha256=answer.sha256)

@@ -1,0 +1,78 @@
+"""Brokers that answer cuts as a test says, behind a real gRPC port: what they were asked, and what they say."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from billing.actions import VectorEntry
+from billing.models import Cut
+from control_plane.cluster.brokers import Brokers
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from tests.control_plane.billing.world import hash_of
+
+SECRET = "a secret"
+
+
+@dataclass(slots=True)
+class Answering:
+    """One broker. `entries` are its readings of every cut but those of the waived; `failed` has no reading now."""
+
+    asked: list[pb.CutRequest] = field(default_factory=list)
+    entries: Sequence[VectorEntry] = ()
+    failed: Sequence[tuple[str, int]] = ()
+    sha256: str | None = None
+    """None: the right one."""
+
+    def cut(self, request: pb.CutRequest, context: Any) -> pb.CutResponse:
+        self.asked.append(request)
+        waived = {(place.topic_id.hex(), place.partition) for place in request.waived}
+        there = [entry for entry in self.entries if (entry.topic_id, entry.partition) not in waived]
+        failed = [entry for entry in there if (entry.topic_id, entry.partition) in self.failed]
+        answer = pb.CutResponse(
+            readings=[
+                pb.CutReading(
+                    topic_id=bytes.fromhex(entry.topic_id),
+                    partition=entry.partition,
+                    log_generation=entry.log_generation,
+                    end_offset=entry.end_offset,
+                    accepted_ms=entry.accepted_ms,
+                    messages=entry.messages,
+                    bytes=entry.bytes,
+                    last=entry.last,
+                    error=11 if entry in failed else 0,
+                    message="it has no leader" if entry in failed else "",
+                )
+                for entry in there
+            ]
+        )
+        if not failed:
+            right = hash_of(Cut.objects.get(public_id=request.cut_id), there)
+            answer.sha256 = right if self.sha256 is None else self.sha256
+        return answer
+
+
+@contextmanager
+def answering() -> Iterator[tuple[Answering, Brokers]]:
+    """A broker that runs, and the control plane's client of it."""
+    broker = Answering()
+    server = grpc.server(ThreadPoolExecutor(1))
+    service, _, method = methods.CUT.lstrip("/").partition("/")
+    handler = grpc.unary_unary_rpc_method_handler(
+        broker.cut,
+        request_deserializer=pb.CutRequest.FromString,
+        response_serializer=pb.CutResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    client = Brokers([f"127.0.0.1:{port}"], SECRET)
+    try:
+        yield broker, client
+    finally:
+        client.close()
+        server.stop(None).wait()
