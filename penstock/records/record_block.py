@@ -10,14 +10,17 @@ Every length is checked against what is left before it is used, and headers are 
 from collections.abc import Iterator, Sequence
 
 from penstock.contract.errors import CorruptBatch
+from penstock.contract.limits import MIB
 from penstock.records.batch import Buffer
 
 Headers = Sequence[tuple[str, bytes | None]]
 RawRecord = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """(offset delta, timestamp delta in ms, key, value, headers)."""
 
-HEADERS_PER_BATCH_MAX = 1_000_000
-"""A header of two bytes becomes an object of eighty: more of them than records would be an attack."""
+HEADERS_PER_BATCH_MAX = 2 * MIB
+"""A header of two bytes becomes an object of eighty. No block that the compiled parser reads, which does not count,
+can hold more: both parsers say the same of every batch.
+"""
 _VARINT_BITS_MAX = 63
 _RECORD_BYTES_MIN = 7
 _HEADER_BYTES_MIN = 2
