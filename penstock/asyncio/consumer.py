@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
@@ -14,6 +15,7 @@ from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
 from penstock.client.group_events import EventKind
 from penstock.client.group_member import CLOSE_MS, GroupMember
 from penstock.client.handing_out import HandingOut
+from penstock.client.malformed import OnMalformed, skipped_batch
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.place import Place
 from penstock.client.rest import Rest
@@ -45,14 +47,18 @@ class Consumer:
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
         inbound: Inbound | None = None,
+        on_malformed: OnMalformed | None = None,
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
         self._rest = Rest()
-        self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable, inbound)
+        self._handing_out = HandingOut(
+            self._core.take_chunk, self._finished, self._core.unreadable, self._core.malformed, inbound
+        )
 
     # ---- reading ------------------------------------------------------------------------------------------
 
@@ -61,9 +67,10 @@ class Consumer:
         `max_messages`.
 
         Raises what a partition has stopped with, once everything before it was handed out:
-        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `NotFound`, `Unauthenticated`; a seek or pause
-        of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
-        the timeout.
+        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
+        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
+        then told of the same batch again.
         """
         if self._rest:
             return self._leftovers(max_messages)
@@ -122,6 +129,11 @@ class Consumer:
             self._runtime.signal()
             if found:
                 return found
+            malformed = self._handing_out.found_malformed
+            if malformed is not None:
+                await self._skip(malformed)
+                if self._runtime.now_ms() < deadline:
+                    continue
             self._core.raise_halted()
             self._runtime.signal()
             if not await self._runtime.wait(deadline):
@@ -130,6 +142,14 @@ class Consumer:
                 if self._core.member is not None:
                     self._core.member.raise_trouble(self._runtime.now_ms())
                 return []
+
+    async def _skip(self, chunk: Chunk) -> None:
+        """Tell the application of a malformed batch, then go on behind it."""
+        if self._on_malformed is not None:
+            await _told(self._on_malformed, skipped_batch(chunk))
+        self._core.skip(chunk, self._runtime.now_ms())
+        self._runtime.signal()
+        await asyncio.sleep(0)  # there may be many, and each was inflated in this turn of the loop
 
     async def _tell(self, member: GroupMember) -> None:
         """Tell the application what was assigned and what must be given up."""
@@ -151,6 +171,11 @@ class Consumer:
 
     def _finished(self, chunk: Chunk) -> None:
         self._core.finished(chunk, self._runtime.now_ms())
+
+    @property
+    def skipped_messages(self) -> int:
+        """Offsets of malformed batches that were skipped so far."""
+        return self._core.skips.messages
 
     # ---- positions ----------------------------------------------------------------------------------------
 
@@ -345,7 +370,7 @@ class Consumer:
         await self.end(finished=kind is None)
 
 
-async def _told(hook: Hook, places: list[tuple[str, int]]) -> None:
-    answer = hook(places)
+async def _told(hook: Callable[[_T], object], what: _T) -> None:
+    answer = hook(what)
     if inspect.isawaitable(answer):
         await answer

@@ -71,7 +71,10 @@ def test_batches_come_whole_and_begin_where_a_poll_left_off() -> None:
     assert values(runner, consumer, 4) == expected(range(4))
     runner.run(10)
     handing_out = HandingOut(
-        consumer.take_chunk, lambda chunk: consumer.finished(chunk, runner.now), consumer.unreadable
+        consumer.take_chunk,
+        lambda chunk: consumer.finished(chunk, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
     )
     batches = handing_out.batches(100)
     assert [list(batch.values) for batch in batches] == [
