@@ -10,7 +10,7 @@ from penstock.records.batch import read_header
 
 TOLD_EVERY_MS = 10_000
 """Whoever may produce can send such batches without end: the log has a line a partition in this time, with a count."""
-_log = logging.getLogger("penstock")
+_log = logging.getLogger("penstock.malformed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,7 +206,9 @@ def parse_compiled(codec: CompiledCodec, header: BatchHeader, head: bytes, block
     try:
         return list(codec.batch(memoryview(plain)[:-READ_PAST_BYTES]))
     except (codec.corrupt, UnicodeDecodeError) as error:
-        raise CorruptBatch(f"batch: its records cannot be read: {error}") from error
+        raise CorruptBatch(
+            f"batch: {header.record_count} records by its header, which cannot be read: {error}"
+        ) from error
     except (MemoryError, OverflowError):
         # A record names a length that no memory holds, or this machine is short of memory: the other parser tells.
         return parse_plainly(header, block)
