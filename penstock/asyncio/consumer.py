@@ -28,6 +28,11 @@ from penstock.contract.errors import Closed, TimedOut
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
+_TURN_MS, _LONG_TURN_MS = 50.0, 200.0
+"""Parsing that keeps the loop for so long gives way to its other tasks: for one turn, or for `_WAY_S`, in which an
+answer comes from the network. What usual messages inflate to in one poll takes some 30 ms.
+"""
+_WAY_S = 0.05
 _T = TypeVar("_T")
 Hook = Callable[[list[tuple[str, int]]], object]
 """Told of (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
@@ -55,6 +60,7 @@ class Consumer:
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
+        self._kept_loop_ms = 0.0
         self._rest = Rest()
         self._handing_out = HandingOut(
             self._core.take_chunk, self._finished, self._core.unreadable, self._core.malformed, inbound
@@ -64,7 +70,7 @@ class Consumer:
 
     async def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
         """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`.
+        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
 
         Raises what a partition has stopped with, once everything before it was handed out:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
@@ -125,17 +131,20 @@ class Consumer:
             unknown = self._prepare()
             if self._core.member is not None:
                 await self._tell(self._core.member)
+            await self._give_way()
+            began = self._runtime.now_ms()
             found = gather()
+            self._kept_loop_ms += self._runtime.now_ms() - began
             self._runtime.signal()
             if found:
                 return found
             malformed = self._handing_out.found_malformed
             if malformed is not None:
                 await self._skip(malformed)
-                if self._runtime.now_ms() < deadline:
-                    continue
             self._core.raise_halted()
             self._runtime.signal()
+            if self._core.has_readable() and self._runtime.now_ms() < deadline:
+                continue
             if not await self._runtime.wait(deadline):
                 if self._topic_wait.in_vain(unknown, timeout, self._runtime.now_ms()):
                     raise unavailable(self._runtime.core.topic_waits(str(unknown)))
@@ -149,7 +158,15 @@ class Consumer:
             await _told(self._on_malformed, skipped_batch(chunk))
         self._core.skip(chunk, self._runtime.now_ms())
         self._runtime.signal()
-        await asyncio.sleep(0)  # there may be many, and each was inflated in this turn of the loop
+
+    async def _give_way(self) -> None:
+        """After work that kept the loop, whose tasks beat and fetch for this very consumer. Before more is gathered: a
+        poll that is cancelled while it holds messages would lose them.
+        """
+        kept_ms = self._kept_loop_ms
+        if kept_ms >= _TURN_MS:
+            self._kept_loop_ms = 0.0
+            await asyncio.sleep(_WAY_S if kept_ms >= _LONG_TURN_MS else 0)
 
     async def _tell(self, member: GroupMember) -> None:
         """Tell the application what was assigned and what must be given up."""

@@ -62,7 +62,7 @@ class Consumer:
 
     def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
         """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`.
+        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
 
         Raises what a partition has stopped with, once everything before it was handed out:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
@@ -132,11 +132,9 @@ class Consumer:
             malformed = self._handing_out.found_malformed
             if malformed is not None:
                 self._skip(malformed)
-                if now_ms() < deadline:
-                    continue
             with self._lock:
                 self._core.raise_halted()
-                if malformed is None and self._core.has_readable():
+                if self._core.has_readable() and now_ms() < deadline:
                     continue
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):

@@ -9,8 +9,13 @@ from penstock.client.cursor import Chunk
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.shaping import Inbound
 from penstock.contract.errors import LimitExceeded, MalformedBatch, PenstockError, SerializationFailed
+from penstock.contract.limits import MIB
 from penstock.records.parse import Columns, columns_of
 
+INFLATED_BYTES_MAX = 4 * MIB
+"""A gathering ends with the batch that passes this: some 500 bytes can inflate to so much, and take half a second to
+parse. Without it one poll could take minutes, and a member of a group would be taken for dead meanwhile.
+"""
 Finished = Callable[[Chunk], None]
 _T = TypeVar("_T")
 
@@ -22,10 +27,19 @@ class HandingOut:
     These four run under the client's lock; the caller of this class passes them so bound.
 
     Gathering ends before a malformed batch, so that everything before it is handed out first. Where nothing is, the
-    batch is in `found_malformed`: the caller tells of it, skips it and gathers again.
+    batch is in `found_malformed`: the caller tells of it, skips it and gathers again. It also ends with the batch that
+    makes `INFLATED_BYTES_MAX`, so it may have found nothing although something waits.
     """
 
-    __slots__ = ("_finished", "_inbound", "_malformed", "_take", "_unreadable", "found_malformed")
+    __slots__ = (
+        "_finished",
+        "_inbound",
+        "_inflated_bytes",
+        "_malformed",
+        "_take",
+        "_unreadable",
+        "found_malformed",
+    )
 
     found_malformed: Chunk | None
     """What the last gathering ended before."""
@@ -41,6 +55,7 @@ class HandingOut:
         self._take, self._finished = take, finished
         self._unreadable, self._malformed = unreadable, malformed
         self.found_malformed = None
+        self._inflated_bytes = 0
         self._inbound = inbound
 
     def messages(self, count_max: int) -> list[Message]:
@@ -53,8 +68,8 @@ class HandingOut:
 
     def _messages(self, count_max: int) -> list[Message]:
         gathered: list[Message] = []
-        self.found_malformed = None
-        while len(gathered) < count_max:
+        self.found_malformed, self._inflated_bytes = None, 0
+        while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             chunk = self._take()
             if chunk is None:
                 break
@@ -84,8 +99,8 @@ class HandingOut:
 
     def _batches(self, count_max: int) -> list[MessageBatch]:
         gathered: list[MessageBatch] = []
-        self.found_malformed = None
-        while len(gathered) < count_max:
+        self.found_malformed, self._inflated_bytes = None, 0
+        while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             chunk = self._take()
             if chunk is None:
                 break
@@ -109,6 +124,7 @@ class HandingOut:
             return None
         try:
             columns = columns_of(chunk.batch, max(0, cursor.offset))
+            self._inflated_bytes += columns.inflated_bytes
             if cursor.skip_before_ms is not None:
                 columns = _from_time(chunk, columns)
             return MessageBatch(cursor.topic, cursor.partition, columns)

@@ -63,14 +63,28 @@ class Columns:
     All columns have `len(columns)` entries, in offset order. They must not be changed.
     """
 
-    __slots__ = ("_headers", "_keys", "_records", "_timestamps_ms", "_values", "header", "offsets")
+    __slots__ = (
+        "_headers",
+        "_keys",
+        "_records",
+        "_timestamps_ms",
+        "_values",
+        "header",
+        "inflated_bytes",
+        "offsets",
+    )
 
     header: BatchHeader
     offsets: Sequence[int]
+    inflated_bytes: int
+    """Of the whole batch's records, also of those before the first one here."""
 
-    def __init__(self, header: BatchHeader, offsets: Sequence[int], records: "list[Any]") -> None:
+    def __init__(
+        self, header: BatchHeader, offsets: Sequence[int], records: "list[Any]", inflated_bytes: int
+    ) -> None:
         self.header = header
         self.offsets = offsets
+        self.inflated_bytes = inflated_bytes
         self._records = records
         self._timestamps_ms: list[int] | None = None
         self._keys: list[bytes | None] | None = None
@@ -176,7 +190,7 @@ def columns_of(batch: Buffer, from_offset: int | None = None) -> Columns:
     if from_offset is not None and from_offset > header.base_offset:
         first = bisect_left(offsets, from_offset)
         offsets, records = offsets[first:], records[first:]
-    return Columns(header, offsets, records)
+    return Columns(header, offsets, records, len(block))
 
 
 def records_of(batch: Buffer, from_offset: int | None = None) -> list[Record]:

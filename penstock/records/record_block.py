@@ -77,9 +77,9 @@ def decode_records(block: Buffer, count: int) -> Iterator[RawRecord]:
         stop = start + length
         if length < 0 or stop > end:
             raise CorruptBatch(f"batch: record {index} says {length} bytes, {end - start} left")
-        if length == 0 or data[start] & 0x80:
-            raise CorruptBatch(f"batch: record {index} has no attributes, or such as no format knows")
-        timestamp_delta, at = _varint(data, start + 1, stop)
+        # No attribute is in use. The compiled parser takes them for a varint: both must say the same of every batch.
+        _, at = _varint(data, start, stop)
+        timestamp_delta, at = _varint(data, at, stop)
         offset_delta, at = _varint(data, at, stop)
         key, at = _bytes(data, at, stop)
         value, at = _bytes(data, at, stop)

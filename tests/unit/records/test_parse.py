@@ -130,7 +130,7 @@ def parsers_verdicts(block: bytes, count: int, **fields: int) -> list[str]:
     verdicts = []
     for parse in parsers:
         try:
-            columns = Columns(header, range(count), parse())
+            columns = Columns(header, range(count), parse(), len(block))
         except CorruptBatch:
             verdicts.append("refused")
         else:
