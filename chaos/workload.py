@@ -222,7 +222,7 @@ class Workload:
         self._recorder.note("reader", reader=reader, partitions=names_of(places))
         loop, marked = asyncio.get_running_loop(), 0.0
         async with self._access.client() as client:
-            consumer = client.consumer([topic.name for topic in topics])
+            consumer = client.consumer([topic.name for topic in topics], malformed="stop")
             while True:
                 await self._poll(reader, reader, consumer)
                 if loop.time() >= marked:
@@ -293,6 +293,7 @@ class Workload:
                 group=GROUP,
                 auto_commit_interval_ms=500,
                 session_timeout_ms=6_000,
+                malformed="stop",
                 on_assigned=lambda places: tell("assigned", places),
                 on_revoked=lambda places: tell("revoked", places),
             )
@@ -332,7 +333,7 @@ class Workload:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _FINISH_S
         async with self._access.client() as client:
-            consumer = client.consumer([topic.name for topic in topics])
+            consumer = client.consumer([topic.name for topic in topics], malformed="stop")
             missing = ["the end offsets are not told"]
             while missing and loop.time() < deadline:
                 await asyncio.sleep(_REFUSED_S)
@@ -381,7 +382,7 @@ async def read_everything(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     async with access.client() as client:
-        consumer = client.consumer([topic.name for topic in topics])
+        consumer = client.consumer([topic.name for topic in topics], malformed="stop")
         ends: dict[tuple[str, int], int] | None = None
         at: dict[tuple[str, int], int] = {}
         while ends is None or any(at.get(place, 0) < end for place, end in ends.items()):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.blocking.producer import Producer
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
     from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
+    from penstock.client.malformed import SkippedBatch
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.pending_batch import Receipt
     from penstock.client.record_safety import PartitionDurability
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         LeaderNotReady,
         LimitExceeded,
         LogTruncated,
+        MalformedBatch,
         MessageTooLarge,
         NoLeader,
         NotCoordinator,
@@ -86,6 +88,7 @@ _HOME = {
     "GroupSummary": "penstock.client.group_descriptions",
     "Message": "penstock.client.messages",
     "MessageBatch": "penstock.client.messages",
+    "SkippedBatch": "penstock.client.malformed",
     "Receipt": "penstock.client.pending_batch",
 }
 """Where a public name lives. Loaded when first asked for: brokers import `penstock.contract` without the SDK's
@@ -99,6 +102,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "Consumer",
     "Message",
     "MessageBatch",
+    "SkippedBatch",
     "TopicDescription",
     "PartitionDescription",
     "PartitionDurability",
@@ -131,6 +135,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "LeaderNotReady",
     "LimitExceeded",
     "LogTruncated",
+    "MalformedBatch",
     "MessageTooLarge",
     "NoLeader",
     "NotCoordinator",

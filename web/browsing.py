@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock import Client, Message
+from penstock import Client, Message, SkippedBatch
 from penstock.blocking.consumer import Consumer
 from penstock.rules.partitioner import partition_of
 
@@ -19,6 +19,8 @@ SEARCH_MAX = 20_000
 PARTITIONS_MAX = 200
 TAIL_MAX = 200
 """Messages that one look at the tail brings; what came above it is passed over, and said."""
+SKIPPED_MAX = 20
+"""Malformed batches that one page names."""
 CALL_S = 5.0
 
 Marks = dict[int, tuple[int, int]]
@@ -37,6 +39,8 @@ class Page:
     late: bool = False
     searched: int = 0
     """Offsets that were looked through, for a search by key."""
+    skipped: tuple[SkippedBatch, ...] = ()
+    """The first of those whose offsets are no messages."""
 
 
 class Reader:
@@ -45,8 +49,9 @@ class Reader:
     def __init__(self, client: Client, topic: str, partitions: Sequence[int]) -> None:
         self._topic = topic
         self._partitions = list(partitions)
+        self._skipped: dict[tuple[int, int], SkippedBatch] = {}
         self._consumer: Consumer = client.consumer(
-            fetch_bytes=FETCH_BYTES, partition_fetch_bytes=FETCH_BYTES // 4
+            fetch_bytes=FETCH_BYTES, partition_fetch_bytes=FETCH_BYTES // 4, on_malformed=self._skip
         )
         self._consumer.assign([(topic, partition) for partition in partitions])
         self._deadline = time.monotonic() + READ_S
@@ -56,6 +61,15 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
+
+    def _skip(self, skipped: SkippedBatch) -> None:
+        if len(self._skipped) < SKIPPED_MAX:
+            self._skipped[skipped.partition, skipped.first_offset] = skipped
+
+    @property
+    def skipped(self) -> tuple[SkippedBatch, ...]:
+        """Malformed batches that were met so far, at most `SKIPPED_MAX` of them, in order."""
+        return tuple(self._skipped[place] for place in sorted(self._skipped))
 
     def marks(self) -> Marks:
         """Where each partition begins and ends now."""
@@ -112,7 +126,7 @@ def newest(reader: Reader, limit: int) -> Page:
     found, late = reader.read(starts, _ends(marks), limit)
     found.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
     kept = found[:limit]
-    return _page(kept, marks, late, starts)
+    return _page(kept, marks, late, starts, reader.skipped)
 
 
 def since(reader: Reader, starts: Mapping[int, int] | None, timestamp_ms: int | None, limit: int) -> Page:
@@ -126,7 +140,7 @@ def since(reader: Reader, starts: Mapping[int, int] | None, timestamp_ms: int | 
     found.sort(key=lambda message: (message.timestamp_ms, message.partition, message.offset))
     if len(marks) == 1:
         found.sort(key=lambda message: message.offset)
-    return _page(found[:limit], marks, late, within)
+    return _page(found[:limit], marks, late, within, reader.skipped)
 
 
 def with_key(reader: Reader, partition: int, key: bytes, limit: int) -> Page:
@@ -143,7 +157,13 @@ def with_key(reader: Reader, partition: int, key: bytes, limit: int) -> Page:
         searched += stretch_end - stretch
         stretch_end = stretch
     return Page(
-        messages=tuple(found[:limit]), marks=marks, first=stretch_end, end=end, late=late, searched=searched
+        messages=tuple(found[:limit]),
+        marks=marks,
+        first=stretch_end,
+        end=end,
+        late=late,
+        searched=searched,
+        skipped=reader.skipped,
     )
 
 
@@ -156,12 +176,24 @@ def _ends(marks: Marks) -> dict[int, int]:
     return {part: end for part, (_, end) in marks.items()}
 
 
-def _page(messages: Sequence[Message], marks: Marks, late: bool, starts: Mapping[int, int]) -> Page:
+def _page(
+    messages: Sequence[Message],
+    marks: Marks,
+    late: bool,
+    starts: Mapping[int, int],
+    skipped: tuple[SkippedBatch, ...],
+) -> Page:
     if len(marks) != 1:
-        return Page(messages=tuple(messages), marks=marks, first=0, end=0, late=late)
+        return Page(messages=tuple(messages), marks=marks, first=0, end=0, late=late, skipped=skipped)
     (part,) = marks
     offsets = [message.offset for message in messages]
     first = min(offsets, default=starts[part])
+    ends = [offset + 1 for offset in offsets] + [batch.end_offset for batch in skipped]
     return Page(
-        messages=tuple(messages), marks=marks, first=first, end=max(offsets, default=first - 1) + 1, late=late
+        messages=tuple(messages),
+        marks=marks,
+        first=first,
+        end=max(ends, default=first),
+        late=late,
+        skipped=skipped,
     )

@@ -195,6 +195,7 @@ class SdkConsumer:
             auto_offset_reset="earliest",
             fetch_bytes=64 * 1024,
             partition_fetch_bytes=16 * 1024,
+            malformed="stop",
         )
         while True:
             try:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.asyncio.producer import Producer
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
     from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
+    from penstock.client.malformed import SkippedBatch
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.pending_batch import Receipt
     from penstock.client.record_safety import PartitionDurability
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         LeaderNotReady,
         LimitExceeded,
         LogTruncated,
+        MalformedBatch,
         MessageTooLarge,
         NoLeader,
         NotCoordinator,
@@ -89,6 +91,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "Consumer",
     "Message",
     "MessageBatch",
+    "SkippedBatch",
     "TopicDescription",
     "PartitionDescription",
     "PartitionDurability",
@@ -121,6 +124,7 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "LeaderNotReady",
     "LimitExceeded",
     "LogTruncated",
+    "MalformedBatch",
     "MessageTooLarge",
     "NoLeader",
     "NotCoordinator",

@@ -23,8 +23,9 @@ from penstock.client.group_descriptions import (
     GroupDescription,
     GroupSummary,
 )
+from penstock.client.malformed import OnMalformed
 from penstock.client.record_safety import PartitionDurability
-from penstock.client.settings import ConnectionSettings, FullPolicy, OffsetReset, Partitioner
+from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.client.shaping import inbound, outbound
 from penstock.contract.errors import PenstockError, TimedOut
@@ -160,12 +161,15 @@ class Client:
         on_revoked: Hook | None = None,
         value_deserializer: Serializer | Sequence[Serializer] | None = None,
         key_deserializer: Serializer | None = None,
+        malformed: MalformedPolicy = "skip",
+        on_malformed: OnMalformed | None = None,
     ) -> Consumer:
         """A consumer of all partitions of `topics`, or of those it is later told to `assign`; with `group` one of
         those that share them. The guide docs/guides/producers-and-consumers.md explains each argument.
 
         `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is
-        no longer in the log. `auto_commit` is on in a group, unless it is False.
+        no longer in the log. `auto_commit` is on in a group, unless it is False. A batch whose records are not what
+        its header says is skipped whole, in the log and with `on_malformed`, or stops its partition (`malformed`).
 
         Raises `ConfigurationError`.
         """
@@ -177,6 +181,8 @@ class Client:
             auto_commit=auto_commit,
             fetch_bytes=fetch_bytes,
             partition_fetch_bytes=partition_fetch_bytes,
+            malformed=malformed,
+            on_malformed=on_malformed,
             instance_id=instance_id,
             assignor=assignor,
             auto_commit_interval_ms=auto_commit_interval_ms,
@@ -185,7 +191,9 @@ class Client:
             max_poll_interval_ms=max_poll_interval_ms,
         )
         shape = inbound(value_deserializer, key_deserializer)
-        consumer = Consumer(self._runtime, names, settings, self, on_assigned, on_revoked, shape)
+        consumer = Consumer(
+            self._runtime, names, settings, self, on_assigned, on_revoked, shape, on_malformed
+        )
         if group is not None:
             self._members = [*(other for other in self._members if not other.closed), consumer]
         return consumer

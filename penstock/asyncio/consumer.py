@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
@@ -14,6 +15,7 @@ from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
 from penstock.client.group_events import EventKind
 from penstock.client.group_member import CLOSE_MS, GroupMember
 from penstock.client.handing_out import HandingOut
+from penstock.client.malformed import OnMalformed, skipped_batch
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.place import Place
 from penstock.client.rest import Rest
@@ -26,6 +28,11 @@ from penstock.contract.errors import Closed, TimedOut
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
+_TURN_MS, _LONG_TURN_MS = 50.0, 200.0
+"""Parsing that keeps the loop for so long gives way to its other tasks: for one turn, or for `_WAY_S`, in which an
+answer comes from the network. What usual messages inflate to in one poll takes some 30 ms.
+"""
+_WAY_S = 0.05
 _T = TypeVar("_T")
 Hook = Callable[[list[tuple[str, int]]], object]
 """Told of (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
@@ -45,25 +52,31 @@ class Consumer:
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
         inbound: Inbound | None = None,
+        on_malformed: OnMalformed | None = None,
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
         self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
+        self._kept_loop_ms = 0.0
         self._rest = Rest()
-        self._handing_out = HandingOut(self._core.take_chunk, self._finished, self._core.unreadable, inbound)
+        self._handing_out = HandingOut(
+            self._core.take_chunk, self._finished, self._core.unreadable, self._core.malformed, inbound
+        )
 
     # ---- reading ------------------------------------------------------------------------------------------
 
     async def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
         """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`.
+        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
 
         Raises what a partition has stopped with, once everything before it was handed out:
-        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `NotFound`, `Unauthenticated`; a seek or pause
-        of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
-        the timeout.
+        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
+        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
+        then told of the same batch again.
         """
         if self._rest:
             return self._leftovers(max_messages)
@@ -118,18 +131,42 @@ class Consumer:
             unknown = self._prepare()
             if self._core.member is not None:
                 await self._tell(self._core.member)
+            await self._give_way()
+            began = self._runtime.now_ms()
             found = gather()
+            self._kept_loop_ms += self._runtime.now_ms() - began
             self._runtime.signal()
             if found:
                 return found
+            malformed = self._handing_out.found_malformed
+            if malformed is not None:
+                await self._skip(malformed)
             self._core.raise_halted()
             self._runtime.signal()
+            if self._core.has_readable() and self._runtime.now_ms() < deadline:
+                continue
             if not await self._runtime.wait(deadline):
                 if self._topic_wait.in_vain(unknown, timeout, self._runtime.now_ms()):
                     raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                 if self._core.member is not None:
                     self._core.member.raise_trouble(self._runtime.now_ms())
                 return []
+
+    async def _skip(self, chunk: Chunk) -> None:
+        """Tell the application of a malformed batch, then go on behind it."""
+        if self._on_malformed is not None:
+            await _told(self._on_malformed, skipped_batch(chunk))
+        self._core.skip(chunk, self._runtime.now_ms())
+        self._runtime.signal()
+
+    async def _give_way(self) -> None:
+        """After work that kept the loop, whose tasks beat and fetch for this very consumer. Before more is gathered: a
+        poll that is cancelled while it holds messages would lose them.
+        """
+        kept_ms = self._kept_loop_ms
+        if kept_ms >= _TURN_MS:
+            self._kept_loop_ms = 0.0
+            await asyncio.sleep(_WAY_S if kept_ms >= _LONG_TURN_MS else 0)
 
     async def _tell(self, member: GroupMember) -> None:
         """Tell the application what was assigned and what must be given up."""
@@ -151,6 +188,11 @@ class Consumer:
 
     def _finished(self, chunk: Chunk) -> None:
         self._core.finished(chunk, self._runtime.now_ms())
+
+    @property
+    def skipped_messages(self) -> int:
+        """Offsets of malformed batches that were skipped so far."""
+        return self._core.skips.messages
 
     # ---- positions ----------------------------------------------------------------------------------------
 
@@ -345,7 +387,7 @@ class Consumer:
         await self.end(finished=kind is None)
 
 
-async def _told(hook: Hook, places: list[tuple[str, int]]) -> None:
-    answer = hook(places)
+async def _told(hook: Callable[[_T], object], what: _T) -> None:
+    answer = hook(what)
     if inspect.isawaitable(answer):
         await answer

@@ -13,6 +13,7 @@ from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
 from penstock.client.group_events import EventKind
 from penstock.client.group_member import CLOSE_MS, GroupMember
 from penstock.client.handing_out import HandingOut
+from penstock.client.malformed import OnMalformed, skipped_batch
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.place import Place
 from penstock.client.rest import Rest
@@ -44,6 +45,7 @@ class Consumer:
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
         inbound: Inbound | None = None,
+        on_malformed: OnMalformed | None = None,
     ) -> None:
         self._runtime = runtime
         self._client = client  # which lives as long as what it made is used
@@ -51,20 +53,22 @@ class Consumer:
         with runtime.lock:
             self._core: ConsumerCore = runtime.core.add_consumer(topics, settings)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
         self._rest = Rest()
-        self._handing_out = HandingOut(self._take, self._finished, self._unreadable, inbound)
+        self._handing_out = HandingOut(self._take, self._finished, self._unreadable, self._malformed, inbound)
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
         """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`.
+        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
 
         Raises what a partition has stopped with, once everything before it was handed out:
-        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `NotFound`, `Unauthenticated`; a seek or pause
-        of that partition gets on. Raises `BrokerUnavailable` when no broker has told of the topics within
-        the timeout.
+        `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
+        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
+        then told of the same batch again.
         """
         if self._rest:
             return self._leftovers(max_messages)
@@ -125,9 +129,12 @@ class Consumer:
                 with self._lock:
                     self._runtime.wake()
                 return found
+            malformed = self._handing_out.found_malformed
+            if malformed is not None:
+                self._skip(malformed)
             with self._lock:
                 self._core.raise_halted()
-                if self._core.has_readable():
+                if self._core.has_readable() and now_ms() < deadline:
                     continue
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):
@@ -136,6 +143,14 @@ class Consumer:
                     if self._core.member is not None:
                         self._core.member.raise_trouble(now_ms())
                     return []
+
+    def _skip(self, chunk: Chunk) -> None:
+        """Tell the application of a malformed batch, then go on behind it."""
+        if self._on_malformed is not None:
+            self._on_malformed(skipped_batch(chunk))
+        with self._lock:
+            self._core.skip(chunk, now_ms())
+            self._runtime.wake()
 
     def _tell(self, member: GroupMember) -> None:
         """Tell the application what was assigned and what must be given up."""
@@ -171,6 +186,15 @@ class Consumer:
     def _unreadable(self, chunk: Chunk, error: PenstockError) -> None:
         with self._lock:
             self._core.unreadable(chunk, error)
+
+    def _malformed(self, chunk: Chunk, reason: str) -> None:
+        with self._lock:
+            self._core.malformed(chunk, reason)
+
+    @property
+    def skipped_messages(self) -> int:
+        """Offsets of malformed batches that were skipped so far."""
+        return self._core.skips.messages
 
     # ---- positions ----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """`penstock consume`: read messages and show them as text, as hex, as bare values or as JSON."""
 
 import contextlib
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,13 +12,13 @@ import click
 from penstock.cli import display
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import Bar, print_json, progress
+from penstock.cli.output import Bar, print_json, progress, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
 from penstock.client.place import Place
 from penstock.contract.errors import OffsetOutOfRange, TimedOut
 
 if TYPE_CHECKING:
-    from penstock import Consumer, Message
+    from penstock import Consumer, Message, SkippedBatch
 
 _POLL_S = 0.5
 _POLL_MESSAGES = 5_000
@@ -79,14 +80,20 @@ def consume(
 ) -> None:
     """Read a topic from the beginning, or from --from, up to its end at this moment.
 
+    Batches whose records are not what their headers say are left out, and named on the standard error stream.
+
     With --group from what the group has committed (else --from), up to the end of what is assigned to this member.
     """
+    logging.getLogger("penstock.malformed").disabled = True  # every such batch is told of below
     if group is not None:
         _consume_in_group(topic, position, partitions, group, most, follow, form, timeout)
         return
     follow = follow or isinstance(position, End)
     reset: Literal["error", "earliest"] = "error" if isinstance(position, AtOffset) else "earliest"
-    with connect() as client, client.consumer([topic], auto_offset_reset=reset) as consumer:
+    with (
+        connect() as client,
+        client.consumer([topic], auto_offset_reset=reset, on_malformed=_say_skipped) as consumer,
+    ):
         if partitions:
             consumer.assign([(topic, partition) for partition in sorted(set(partitions))])
         places = consumer.assignment(timeout=timeout)
@@ -122,20 +129,21 @@ def _consume_in_group(
     with (
         contextlib.suppress(KeyboardInterrupt),
         connect() as client,
-        client.consumer([topic], group=group, auto_offset_reset=reset) as consumer,
+        client.consumer([topic], group=group, auto_offset_reset=reset, on_malformed=_say_skipped) as consumer,
     ):
         left, shown_up_to = most, False
         deadline = time.monotonic() + timeout
         while (left is None or left > 0) and not shown_up_to:
             count = _POLL_MESSAGES if left is None else min(left, _POLL_MESSAGES)
+            skipped = consumer.skipped_messages
             messages = consumer.poll(max_messages=count, timeout=_POLL_S)
             for message in messages:
                 show(message)
             sys.stdout.flush()
             left = None if left is None else left - len(messages)
-            if messages:
+            if messages or consumer.skipped_messages > skipped:
                 deadline = time.monotonic() + timeout
-            elif not follow:
+            if not messages and not follow:
                 shown_up_to = _at_the_end(consumer, timeout)
                 if not shown_up_to and time.monotonic() > deadline:
                     raise TimedOut(f"group {group}: nothing was assigned or read in {timeout:g} s")
@@ -207,13 +215,14 @@ def _read_up_to(
     shown = 0
     last_news = time.monotonic()
     while waiting and (most is None or shown < most):
+        skipped = consumer.skipped_messages
         messages = consumer.poll(max_messages=_POLL_MESSAGES, timeout=_POLL_S)
         for message in messages:
             if message.offset < ends[message.topic, message.partition] and (most is None or shown < most):
                 show(message)
                 shown += 1
         positions = {place: consumer.position(*place, timeout=timeout) for place in waiting}
-        if messages:
+        if messages or consumer.skipped_messages > skipped:
             last_news = time.monotonic()
         elif time.monotonic() - last_news > timeout:
             (topic, partition), end = next(iter(waiting.items()))
@@ -223,6 +232,10 @@ def _read_up_to(
             )
         waiting = {place: end for place, end in waiting.items() if positions[place] < end}
         bar.to(shown / total, f"{shown:,} messages")
+
+
+def _say_skipped(skipped: "SkippedBatch") -> None:
+    say(display.line(f"penstock: {skipped}"))
 
 
 def _printer(form: str) -> Callable[["Message"], None]:

@@ -7,6 +7,7 @@ from penstock.client.seeking import no_group
 from penstock.client.settings import (
     ConsumerSettings,
     GroupSettings,
+    MalformedPolicy,
     OffsetReset,
     ProducerSettings,
     acks_number,
@@ -27,6 +28,8 @@ def consumer_settings(
     auto_commit: bool | None,
     fetch_bytes: int,
     partition_fetch_bytes: int,
+    malformed: MalformedPolicy = "skip",
+    on_malformed: object = None,
     **member: Any,
 ) -> tuple[tuple[str, ...], ConsumerSettings]:
     """(topic names, settings). `member` are the further arguments of a group's member. Raises `ConfigurationError`."""
@@ -34,6 +37,10 @@ def consumer_settings(
         raise no_group("auto_commit")
     if group is None and member.get("instance_id") is not None:
         raise no_group("instance_id")
+    if on_malformed is not None and malformed == "stop":
+        raise ConfigurationError(
+            "on_malformed: is told of what is skipped, and malformed='stop' skips nothing"
+        )
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")
@@ -43,6 +50,7 @@ def consumer_settings(
         auto_offset_reset=auto_offset_reset,
         fetch_bytes=fetch_bytes,
         partition_fetch_bytes=partition_fetch_bytes,
+        malformed=malformed,
         group=None
         if group is None
         else GroupSettings(group=group, auto_commit=auto_commit is not False, **member),

@@ -16,6 +16,7 @@ from penstock.client.cursor import BEGINNING, END, Chunk, Cursor, CursorState
 from penstock.client.fetch_lane import FetchLane
 from penstock.client.fetch_lanes import FetchLanes
 from penstock.client.group_member import GroupMember
+from penstock.client.malformed import SkipLog, skipped_batch
 from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
 from penstock.client.place import Place
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
@@ -56,6 +57,7 @@ class ConsumerCore:
         self._known: dict[str, None] = {}
         self._lanes = FetchLanes(core, self, settings, self._backoff)
         self._filled: deque[Cursor] = deque()
+        self.skips = SkipLog()
         self.closed = False
         self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
 
@@ -384,9 +386,7 @@ class ConsumerCore:
             self._filled.rotate(-1)
             if cursor.part is not None and cursor.part_of is not None:
                 return cursor.part_of
-            chunk = cursor.buffer.popleft()
-            cursor.buffered_bytes -= len(chunk.batch)
-            return chunk
+            return cursor.take_first()
         return None
 
     def has_readable(self) -> bool:
@@ -412,6 +412,33 @@ class ConsumerCore:
             elif cursor.credit_due_at == NEVER:
                 cursor.credit_due_at = now + CREDIT_LATEST_MS
                 self._core.attend_at(cursor.credit_due_at)
+
+    def malformed(self, chunk: Chunk, reason: str) -> None:
+        """A batch is intact and its records are not what its header says: it waits for `skip`, in front of all else of
+        its partition, or the partition stops before it, as the settings say.
+        """
+        cursor = chunk.cursor
+        if chunk.line != cursor.line:
+            return
+        if self.settings.malformed == "stop":
+            advice = f"seek to offset {chunk.next_offset} to go on behind it"
+            self.unreadable(chunk, errors.MalformedBatch(f"{reason}; {advice}"))
+            return
+        chunk.malformed = reason
+        cursor.put_back(chunk)
+        self._fill(cursor)
+
+    def skip(self, chunk: Chunk, now: float) -> None:
+        """The application was told, and the position moves behind the batch, unless it was moved meanwhile."""
+        cursor = chunk.cursor
+        if not cursor.begins_with(chunk):
+            return
+        cursor.take_first()
+        self.finished(chunk, now)
+        self.skips.note(skipped_batch(chunk), now)
+        if self.member is not None:
+            # Nothing was handed out since the application came for more: what was skipped may be committed.
+            self.member.poll_begins(now)
 
     def unreadable(self, chunk: Chunk, error: PenstockError) -> None:
         """A batch did not pass its checks: it is never handed out, and the partition stops before it (I19)."""

@@ -52,6 +52,8 @@ class Chunk:
     """The offset behind its last record."""
     epoch: int
     control: bool
+    malformed: str = ""
+    """What is wrong with its records, once that was found; it then waits to be skipped."""
 
 
 class Cursor:
@@ -173,6 +175,21 @@ class Cursor:
             self.buffer.append(Chunk(self, self.line, self.generation, batch, next_offset, epoch, control))
             self.buffered_bytes += len(batch)
             self.fetch_offset, self.fetch_epoch = next_offset, epoch
+
+    def take_first(self) -> Chunk:
+        """The batch that waits longest. Something must wait."""
+        chunk = self.buffer.popleft()
+        self.buffered_bytes -= len(chunk.batch)
+        return chunk
+
+    def put_back(self, chunk: Chunk) -> None:
+        """What `take_first` gave waits again, in front."""
+        self.buffer.appendleft(chunk)
+        self.buffered_bytes += len(chunk.batch)
+
+    def begins_with(self, chunk: Chunk) -> bool:
+        """It is what would be handed out next."""
+        return self.readable and self.part is None and chunk is self.buffer[0]
 
     @property
     def readable(self) -> bool:

@@ -8,30 +8,54 @@ from typing import TypeVar
 from penstock.client.cursor import Chunk
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.shaping import Inbound
-from penstock.contract.errors import PenstockError, SerializationFailed
+from penstock.contract.errors import LimitExceeded, MalformedBatch, PenstockError, SerializationFailed
+from penstock.contract.limits import MIB
 from penstock.records.parse import Columns, columns_of
 
+INFLATED_BYTES_MAX = 4 * MIB
+"""A gathering ends with the batch that passes this: some 500 bytes can inflate to so much, and take half a second to
+parse. Without it one poll could take minutes, and a member of a group would be taken for dead meanwhile.
+"""
 Finished = Callable[[Chunk], None]
 _T = TypeVar("_T")
 
 
 class HandingOut:
-    """One poll under way. `take` gives the next chunk (None = none waits), `finished` and `unreadable` give
-    one back.
+    """One poll under way. `take` gives the next chunk (None = none waits), `finished`, `unreadable` and
+    `malformed` give one back.
 
-    These three run under the client's lock; the caller of this class passes them so bound.
+    These four run under the client's lock; the caller of this class passes them so bound.
+
+    Gathering ends before a malformed batch, so that everything before it is handed out first. Where nothing is, the
+    batch is in `found_malformed`: the caller tells of it, skips it and gathers again. It also ends with the batch that
+    makes `INFLATED_BYTES_MAX`, so it may have found nothing although something waits.
     """
 
-    __slots__ = ("_finished", "_inbound", "_take", "_unreadable")
+    __slots__ = (
+        "_finished",
+        "_inbound",
+        "_inflated_bytes",
+        "_malformed",
+        "_take",
+        "_unreadable",
+        "found_malformed",
+    )
+
+    found_malformed: Chunk | None
+    """What the last gathering ended before."""
 
     def __init__(
         self,
         take: Callable[[], Chunk | None],
         finished: Finished,
         unreadable: Callable[[Chunk, PenstockError], None],
+        malformed: Callable[[Chunk, str], None],
         inbound: Inbound | None = None,
     ) -> None:
-        self._take, self._finished, self._unreadable = take, finished, unreadable
+        self._take, self._finished = take, finished
+        self._unreadable, self._malformed = unreadable, malformed
+        self.found_malformed = None
+        self._inflated_bytes = 0
         self._inbound = inbound
 
     def messages(self, count_max: int) -> list[Message]:
@@ -44,7 +68,8 @@ class HandingOut:
 
     def _messages(self, count_max: int) -> list[Message]:
         gathered: list[Message] = []
-        while len(gathered) < count_max:
+        self.found_malformed, self._inflated_bytes = None, 0
+        while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             chunk = self._take()
             if chunk is None:
                 break
@@ -52,6 +77,8 @@ class HandingOut:
             if cursor.part is None:
                 batch = self._decoded(chunk)
                 if batch is None:
+                    if chunk.malformed:
+                        break
                     continue
                 cursor.part, cursor.part_of = batch.messages(), chunk
             taken = list(islice(cursor.part, count_max - len(gathered)))
@@ -72,7 +99,8 @@ class HandingOut:
 
     def _batches(self, count_max: int) -> list[MessageBatch]:
         gathered: list[MessageBatch] = []
-        while len(gathered) < count_max:
+        self.found_malformed, self._inflated_bytes = None, 0
+        while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
             chunk = self._take()
             if chunk is None:
                 break
@@ -81,6 +109,8 @@ class HandingOut:
                 if len(batch):
                     gathered.append(batch)
                 self._finished(chunk)
+            elif chunk.malformed:
+                break
         return gathered
 
     def _decoded(self, chunk: Chunk) -> MessageBatch | None:
@@ -89,14 +119,28 @@ class HandingOut:
         if chunk.control:
             self._finished(chunk)
             return None
+        if chunk.malformed:
+            self._meet(chunk, chunk.malformed)
+            return None
         try:
             columns = columns_of(chunk.batch, max(0, cursor.offset))
+            self._inflated_bytes += columns.inflated_bytes
             if cursor.skip_before_ms is not None:
                 columns = _from_time(chunk, columns)
             return MessageBatch(cursor.topic, cursor.partition, columns)
+        except MalformedBatch as error:
+            self._meet(chunk, error.message)
         except PenstockError as error:
             self._unreadable(chunk, error)
-            return None
+        except MemoryError as error:
+            told = f"this process has no memory to read the batch; seek here to try again ({error})"
+            self._unreadable(chunk, LimitExceeded(told))
+        return None
+
+    def _meet(self, chunk: Chunk, reason: str) -> None:
+        self._malformed(chunk, reason)
+        if chunk.malformed:
+            self.found_malformed = chunk
 
 
 def _shaped(inbound: Inbound, messages: list[Message]) -> tuple[list[Message], SerializationFailed | None]:

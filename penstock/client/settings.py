@@ -9,6 +9,7 @@ from penstock.contract.errors import ConfigurationError
 
 FullPolicy = Literal["block", "fail", "drop"]
 OffsetReset = Literal["earliest", "latest", "error"]
+MalformedPolicy = Literal["skip", "stop"]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, partition count) to a partition number."""
 
@@ -147,8 +148,12 @@ class ConsumerSettings:
     partition_fetch_bytes: int
     """The same for one partition; one batch may exceed it."""
     group: GroupSettings | None = None
+    malformed: MalformedPolicy = "skip"
+    """Of a batch whose records are not what its header says: go on behind it, or stop before it."""
 
     def __post_init__(self) -> None:
+        if self.malformed not in ("skip", "stop"):
+            raise ConfigurationError(f"malformed: {self.malformed!r} is not one of skip, stop")
         if self.auto_offset_reset not in ("earliest", "latest", "error"):
             raise ConfigurationError(
                 f"auto_offset_reset: {self.auto_offset_reset!r} is not one of earliest, latest, error"

@@ -37,6 +37,7 @@ class ErrorCode(IntEnum):
     MESSAGE_TOO_LARGE = 11
     UNSUPPORTED_COMPRESSION = 12
     TIMESTAMP_OUT_OF_RANGE = 13
+    MALFORMED_BATCH = 14
     NOT_LEADER = 20
     FENCED_LEADER_EPOCH = 21
     UNKNOWN_LEADER_EPOCH = 22
@@ -166,11 +167,21 @@ class Throttled(PenstockError):
 
 
 class CorruptBatch(PenstockError):
-    """The batch is malformed or its checksum is wrong."""
+    """The batch's header or checksum is wrong."""
 
     code = ErrorCode.CORRUPT_BATCH
     kind = ErrorKind.FATAL
     remedy = "Send it again from the source; check the client's encoder."
+
+
+class MalformedBatch(CorruptBatch):
+    """The batch is stored as its producer sent it, and its records are not what its header says."""
+
+    code = ErrorCode.MALFORMED_BATCH
+    kind = ErrorKind.FATAL
+    remedy = (
+        "Seek to the offset behind it, or read with malformed='skip'; look for the producer that made it."
+    )
 
 
 class MessageTooLarge(PenstockError):
@@ -441,7 +452,11 @@ class GroupNotFound(PenstockError):
     remedy = "Check the name (penstock group list)."
 
 
-_TABLE: dict[ErrorCode, type[PenstockError]] = {cls.code: cls for cls in PenstockError.__subclasses__()}
+def _with_subclasses(cls: type[PenstockError]) -> list[type[PenstockError]]:
+    return [cls, *(found for narrower in cls.__subclasses__() for found in _with_subclasses(narrower))]
+
+
+_TABLE: dict[ErrorCode, type[PenstockError]] = {cls.code: cls for cls in _with_subclasses(PenstockError)[1:]}
 
 
 def error_class(code: int) -> type[PenstockError]:

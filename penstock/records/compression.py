@@ -42,6 +42,8 @@ _LZ4_SIZE = struct.Struct("<I")
 _LZ4_CONTENT_SIZE = struct.Struct("<Q")
 
 _ZSTD_FIRST_GUESS_BYTES = limits.MIB
+_ZSTD_OUT_OF_MEMORY = "not enough memory"
+"""How zstd says that it got no memory for a frame's window; it has no error type for it."""
 _POOL_MAX = 16
 """Idle zstd contexts kept: making one costs ten times a small batch. Threads may share a deque's ends."""
 
@@ -73,7 +75,8 @@ def decompress(
 ) -> Buffer:
     """The record block that `packed` holds, at most `bytes_max` bytes.
 
-    Raises `CorruptBatch` when it is no frame of the codec, is cut short, or would be larger.
+    Raises `CorruptBatch` when it is no frame of the codec, is cut short, or would be larger, and `MemoryError`
+    when this process has too little memory, which says nothing of the block.
     """
     try:
         match codec:
@@ -88,6 +91,8 @@ def decompress(
             case Compression.ZSTD:
                 return _zstd_decompress(packed, bytes_max)
     except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, struct.error) as error:
+        if _ZSTD_OUT_OF_MEMORY in str(error).lower():
+            raise MemoryError(f"batch: its {codec.name.lower()} block is not inflated: {error}") from error
         raise CorruptBatch(f"batch: its {codec.name.lower()} block cannot be inflated: {error}") from error
 
 

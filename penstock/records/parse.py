@@ -2,7 +2,8 @@
 
 A batch may come from anybody who may produce to the topic, so all of it is hostile until checked:
 
-1. header, lengths and CRC-32C (`check_batch`);
+1. header, lengths and CRC-32C (`check_batch`): what fails here is damaged, `CorruptBatch`. What fails from here on
+   is malformed, `MalformedBatch`: it is what its producer sent;
 2. inflation bounded by `DECOMPRESSED_BATCH_BYTES_MAX` (`compression`);
 3. blocks up to `COMPILED_BLOCK_BYTES_MAX` go through the compiled parser, in a buffer with room behind it
    (`codec`): its objects then stay below about 160 MB even for a block made of empty headers, which it does
@@ -10,7 +11,7 @@ A batch may come from anybody who may produce to the topic, so all of it is host
    batches are rare.
 
 The offset of a record is its place in the batch, since a producer's batch has one record an offset; a batch
-whose first or last record says otherwise is corrupt. Only batches cleaned by compaction are read by their
+whose first or last record says otherwise is malformed. Only batches cleaned by compaction are read by their
 records' own offsets.
 """
 
@@ -21,7 +22,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.contract.errors import CorruptBatch
+from penstock.contract.errors import CorruptBatch, MalformedBatch
 from penstock.contract.limits import MIB
 from penstock.records.batch import (
     BATCH_HEADER_BYTES,
@@ -62,14 +63,28 @@ class Columns:
     All columns have `len(columns)` entries, in offset order. They must not be changed.
     """
 
-    __slots__ = ("_headers", "_keys", "_records", "_timestamps_ms", "_values", "header", "offsets")
+    __slots__ = (
+        "_headers",
+        "_keys",
+        "_records",
+        "_timestamps_ms",
+        "_values",
+        "header",
+        "inflated_bytes",
+        "offsets",
+    )
 
     header: BatchHeader
     offsets: Sequence[int]
+    inflated_bytes: int
+    """Of the whole batch's records, also of those before the first one here."""
 
-    def __init__(self, header: BatchHeader, offsets: Sequence[int], records: "list[Any]") -> None:
+    def __init__(
+        self, header: BatchHeader, offsets: Sequence[int], records: "list[Any]", inflated_bytes: int
+    ) -> None:
         self.header = header
         self.offsets = offsets
+        self.inflated_bytes = inflated_bytes
         self._records = records
         self._timestamps_ms: list[int] | None = None
         self._keys: list[bytes | None] | None = None
@@ -159,19 +174,23 @@ class _PlainRecord:
 def columns_of(batch: Buffer, from_offset: int | None = None) -> Columns:
     """The records of one batch from `from_offset` on (all of them without it), in columns.
 
-    `batch` is one whole batch as stored. Raises `CorruptBatch` or `UnsupportedCompression`, nothing else
-    whatever the bytes are. Of a control batch the records are the broker's own marks: callers look at
-    `header.control` first.
+    `batch` is one whole batch as stored. Raises `CorruptBatch` for what is not what a producer sent,
+    `MalformedBatch` for what is and cannot be read, or `UnsupportedCompression`; nothing else whatever the
+    bytes are, but `MemoryError` where this process has too little. Of a control batch the records are the
+    broker's own marks: callers look at `header.control` first.
     """
     header = check_batch(batch, from_producer=False)
-    with memoryview(batch) as view:
-        block = decompress(header.compression, view[BATCH_HEADER_BYTES:])
-        records = _parsed(header, bytes(view[:BATCH_HEADER_BYTES]), block)
-    offsets = _offsets(header, records)
+    try:
+        with memoryview(batch) as view:
+            block = decompress(header.compression, view[BATCH_HEADER_BYTES:])
+            records = _parsed(header, bytes(view[:BATCH_HEADER_BYTES]), block)
+        offsets = _offsets(header, records)
+    except CorruptBatch as error:
+        raise MalformedBatch(error.message) from error
     if from_offset is not None and from_offset > header.base_offset:
         first = bisect_left(offsets, from_offset)
         offsets, records = offsets[first:], records[first:]
-    return Columns(header, offsets, records)
+    return Columns(header, offsets, records, len(block))
 
 
 def records_of(batch: Buffer, from_offset: int | None = None) -> list[Record]:
@@ -201,9 +220,12 @@ def parse_compiled(codec: CompiledCodec, header: BatchHeader, head: bytes, block
     try:
         return list(codec.batch(memoryview(plain)[:-READ_PAST_BYTES]))
     except (codec.corrupt, UnicodeDecodeError) as error:
-        raise CorruptBatch(f"batch: its records cannot be read: {error}") from error
-    except (MemoryError, OverflowError) as error:
-        raise CorruptBatch("batch: a record names a length that no memory holds") from error
+        raise CorruptBatch(
+            f"batch: {header.record_count} records by its header, which cannot be read: {error}"
+        ) from error
+    except (MemoryError, OverflowError):
+        # A record names a length that no memory holds, or this machine is short of memory: the other parser tells.
+        return parse_plainly(header, block)
 
 
 def parse_plainly(header: BatchHeader, block: Buffer) -> list[Any]:

@@ -10,14 +10,17 @@ Every length is checked against what is left before it is used, and headers are 
 from collections.abc import Iterator, Sequence
 
 from penstock.contract.errors import CorruptBatch
+from penstock.contract.limits import MIB
 from penstock.records.batch import Buffer
 
 Headers = Sequence[tuple[str, bytes | None]]
 RawRecord = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """(offset delta, timestamp delta in ms, key, value, headers)."""
 
-HEADERS_PER_BATCH_MAX = 1_000_000
-"""A header of two bytes becomes an object of eighty: more of them than records would be an attack."""
+HEADERS_PER_BATCH_MAX = 2 * MIB
+"""A header of two bytes becomes an object of eighty. No block that the compiled parser reads, which does not count,
+can hold more: both parsers say the same of every batch.
+"""
 _VARINT_BITS_MAX = 63
 _RECORD_BYTES_MIN = 7
 _HEADER_BYTES_MIN = 2
@@ -74,9 +77,9 @@ def decode_records(block: Buffer, count: int) -> Iterator[RawRecord]:
         stop = start + length
         if length < 0 or stop > end:
             raise CorruptBatch(f"batch: record {index} says {length} bytes, {end - start} left")
-        if length == 0 or data[start] & 0x80:
-            raise CorruptBatch(f"batch: record {index} has no attributes, or such as no format knows")
-        timestamp_delta, at = _varint(data, start + 1, stop)
+        # No attribute is in use. The compiled parser takes them for a varint: both must say the same of every batch.
+        _, at = _varint(data, start, stop)
+        timestamp_delta, at = _varint(data, at, stop)
         offset_delta, at = _varint(data, at, stop)
         key, at = _bytes(data, at, stop)
         value, at = _bytes(data, at, stop)

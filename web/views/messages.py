@@ -84,6 +84,7 @@ def tail(request: HttpRequest, place: Place, name: str) -> HttpResponse:
                 passed += max(0, starts[part] - max(offset, begin))
             ends = {part: end for part, (_, end) in marks.items()}
             found, _ = reader.read(starts, ends, browsing.TAIL_MAX)
+            skipped = reader.skipped
     except PenstockError as error:
         context |= {"trouble": error, "after": request.GET.get("after", "")}
     else:
@@ -92,6 +93,7 @@ def tail(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         context |= {
             "items": [_shown(message) for message in found],
             "passed": passed,
+            "skipped": skipped,
             "after": _after_text(reached),
         }
     return render(request, "web/parts/tail.html", context)
@@ -180,6 +182,7 @@ def _page_context(place: Place, name: str, page: browsing.Page, form: Form) -> d
     context: dict[str, Any] = {
         "items": [_shown(message) for message in page.messages],
         "read": page,
+        "skipped": page.skipped,
         "held": sum(end - begin for begin, end in page.marks.values()),
         "after": _after_text({part: end for part, (_, end) in page.marks.items()}),
         "follows": form["at"] == "newest",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock import Client, CorruptBatch, MessageTooLarge, TimestampOutOfRange
+from penstock import Client, MessageTooLarge, TimestampOutOfRange
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
 from tests.integration.brokers import Brokers, Tenant
@@ -141,34 +141,6 @@ def test_a_batch_that_must_not_be_is_refused_by_name_and_its_stream_goes_on(
     offsets = [results[first].base_offset, results[last].base_offset, again.base_offset]
     assert offsets == [before, before + 3, before + 6]
     assert end_of(client, TOPIC) == before + 9
-
-
-def test_a_batch_that_lies_about_its_records_is_not_served_as_messages(
-    cluster: Brokers, client: Client, tenant: Tenant
-) -> None:
-    """The broker does not look into a batch's records; the reader does, names the place, and can go past it."""
-    topic_id = cluster.create_topic(tenant, "lied-to")
-    address = cluster.spec.broker(cluster.leader(topic_id)).client_address
-    lies = [
-        forged(plain_block(1), 3),
-        forged(plain_block(3), 1),
-        forged(b"\xff" * 50, 2),
-        forged(b"junk", 2, codec=4),
-    ]
-    with ProduceWire(address, tenant.api_key) as wire:
-        assert wire.produce(topic_id, 0, sound()).base_offset == 0
-        offsets = [wire.produce(topic_id, 0, lie).base_offset for lie in lies]
-        end = wire.produce(topic_id, 0, sound()).base_offset
-    assert offsets == [3, 6, 7, 9]
-    assert end == 11
-    with client.consumer(["lied-to"]) as consumer:
-        assert [message.value for message in consumer.poll(timeout=10)] == [b"one", b"two", b"three"]
-        for offset, following in zip(offsets, [*offsets[1:], end], strict=True):
-            with pytest.raises(CorruptBatch) as told:
-                consumer.poll(timeout=10)
-            assert f"lied-to-0: at offset {offset}: " in told.value.message
-            consumer.seek("lied-to", 0, offset=following)
-        assert [message.value for message in consumer.poll(timeout=10)] == [b"one", b"two", b"three"]
 
 
 def test_the_sdk_refuses_a_message_over_the_limit_before_it_is_buffered(

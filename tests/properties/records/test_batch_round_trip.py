@@ -34,7 +34,7 @@ def test_what_is_built_is_read_back_at_its_place(
 def test_the_plain_parser_reads_what_the_compiled_encoder_wrote(messages: list[Message]) -> None:
     batch = built(messages, Compression.NONE)
     header = check_batch(batch)
-    columns = Columns(header, range(len(messages)), parse_plainly(header, batch[61:]))
+    columns = Columns(header, range(len(messages)), parse_plainly(header, batch[61:]), len(batch) - 61)
     assert [record[1:] for record in columns.records()] == messages
 
 

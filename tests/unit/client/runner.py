@@ -11,6 +11,7 @@ from penstock.client.consumer_core import ConsumerCore
 from penstock.client.core import ClientCore
 from penstock.client.handing_out import HandingOut
 from penstock.client.lane import Outgoing
+from penstock.client.malformed import SkippedBatch, skipped_batch
 from penstock.client.messages import Message
 from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt
 from penstock.client.producer_core import ProducerCore
@@ -85,6 +86,7 @@ class Runner:
         self.ghosts: list[tuple[int, bytes]] = []
         """(broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
         self.settled: list[PendingBatch] = []
+        self.skipped: list[SkippedBatch] = []
         self._waiting: dict[int, float] = {}
         self._call_ends: dict[int, float] = {}
         self._metadata_moved = False
@@ -130,12 +132,18 @@ class Runner:
             consumer.take_chunk,
             lambda chunk: consumer.finished(chunk, self.now),
             consumer.unreadable,
+            consumer.malformed,
         )
         for _ in range(50):
             consumer.prepare()
             self.run(0)
             found = handing_out.messages(count - len(gathered))
             gathered += found
+            malformed = handing_out.found_malformed
+            if malformed is not None and not found:
+                self.skipped.append(skipped_batch(malformed))
+                consumer.skip(malformed, self.now)
+                continue
             if not found and consumer.prepare() is None and len(gathered) <= count:
                 if gathered:
                     break

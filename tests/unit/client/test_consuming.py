@@ -6,8 +6,8 @@ import pytest
 
 from penstock.client.consumer_core import ConsumerCore
 from penstock.client.cursor import BEGINNING, END
-from penstock.client.handing_out import HandingOut
-from penstock.contract import errors
+from penstock.client.handing_out import INFLATED_BYTES_MAX, HandingOut
+from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode
 from tests.unit.client.fake_cluster import ConsumeSession, FakePartition
 from tests.unit.client.runner import Runner
@@ -71,7 +71,10 @@ def test_batches_come_whole_and_begin_where_a_poll_left_off() -> None:
     assert values(runner, consumer, 4) == expected(range(4))
     runner.run(10)
     handing_out = HandingOut(
-        consumer.take_chunk, lambda chunk: consumer.finished(chunk, runner.now), consumer.unreadable
+        consumer.take_chunk,
+        lambda chunk: consumer.finished(chunk, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
     )
     batches = handing_out.batches(100)
     assert [list(batch.values) for batch in batches] == [
@@ -381,3 +384,26 @@ def test_a_revoked_key_ends_reading_with_its_reason() -> None:
     runner.core.stream_lost(token, ErrorCode.UNAUTHENTICATED, "the API key was revoked", runner.now)
     with pytest.raises(errors.Unauthenticated, match="revoked"):
         runner.poll(consumer)
+
+
+def test_one_poll_parses_no_more_than_a_bounded_stretch_and_the_next_goes_on_there() -> None:
+    """Else a topic full of small batches that inflate to much would keep a group's member from its beats."""
+    runner = Runner()
+    runner.cluster.create("orders", 1)
+    producer = runner.producer(buffer_bytes=1 << 24, compression="zstd", batch_bytes=1 << 20)
+    for _ in range(10):
+        runner.send(producer, "orders", bytes(1_000_000), partition=0)
+    runner.run(100)
+    consumer = runner.consumer("orders")
+    for _ in range(2):
+        consumer.prepare()
+        runner.run(50)
+    hands = HandingOut(
+        consumer.take_chunk,
+        lambda chunk: consumer.finished(chunk, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
+    )
+    assert [len(hands.messages(1_000)), len(hands.batches(1_000))] == [5, 5]
+    assert consumer.cursor("orders", 0).offset == 10
+    assert INFLATED_BYTES_MAX == 4 * limits.MIB

@@ -147,7 +147,11 @@ def test_what_is_no_serializer_is_refused_with_the_argument() -> None:
 
 def handing_out(runner: Runner, consumer: Any, back: Inbound | None) -> HandingOut:
     return HandingOut(
-        consumer.take_chunk, lambda chunk: consumer.finished(chunk, runner.now), consumer.unreadable, back
+        consumer.take_chunk,
+        lambda chunk: consumer.finished(chunk, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
+        back,
     )
 
 

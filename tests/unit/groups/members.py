@@ -189,6 +189,7 @@ class Member:
             self.consumer.take_chunk,
             lambda chunk: self.consumer.finished(chunk, service.runner.now),
             self.consumer.unreadable,
+            self.consumer.malformed,
         )
 
     @property
@@ -208,6 +209,10 @@ class Member:
                         self.on_revoked(list(event.places))
                     self.core.finish(event, runner.now)
                 found = self._handing_out.messages(count)
+                malformed = self._handing_out.found_malformed
+                if malformed is not None and not found:
+                    self.consumer.skip(malformed, runner.now)
+                    continue
                 if found or runner.now >= end:
                     return found
                 service.run(10)

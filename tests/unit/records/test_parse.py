@@ -130,7 +130,7 @@ def parsers_verdicts(block: bytes, count: int, **fields: int) -> list[str]:
     verdicts = []
     for parse in parsers:
         try:
-            columns = Columns(header, range(count), parse())
+            columns = Columns(header, range(count), parse(), len(block))
         except CorruptBatch:
             verdicts.append("refused")
         else:
@@ -193,7 +193,7 @@ def test_a_large_block_of_headers_is_counted_before_it_becomes_objects() -> None
     block = record(body)
     padding = encode_record(1, 0, None, bytes(COMPILED_BLOCK_BYTES_MAX), [])
     packed = bytes(compress(Compression.ZSTD, block + padding))
-    with pytest.raises(CorruptBatch, match="at most 1000000 in a batch allowed"):
+    with pytest.raises(CorruptBatch, match=f"at most {HEADERS_PER_BATCH_MAX} in a batch allowed"):
         columns_of(forged(packed, 2, codec=Compression.ZSTD))
 
 
