@@ -3,12 +3,16 @@
     appended --write failed--> torn: the next append first cuts off what the failed one left
              --sync failed---> doubtful: nobody knows what the disk has of it; the next sync writes the file anew
 
+What is written anew is held in memory. Where gaps are many that is bounded: what stands before a *seal* is left as it
+is, copied along, and forgotten.
+
 A new file is complete and synced before it takes the old one's name, so a crash at any point leaves one or the other,
 whole. Its lock is taken before, so the name always leads to a locked file.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -20,8 +24,15 @@ from penstock.receipts.format import FILE_ID_BYTES, HEADER_BYTES, pack_header, p
 from penstock.receipts.spans import Spans
 
 COMPACT_BYTES = 256 * 1024
-"""What may be appended before the file is written anew, or as much as it then held, if that is more."""
+"""What may be appended before the file is written anew, or as much as can be made smaller, if that is more."""
+COPY_SHARE = 16
+"""Nor is it written anew before a part of this share of what is only copied was appended."""
+SPANS_MAX = 50_000
+"""Spans in memory; some 10 MB."""
+HELD_BYTES_MAX = 1024 * 1024
+"""A longer file is sealed when it is opened."""
 FILE_MODE = 0o600
+_COPY_BYTES = 1 << 20
 _log = logging.getLogger("penstock")
 _OPEN_ATTEMPTS = 100
 """A writer that writes its file anew just now lets another one meet the old file once."""
@@ -84,12 +95,13 @@ class ReceiptsFile:
     def _begin(self) -> None:
         os.fchmod(self._fd, FILE_MODE)
         data = _read_all(self._fd)
-        content = unpack(data, self.path)
+        content = unpack(data, self.path, with_spans=len(data) <= HELD_BYTES_MAX)
         self._file_id = content.file_id
         self._numbers = {topic_id: number for number, topic_id in enumerate(content.topics)}
         self._names = content.topics
         self._held = content.spans
         self._end, self._crc = content.end, content.crc
+        self._seal, self._seal_crc, self._sealed_topics = HEADER_BYTES, 0, 0
         if not data:
             self._file_id = os.urandom(FILE_ID_BYTES)
             self._write_anew()
@@ -99,7 +111,10 @@ class ReceiptsFile:
                 self.path, len(data) - self._end,
             )  # fmt: skip
             self._disk.truncate(self._fd, self._end)
-        self._compact_at = self._end + max(COMPACT_BYTES, self._end)
+        if len(data) > HELD_BYTES_MAX or self._held.count > SPANS_MAX:
+            self._disk.sync(self._fd)
+            self._seal_all()
+        self._plan()
 
     @property
     def size(self) -> int:
@@ -147,6 +162,8 @@ class ReceiptsFile:
             # The kernel may have dropped what it could not write, and say so only once.
             self._doubtful = True
             raise
+        if self._held.count > SPANS_MAX:
+            self._seal_all()
 
     def close(self) -> None:
         """Give the lock back. Writes nothing."""
@@ -162,15 +179,23 @@ class ReceiptsFile:
             self._compact_at = self._end + COMPACT_BYTES
 
     def _write_anew(self) -> None:
-        header, crc = pack_header(self._file_id)
-        topics = [(number, topic_id, self._names[topic_id]) for topic_id, number in self._numbers.items()]
-        records, crc = pack_records(self._held, self._numbers, topics, crc)
+        header, first_crc = pack_header(self._file_id)
+        if self._seal == HEADER_BYTES:
+            self._seal_crc = first_crc
+        topics = [
+            (number, topic_id, self._names[topic_id])
+            for topic_id, number in self._numbers.items()
+            if number >= self._sealed_topics
+        ]
+        records, crc = pack_records(self._held, self._numbers, topics, self._seal_crc)
         new_path = self.path + ".new"
         fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(fd, FILE_MODE)
-            self._write(fd, header + records, 0)
+            self._write(fd, header, 0)
+            self._copy(fd)
+            self._write(fd, records, self._seal)
             self._disk.sync(fd)
             self._disk.rename(new_path, self.path)
         except BaseException as error:
@@ -180,9 +205,29 @@ class ReceiptsFile:
             raise
         os.close(self._fd)
         self._fd, self._renamed = fd, True
-        self._end, self._crc = HEADER_BYTES + len(records), crc
+        self._end, self._crc = self._seal + len(records), crc
         self._torn = self._doubtful = False
-        self._compact_at = self._end + max(COMPACT_BYTES, self._end)
+        self._plan()
+
+    def _copy(self, fd: int) -> None:
+        """What is sealed, as it is."""
+        at = HEADER_BYTES
+        while at < self._seal:
+            part = os.pread(self._fd, min(_COPY_BYTES, self._seal - at), at)
+            if not part:
+                raise OSError(errno.EIO, f"{self.path} is shorter than it was")
+            self._write(fd, part, at)
+            at += len(part)
+
+    def _seal_all(self) -> None:
+        """Forget what is held; it stays as it was appended. Only what is synced may be sealed."""
+        self._held = Spans()
+        self._seal, self._seal_crc, self._sealed_topics = self._end, self._crc, len(self._numbers)
+
+    def _plan(self) -> None:
+        """When to write anew next."""
+        grown = max(COMPACT_BYTES, self._end - self._seal, self._seal // COPY_SHARE)
+        self._compact_at = self._end + grown
 
     def _write(self, fd: int, data: bytes, at: int) -> None:
         view = memoryview(data)

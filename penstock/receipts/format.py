@@ -84,9 +84,9 @@ def pack_records(
     return b"".join(parts), crc
 
 
-def unpack(data: bytes, path: str) -> Content:
-    """All whole records of a file; an empty one holds none. Raises `ConfigurationError` when it is no receipts file, or
-    of another version.
+def unpack(data: bytes, path: str, *, with_spans: bool = True) -> Content:
+    """All whole records of a file; an empty one holds none. Without spans it takes no memory. Raises
+    `ConfigurationError` when it is no receipts file, or of another version.
     """
     if not data:
         return Content(NO_FILE_ID, {}, Spans(), 0, 0)
@@ -109,8 +109,10 @@ def unpack(data: bytes, path: str) -> Content:
         found = crc32c.crc32c(data[at:end], crc)
         if found != _CRC.unpack_from(data, end)[0]:
             break
+        body = data[at + _SIZE.size : end]
         try:
-            _take(data[at + _SIZE.size : end], ids, topics, spans)
+            if with_spans or body[0] != _ACKNOWLEDGED:
+                _take(body, ids, topics, spans)
         except (ValueError, IndexError) as error:
             raise ConfigurationError(
                 f"receipts: {path}: the record at byte {at} is none of version {VERSION}: {error}"

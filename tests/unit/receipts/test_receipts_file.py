@@ -149,10 +149,44 @@ def test_the_file_is_compacted_and_its_size_follows_gaps_and_not_batches(
     assert os.listdir(tmp_path) == ["receipts"]
 
 
-def test_a_stop_at_any_step_of_writing_and_compacting_loses_nothing_synced_and_adds_nothing(
+def test_with_many_gaps_memory_is_bounded_and_the_file_goes_on_being_true(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(receipts_file, "COMPACT_BYTES", 300)
+    monkeypatch.setattr(receipts_file, "SPANS_MAX", 20)
+    monkeypatch.setattr(receipts_file, "HELD_BYTES_MAX", 1_500)
+    path = tmp_path / "receipts"
+    file = ReceiptsFile(path)
+    for at in range(1_000):
+        topic_id = bytes([at // 100]) * 16
+        batches = spans_of(
+            (key(), 2 * at, 2 * at + 1, 61),
+            (key(partition=1), at, at + 1, 61),
+            (key(topic_id), at, at + 1, 70),
+        )
+        file.append(batches, {**NAMES, topic_id: f"topic-{at // 100}"})
+        file.sync()
+        assert file._held.count <= 20 + 3
+        if at % 150 == 149:  # killed, and begun again
+            file.close()
+            file = ReceiptsFile(path)
+    file.close()
+    receipts = read_receipts(path)
+    assert receipts.sources[0].torn_bytes == 0
+    assert ranges(path) == [(2 * at, 2 * at + 1, 61) for at in range(1_000)]
+    assert [(held.messages, held.bytes) for held in receipts.ranges[ORDERS_0._replace(partition=1)]] == [
+        (1_000, 61_000)
+    ]
+    assert len(receipts.topics) == 11
+    assert receipts.messages == 3_000
+
+
+@pytest.mark.parametrize("spans_max", [4, 1_000])
+def test_a_stop_at_any_step_of_writing_and_compacting_loses_nothing_synced_and_adds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans_max: int
+) -> None:
     monkeypatch.setattr(receipts_file, "COMPACT_BYTES", 100)
+    monkeypatch.setattr(receipts_file, "SPANS_MAX", spans_max)
     seen = set()
     file: ReceiptsFile | None = None
     for stop_at in range(200):
@@ -217,7 +251,7 @@ def test_after_a_failed_sync_the_file_is_written_anew(tmp_path: Path) -> None:
     disk.refuse, disk.steps = (), []
     file.sync()
     file.close()
-    assert disk.steps == ["write", "sync", "rename", "sync folder", "sync"]
+    assert disk.steps == ["write", "write", "sync", "rename", "sync folder", "sync"]
     assert ranges(path) == [(0, 4, 161)]
     assert os.listdir(tmp_path) == ["receipts"]
 
@@ -231,7 +265,7 @@ def test_no_room_to_compact_is_no_reason_not_to_sync(tmp_path: Path, monkeypatch
     disk.refuse = ("rename",)
     file.sync()
     file.close()
-    assert disk.steps[-5:] == ["write", "sync", "rename", "sync folder", "sync"]
+    assert disk.steps[-6:] == ["write", "write", "sync", "rename", "sync folder", "sync"]
     assert ranges(path) == [(0, 10, 610)]
 
 
