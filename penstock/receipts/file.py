@@ -1,9 +1,9 @@
-"""One receipts file, held by one producer: records are appended, and now and then it is written anew, smaller.
+"""One receipts file, held by one producer: records are appended, and now and then it is rewritten, smaller.
 
     appended --write failed--> torn: the next append first cuts off what the failed one left
-             --sync failed---> doubtful: nobody knows what the disk has of it; the next sync writes the file anew
+             --sync failed---> doubtful: it is not known what the disk has of it; the next sync rewrites the file
 
-What is written anew is held in memory. Where gaps are many that is bounded: what stands before a *seal* is left as it
+What a rewrite writes is held in memory. Where gaps are many that is bounded: what stands before a *seal* is left as it
 is, copied along, and forgotten.
 
 A new file is complete and synced before it takes the old one's name, so a crash at any point leaves one or the other,
@@ -24,9 +24,9 @@ from penstock.receipts.format import FILE_ID_BYTES, HEADER_BYTES, pack_header, p
 from penstock.receipts.spans import Spans
 
 COMPACT_BYTES = 256 * 1024
-"""What may be appended before the file is written anew, or as much as can be made smaller, if that is more."""
+"""What may be appended before the file is rewritten, or as much as can be made smaller, if that is more."""
 COPY_SHARE = 16
-"""Nor is it written anew before a part of this share of what is only copied was appended."""
+"""A sealed part is copied at each rewrite, so this share of it must be appended between two of them."""
 SPANS_MAX = 50_000
 """Spans in memory; some 10 MB."""
 HELD_BYTES_MAX = 1024 * 1024
@@ -35,7 +35,7 @@ FILE_MODE = 0o600
 _COPY_BYTES = 1 << 20
 _log = logging.getLogger("penstock")
 _OPEN_ATTEMPTS = 100
-"""A writer that writes its file anew just now lets another one meet the old file once."""
+"""A writer that rewrites its file at this moment lets another one meet the old file once."""
 
 
 class Disk(Protocol):
@@ -104,7 +104,7 @@ class ReceiptsFile:
         self._seal, self._seal_crc, self._sealed_topics = HEADER_BYTES, 0, 0
         if not data:
             self._file_id = os.urandom(FILE_ID_BYTES)
-            self._write_anew()
+            self._rewrite()
         elif self._end < len(data):
             _log.warning(
                 "penstock: receipts: %s: %d bytes at its end are no whole record and were cut off",
@@ -150,7 +150,7 @@ class ReceiptsFile:
         Raises `OSError`; what was appended is not lost to the next attempt.
         """
         if self._doubtful:
-            self._write_anew()
+            self._rewrite()
         elif self._end >= self._compact_at:
             self._compact()
         if self._renamed:
@@ -174,11 +174,11 @@ class ReceiptsFile:
     def _compact(self) -> None:
         """There is no room for a second file now: the one we have does as well, only longer."""
         try:
-            self._write_anew()
+            self._rewrite()
         except OSError:
             self._compact_at = self._end + COMPACT_BYTES
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         header, first_crc = pack_header(self._file_id)
         if self._seal == HEADER_BYTES:
             self._seal_crc = first_crc
@@ -225,7 +225,7 @@ class ReceiptsFile:
         self._seal, self._seal_crc, self._sealed_topics = self._end, self._crc, len(self._numbers)
 
     def _plan(self) -> None:
-        """When to write anew next."""
+        """When to rewrite next."""
         grown = max(COMPACT_BYTES, self._end - self._seal, self._seal // COPY_SHARE)
         self._compact_at = self._end + grown
 
@@ -257,7 +257,7 @@ def _open_locked(path: str) -> int:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # it was written anew between the two steps
+        os.close(fd)  # it was rewritten between the two steps
     raise ConfigurationError(f"receipts: {path} is replaced again and again")
 
 

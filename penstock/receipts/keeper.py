@@ -97,7 +97,7 @@ class ReceiptsKeeper:
 
     def begin_close(self, on_closed: Callable[[], None] | None = None) -> None:
         """Write what is left and give the file back; `on_closed` is called then, by another thread or at once."""
-        closed = self._left_behind  # then another thread may have held the lock for ever
+        closed = self._left_behind  # a thread of the parent may have held the lock: nothing gives it back
         if not closed:
             with self._changed:
                 closed = self._closed

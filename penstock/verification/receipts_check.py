@@ -37,7 +37,7 @@ class ReceiptsKind(StrEnum):
     TOPIC_NOT_BILLED = "topic-not-billed"
     """A partition with receipts of the period is not on the invoice."""
     NOT_ACKNOWLEDGED = "not-acknowledged"
-    """Billed, and in none of the receipts: another producer's, or nobody's."""
+    """Billed, and in none of the receipts: from another producer, or from none."""
     LOST = "lost-and-declared"
     """Acknowledged, and taken by a declared loss."""
     NOT_COMPARED = "bytes-not-compared"

@@ -1,4 +1,4 @@
-"""A receipts file that was written once must be read for ever, and the same receipts are written as the same bytes."""
+"""A receipts file that was written once must always be readable; the same receipts are written as the same bytes."""
 
 from pathlib import Path
 

@@ -101,7 +101,7 @@ def test_many_batches_are_few_writes(tmp_path: Path) -> None:
     assert len(disk.steps) < 100, disk.steps
 
 
-def test_while_the_disk_stands_still_nobody_waits_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_while_the_disk_stands_still_no_sender_waits_and_nothing_is_lost(tmp_path: Path) -> None:
     path, disk = tmp_path / "receipts", Watched()
     keeper = ReceiptsKeeper(path, -1, disk)
     disk.may_go_on.clear()
@@ -146,7 +146,7 @@ def test_a_disk_that_stays_full_is_an_error_on_close_and_the_file_is_whole(tmp_p
     ReceiptsKeeper(path, -1).close()
 
 
-def test_a_disk_that_never_answers_does_not_hold_up_a_close_for_ever(tmp_path: Path) -> None:
+def test_a_disk_that_never_answers_does_not_hold_up_a_close_without_end(tmp_path: Path) -> None:
     disk = Watched()
     keeper = ReceiptsKeeper(tmp_path / "receipts", -1, disk)
     disk.may_go_on.clear()

@@ -81,7 +81,7 @@ def test_any_flipped_byte_ends_the_file_before_it_or_is_refused_but_never_believ
             assert found == true[: len(found)] and len(found) < len(true), at
 
 
-@pytest.mark.parametrize("content", [b"x", b"PSRECPT\n", b"a file of somebody else" * 9, bytes(64)])
+@pytest.mark.parametrize("content", [b"x", b"PSRECPT\n", b"a file of another program" * 9, bytes(64)])
 def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
@@ -126,7 +126,7 @@ def test_a_second_writer_is_refused_until_the_first_one_ends(tmp_path: Path) -> 
         ConfigurationError, match="is being written by another producer; each needs a file of its own"
     ):
         ReceiptsFile(path)
-    first._write_anew()  # the lock goes along to the new file
+    first._rewrite()  # the lock goes along to the new file
     with pytest.raises(ConfigurationError, match="another producer"):
         ReceiptsFile(path)
     first.close()
@@ -239,7 +239,7 @@ def test_a_refused_write_leaves_nothing_and_the_next_one_goes_on(tmp_path: Path)
     assert read_receipts(path).messages == 11
 
 
-def test_after_a_failed_sync_the_file_is_written_anew(tmp_path: Path) -> None:
+def test_after_a_failed_sync_the_file_is_rewritten(tmp_path: Path) -> None:
     path, disk = tmp_path / "receipts", FailingDisk()
     file = ReceiptsFile(path, disk)
     disk.refuse = ("sync",)
