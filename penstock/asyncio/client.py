@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
@@ -28,7 +29,7 @@ from penstock.client.record_safety import PartitionDurability
 from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.client.shaping import inbound, outbound
-from penstock.contract.errors import PenstockError, TimedOut
+from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.profiles import connection_settings
 from penstock.serializers import Serializer, new_message_id
 from penstock.transport.port import Transport
@@ -111,10 +112,12 @@ class Client:
         value_serializer: Serializer | None = None,
         key_serializer: Serializer | None = None,
         message_ids: bool = False,
+        receipts: str | PathLike[str] | None = None,
     ) -> Producer:
         """A producer of its own identity and buffer.
 
-        The guide docs/guides/producers-and-consumers.md explains each argument.
+        The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
+        producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
 
         Raises `ConfigurationError`.
         """
@@ -136,6 +139,7 @@ class Client:
                 retry_backoff_ms=retry_backoff_ms,
                 retry_backoff_max_ms=retry_backoff_max_ms,
                 partitioner=partitioner,
+                receipts=receipts,
             ),
             self,
             outbound(value_serializer, key_serializer, new_message_id if message_ids else None),
@@ -230,15 +234,23 @@ class Client:
     async def close(self, timeout: float | None = None) -> None:
         """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
         consumer, end every connection. Closing twice is harmless.
+
+        Raises `ReceiptsNotWritten`, when everything else is done.
         """
-        if self._runtime.unusable is None:
-            for producer in self._producers:
+        unwritten: list[ReceiptsNotWritten] = []
+        for producer in self._producers:
+            try:
                 await producer.close(timeout)
+            except ReceiptsNotWritten as error:
+                unwritten.append(error)
+        if self._runtime.unusable is None:
             for member in self._members:
                 await member.close()
             await self._runtime.close()
         if self._admin is not None:
             self._admin.close()
+        if unwritten:
+            raise unwritten[0]
 
     async def delete_records(
         self, before: Mapping[tuple[str, int], int], timeout: float = 30.0

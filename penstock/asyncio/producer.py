@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
@@ -17,6 +17,10 @@ from penstock.client.settling import hurried
 from penstock.client.shaping import Outbound
 from penstock.client.times import NEVER
 from penstock.contract.errors import Closed, TimedOut
+from penstock.receipts.keeping import keeper_of
+
+if TYPE_CHECKING:
+    from penstock.receipts.keeper import ReceiptsKeeper
 
 
 class Producer:
@@ -33,7 +37,8 @@ class Producer:
         self._outbound = outbound
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
-        self._core: ProducerCore = runtime.core.add_producer(settings)
+        self._keeper = keeper_of(self, settings)
+        self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._filling = self._core.filling
 
     async def send(
@@ -169,16 +174,37 @@ class Producer:
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails
         with `Closed`, or as unknown if it was sent. Closing twice is harmless.
+
+        Raises `ReceiptsNotWritten`, when everything else is done.
         """
-        if self._core.closed or self._runtime.unusable is not None:
-            return
+        if not self._core.closed and self._runtime.unusable is None:
+            try:
+                await self.flush(timeout)
+            except TimedOut:
+                pass  # the deliveries themselves tell
+            if self._core in self._client_core.producers:
+                self._client_core.remove(self._core, self._runtime.now_ms())
+            self._runtime.signal()
+        if self._keeper is not None:
+            await self._close_keeper(self._keeper)
+
+    async def _close_keeper(self, keeper: ReceiptsKeeper) -> None:
+        """A thread writes what is left, and the loop goes on meanwhile."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def on_closed() -> None:
+            try:
+                loop.call_soon_threadsafe(done.set)
+            except RuntimeError:
+                pass  # the close was cancelled, and its loop is gone
+
+        keeper.begin_close(on_closed)
         try:
-            await self.flush(timeout)
-        except TimedOut:
-            pass  # the deliveries themselves tell
-        if self._core in self._client_core.producers:
-            self._client_core.remove(self._core, self._runtime.now_ms())
-        self._runtime.signal()
+            await asyncio.wait_for(done.wait(), keeper.close_s)
+        except TimeoutError:
+            pass
+        keeper.check_closed()
 
     @property
     def closed(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
@@ -26,7 +27,7 @@ from penstock.client.record_safety import PartitionDurability
 from penstock.client.settings import FullPolicy, MalformedPolicy, OffsetReset, Partitioner
 from penstock.client.settling import hurried
 from penstock.client.shaping import inbound, outbound
-from penstock.contract.errors import PenstockError, TimedOut
+from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.profiles import connection_settings
 from penstock.serializers import Serializer, new_message_id
 
@@ -86,10 +87,12 @@ class Client:
         value_serializer: Serializer | None = None,
         key_serializer: Serializer | None = None,
         message_ids: bool = False,
+        receipts: str | PathLike[str] | None = None,
     ) -> Producer:
         """A producer of its own identity and buffer.
 
-        The guide docs/guides/producers-and-consumers.md explains each argument.
+        The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
+        producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
 
         Raises `ConfigurationError`.
         """
@@ -111,6 +114,7 @@ class Client:
                 retry_backoff_ms=retry_backoff_ms,
                 retry_backoff_max_ms=retry_backoff_max_ms,
                 partitioner=partitioner,
+                receipts=receipts,
             ),
             self,
             outbound(value_serializer, key_serializer, new_message_id if message_ids else None),
@@ -203,16 +207,24 @@ class Client:
     def close(self, timeout: float | None = None) -> None:
         """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
         consumer, end every connection. Closing twice is harmless.
+
+        Raises `ReceiptsNotWritten`, when everything else is done.
         """
-        if self._runtime.unusable is None:
-            for producer in self._producers:
+        unwritten: list[ReceiptsNotWritten] = []
+        for producer in self._producers:
+            try:
                 producer.close(timeout)
+            except ReceiptsNotWritten as error:
+                unwritten.append(error)
+        if self._runtime.unusable is None:
             for member in self._members:
                 member.close()
             self._runtime.close()
         if self._admin is not None:
             self._admin.close()
         self._finalizer.detach()
+        if unwritten:
+            raise unwritten[0]
 
     def delete_records(
         self, before: Mapping[tuple[str, int], int], timeout: float = 30.0

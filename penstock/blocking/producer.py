@@ -18,6 +18,7 @@ from penstock.client.settings import ProducerSettings
 from penstock.client.settling import hurried, settle, when_done
 from penstock.client.shaping import Outbound
 from penstock.contract.errors import Closed, TimedOut
+from penstock.receipts.keeping import keeper_of
 
 if TYPE_CHECKING:
     from penstock.client.filling import Route
@@ -40,8 +41,9 @@ class Producer:
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
+        self._keeper = keeper_of(self, settings)
         with runtime.lock:
-            self._core: ProducerCore = runtime.core.add_producer(settings)
+            self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._filling = self._core.filling
 
     def send(
@@ -176,18 +178,21 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails
         with `Closed`, or as unknown if it was sent. Closing twice is harmless.
+
+        Raises `ReceiptsNotWritten`, when everything else is done.
         """
-        if self._core.closed or self._runtime.unusable is not None:
-            return
-        try:
-            self.flush(timeout)
-        except TimedOut:
-            pass  # the deliveries themselves tell
-        with self._lock:
-            if self._core in self._client_core.producers:
-                self._client_core.remove(self._core, now_ms())
-            batches = self._runtime.signal()
-        settle(batches)
+        if not self._core.closed and self._runtime.unusable is None:
+            try:
+                self.flush(timeout)
+            except TimedOut:
+                pass  # the deliveries themselves tell
+            with self._lock:
+                if self._core in self._client_core.producers:
+                    self._client_core.remove(self._core, now_ms())
+                batches = self._runtime.signal()
+            settle(batches)
+        if self._keeper is not None:
+            self._keeper.close()
 
     @property
     def closed(self) -> bool:

@@ -15,9 +15,10 @@ from penstock.client.settings import (
 from penstock.contract.errors import ConfigurationError
 
 
-def producer_settings(*, acks: int | str, **rest: Any) -> ProducerSettings:
-    """Raises `ConfigurationError`."""
-    return ProducerSettings(acks=acks_number(acks), **rest)
+def producer_settings(*, acks: int | str, receipts: object = None, **rest: Any) -> ProducerSettings:
+    """`receipts` is a path, or None. Raises `ConfigurationError`."""
+    path = None if receipts is None else str(receipts)
+    return ProducerSettings(acks=acks_number(acks), receipts=path, **rest)
 
 
 def consumer_settings(

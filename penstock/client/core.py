@@ -28,7 +28,7 @@ from penstock.contract.v1 import log_pb2
 if TYPE_CHECKING:
     from penstock.client.consumer_core import ConsumerCore
     from penstock.client.lane import Outgoing
-    from penstock.client.pending_batch import PendingBatch
+    from penstock.client.pending_batch import PendingBatch, ReceiptsLedger
     from penstock.client.producer_core import ProducerCore
 
 SUSPECT_MS = 2_000
@@ -78,10 +78,10 @@ class ClientCore:
 
     # ---- members ------------------------------------------------------------------------------------------------
 
-    def add_producer(self, settings: ProducerSettings) -> ProducerCore:
+    def add_producer(self, settings: ProducerSettings, ledger: ReceiptsLedger | None) -> ProducerCore:
         from penstock.client.producer_core import ProducerCore
 
-        producer = ProducerCore(self, settings, self._random)
+        producer = ProducerCore(self, settings, self._random, ledger)
         self.producers.append(producer)
         return producer
 

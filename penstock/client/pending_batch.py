@@ -5,7 +5,7 @@ receipts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import BATCH_HEADER_BYTES
@@ -25,6 +25,24 @@ class Receipt(NamedTuple):
     """The message's own time, or the broker's for topics with `timestamp_type` append."""
     duplicate: bool
     """The broker had the message already, from an earlier attempt; `offset` is the one given then."""
+
+
+class ReceiptsLedger(Protocol):
+    """Where a producer's own totals go. Called under the client's lock, once a batch: it must not wait for a disk."""
+
+    def acknowledged(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        first_offset: int,
+        messages: int,
+        size: int,
+        accepted_ms: int,
+        leader_epoch: int,
+    ) -> None:
+        """A broker says that it holds this batch of `size` bytes."""
 
 
 class Identity(NamedTuple):

@@ -18,7 +18,7 @@ from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.filling import Filling, Route
 from penstock.client.lane import Lane, LaneState, Outgoing
 from penstock.client.partition_queue import Failure, PartitionQueue
-from penstock.client.pending_batch import Identity, PendingBatch
+from penstock.client.pending_batch import Identity, PendingBatch, ReceiptsLedger
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
 from penstock.client.times import NEVER
@@ -44,8 +44,15 @@ class ProducerCore:
     Batches whose outcome is known are gathered in the core's `completed`.
     """
 
-    def __init__(self, core: ClientCore, settings: ProducerSettings, random: Random) -> None:
+    def __init__(
+        self,
+        core: ClientCore,
+        settings: ProducerSettings,
+        random: Random,
+        ledger: ReceiptsLedger | None,
+    ) -> None:
         self.settings = settings
+        self._ledger = ledger
         self._core, self._random = core, random
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, random)
         self._reopen = Backoff(50, 1_000, random)
@@ -322,6 +329,8 @@ class ProducerCore:
         queue = batch.queue
         if result.error == ErrorCode.OK:
             queue.applied(batch)
+            if self._ledger is not None and batch.encoded is not None:
+                self._enter(self._ledger, batch, batch.encoded, result)
             self._complete(batch, None, result.base_offset, result.accepted_ms, result.duplicate)
             self._settle(queue)
             return
@@ -433,6 +442,25 @@ class ProducerCore:
             self._fail(queue.abandon(error))
 
     # ---- outcomes -----------------------------------------------------------------------------------------------
+
+    def _enter(
+        self, ledger: ReceiptsLedger, batch: PendingBatch, sent: bytes, result: log_pb2.ProduceResult
+    ) -> None:
+        """A batch has one outcome, so one that the broker answers as a duplicate is entered once like any other.
+
+        It rests as it was sent: place and time that a broker writes into it change no length.
+        """
+        queue = batch.queue
+        ledger.acknowledged(
+            queue.topic,
+            queue.topic_id,
+            queue.partition,
+            first_offset=result.base_offset,
+            messages=batch.count,
+            size=len(sent),
+            accepted_ms=result.accepted_ms,
+            leader_epoch=result.leader_epoch,
+        )
 
     def _fail(self, failures: Iterable[Failure]) -> None:
         for batch, error in failures:

@@ -58,6 +58,8 @@ class ProducerSettings:
     retry_backoff_ms: float
     retry_backoff_max_ms: float
     partitioner: Partitioner | None
+    receipts: str | None = None
+    """File of what was acknowledged; None = none is kept."""
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:
@@ -78,6 +80,10 @@ class ProducerSettings:
             raise ConfigurationError(f"on_full: {self.on_full!r} is not one of block, fail, drop")
         if self.on_full == "drop" and self.acks != 0:
             raise ConfigurationError("on_full: 'drop' loses messages silently and needs acks=0")
+        if self.receipts is not None and self.acks == 0:
+            raise ConfigurationError(
+                "receipts: with acks=0 no broker acknowledges anything; acks 'all' or 1 required"
+            )
 
     @property
     def numbered(self) -> bool:

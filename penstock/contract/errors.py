@@ -61,6 +61,7 @@ class ErrorCode(IntEnum):
     TIMEOUT = 65
     USED_AFTER_FORK = 66
     SERIALIZATION = 67
+    RECEIPTS_NOT_WRITTEN = 68
     NOT_COORDINATOR = 70
     COORDINATOR_NOT_READY = 71
     UNKNOWN_MEMBER = 72
@@ -394,6 +395,14 @@ class SerializationFailed(PenstockError):
     code = ErrorCode.SERIALIZATION
     kind = ErrorKind.FATAL
     remedy = "Send what the serializer takes; read with the one that wrote it, or seek past the message."
+
+
+class ReceiptsNotWritten(PenstockError):
+    """Receipts of acknowledged messages could not be written to their file; the messages themselves are safe."""
+
+    code = ErrorCode.RECEIPTS_NOT_WRITTEN
+    kind = ErrorKind.FATAL
+    remedy = "Free space where the receipts file is; the brokers hold the messages, do not send them again."
 
 
 class NotCoordinator(PenstockError):

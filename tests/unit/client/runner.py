@@ -13,7 +13,7 @@ from penstock.client.handing_out import HandingOut
 from penstock.client.lane import Outgoing
 from penstock.client.malformed import SkippedBatch, skipped_batch
 from penstock.client.messages import Message
-from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt
+from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt, ReceiptsLedger
 from penstock.client.producer_core import ProducerCore
 from penstock.contract import methods
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused
@@ -97,8 +97,8 @@ class Runner:
 
     # ---- what tests use -----------------------------------------------------------------------------------
 
-    def producer(self, **changed: object) -> ProducerCore:
-        return self.core.add_producer(producer_settings(**{**PRODUCER, **changed}))  # type: ignore[arg-type]
+    def producer(self, ledger: ReceiptsLedger | None = None, **changed: object) -> ProducerCore:
+        return self.core.add_producer(producer_settings(**{**PRODUCER, **changed}), ledger)  # type: ignore[arg-type]
 
     def consumer(self, *topics: str, **changed: object) -> ConsumerCore:
         names, settings = consumer_settings(topics=topics, **{**CONSUMER, **changed})  # type: ignore[arg-type]
