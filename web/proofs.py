@@ -116,11 +116,11 @@ class _Gathered:
     def __init__(self, tenant: Tenant, invoice: Invoice) -> None:
         self._shown = _as_sent(shapes.shown_invoice(invoice))
         self._evidence: dict[str, Any] = {}
-        for row in (invoice, queries.invoice_before(invoice)):
-            if row is not None:
-                self._evidence[row.public_id] = _as_sent(queries.evidence(row))
+        cut_before = queries.cut_before(invoice.cut)
+        for row in [invoice] if cut_before is None else [invoice, cut_before.invoice]:
+            self._evidence[row.public_id] = _as_sent(queries.evidence(row))
         self._chain: list[dict[str, Any]] = [
-            _as_sent(shapes.shown_chain_entry(entry)) for entry in queries.billing_chain(tenant)
+            _as_sent(shapes.shown_entry(entry)) for entry in queries.chain(tenant).order_by("pk")
         ]
 
     def invoice(self, invoice_id: str) -> Any:

@@ -106,7 +106,7 @@ def cut_answer(answer: pb.CutResponse) -> view.CutAnswer:
             end_offset=r.end_offset,
             accepted_ms=r.accepted_ms,
             messages=r.messages,
-            bytes=r.bytes,
+            bytes=r.stored_bytes,
             last=r.last,
             error=r.error,
             message=r.message,

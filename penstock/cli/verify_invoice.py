@@ -36,6 +36,18 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
     help="The hash of the prices as you were promised them; the invoice's must be the same.",
 )
 @click.option(
+    "--receipts",
+    "receipts_files",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file that a producer kept of its acknowledgements; may be given several times.",
+)
+@click.option(
+    "--receipts-complete",
+    is_flag=True,
+    help="These are the receipts of all producers: what is billed and in none of them is wrong.",
+)
+@click.option(
     "--notes",
     "notes_file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -49,6 +61,8 @@ def verify_invoice(
     context: click.Context,
     invoice_id: str,
     price_book_sha256: str | None,
+    receipts_files: tuple[Path, ...],
+    receipts_complete: bool,
     notes_file: Path | None,
     timeout: float,
 ) -> None:
@@ -61,9 +75,13 @@ def verify_invoice(
     the ranges. 5: something is wrong, and the report names it; nothing is noted then.
     """
     # Imported here: no other command must wait for grpc to load.
+    from penstock.receipts import Receipts, read_receipts
     from penstock.verification.proving import prove
     from penstock.verification.stamped_reads import StampedReads
 
+    if receipts_complete and not receipts_files:
+        raise click.UsageError("--receipts-complete says something of --receipts, and none is given")
+    receipts = Receipts.merged(*map(read_receipts, receipts_files)) if receipts_files else None
     chosen = settings()
     file = profile_file().with_name(FILE) if notes_file is None else notes_file
     with (
@@ -77,6 +95,8 @@ def verify_invoice(
             reads,
             notes=read_notes(file, reads.commitments().tenant),
             price_book_sha256=price_book_sha256,
+            receipts=receipts,
+            receipts_complete=receipts_complete,
             progress=lambda done, total, what: bar.to(
                 done / total if total else 1.0, f"{what}, {done:,} of {total:,} offsets"
             ),

@@ -10,13 +10,14 @@ Where a log begins inside a segment that has no seal, batches are counted from t
 the totals of the cut; of what lies before only the readings at both ends tell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.contract.documents import BilledDay
 from penstock.contract.errors import CorruptBatch, UnsupportedCompression
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch, read_header
+from penstock.records.malformed import what_is_malformed
 from penstock.records.seal import Seal, SegmentDigest
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, StampFlag, stamp_seed, unpack_stamp
 from penstock.records.usage import Totals
@@ -49,8 +50,11 @@ class PartitionCheck:
         *,
         period_start_ms: int,
         period_end_ms: int,
+        wanted: Iterable[int] = (),
     ) -> None:
-        """`seals`: those that the brokers keep of the partition. Times are ms UTC, the period is half open."""
+        """`seals`: those that the brokers keep of the partition; `wanted`: further offsets whose totals `counted_at` is
+        asked for. Times are ms UTC, the period is half open.
+        """
         self._claim = claim
         self._first, self._end = claim.first_offset, claim.end_offset
         self._period_start_ms, self._period_end_ms = period_start_ms, period_end_ms
@@ -68,7 +72,13 @@ class PartitionCheck:
             start_offset=self._first,
             end_offset=self._end,
             wanted=[
-                offset for row in days for offset in (row.first_offset, row.end_offset) if offset <= self._end
+                *(
+                    offset
+                    for row in days
+                    for offset in (row.first_offset, row.end_offset)
+                    if offset <= self._end
+                ),
+                *wanted,
             ],
         )
         holding = [s for s in self._seals.values() if s.base_offset < self._end < s.end_offset]
@@ -98,6 +108,21 @@ class PartitionCheck:
     def next_offset(self) -> int:
         """Where to read on."""
         return self._fold.odometer.end_offset
+
+    @property
+    def read_from(self) -> int | None:
+        """Where the batches begin that were read; None when none was."""
+        if not self._read_any:
+            return None
+        sealed_to = 0 if self.finding.by_seals is None else self.finding.by_seals[1]
+        return max(self._first, sealed_to, self._relative_from or 0)
+
+    def counted_at(self, offset: int) -> tuple[int, int] | None:
+        """(messages, bytes) counted from a fixed place of the log up to a wanted offset from `read_from` on."""
+        mark, begins = self._fold.mark(offset), self.read_from
+        if mark is None or begins is None or offset < begins:
+            return None
+        return mark.totals.committed_messages, mark.totals.committed_bytes
 
     def log_begins_at(self, log_start_offset: int) -> bool:
         """Before the first answer is fed: offsets below `log_start_offset` are deleted. True = news."""
@@ -279,6 +304,7 @@ class PartitionCheck:
                 fact = f"{fact} (its header is unreadable)"
             self._problem(Kind.BATCH_ALTERED, f"{where}: {fact}", stamp.base_offset)
             return
+        self._look_inside(stamp, batch)
         for field, stamped, held in _fields(stamp, header):
             if stamped != held:
                 self._problem(
@@ -286,6 +312,20 @@ class PartitionCheck:
                     f"{where}: its stamp says {field} {stamped}, the batch itself {held}",
                     stamp.base_offset,
                 )
+
+    def _look_inside(self, stamp: Stamp, batch: memoryview) -> None:
+        """A batch that is not what its header says was made so by its producer: it is billed, and told."""
+        if not self._first <= stamp.base_offset < self._end or len(self.finding.malformed) >= PROBLEMS_MAX:
+            return
+        try:
+            reason = what_is_malformed(batch)
+        except MemoryError:
+            reason = "too large for this machine's memory to be looked into"
+        if reason:
+            self.finding.malformed.append(
+                f"offsets {stamp.base_offset} to {stamp.end_offset} are malformed as their producer (principal "
+                f"{stamp.principal}) made them: {reason}"
+            )
 
     def _close_segment(self) -> None:
         """The segment that was read last is whole: it must be what was sealed."""

@@ -7,13 +7,15 @@ from penstock.contract.documents import InvoiceDocument, read_document
 from penstock.contract.errors import ErrorCode, InvalidRequest, NotFound, PenstockError, error_class
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import invariant
+from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.verification import history, invoice_check
 from penstock.verification.claims import PartitionClaim, claims_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
-from penstock.verification.findings import Kind, PartitionFinding, Problem, Report
+from penstock.verification.findings import Kind, Problem, Report
 from penstock.verification.partition_check import PartitionCheck
+from penstock.verification.receipts_check import BilledPart, check_receipts, offsets_to_count
 from penstock.verification.stamped_reads import LiveTopic, StampedBatches
 
 Progress = Callable[[int, int, str], None]
@@ -57,11 +59,14 @@ def prove(
     *,
     notes: Notes = NOTHING_NOTED,
     price_book_sha256: str | None = None,
+    receipts: Receipts | None = None,
+    receipts_complete: bool = False,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
     """Read all that the invoice counts and report.
 
-    `notes`: what this machine noted of the tenant; `price_book_sha256`: the hash of the prices as they were promised.
+    `notes`: what this machine noted of the tenant; `price_book_sha256`: the hash of the prices as they were promised;
+    `receipts`: what producers noted of their acknowledgements, `receipts_complete`: all producers of the tenant did.
     Raises only when nothing can be said: no broker answers, the key is refused, the invoice is a draft, or a document
     cannot be read (`InvalidRequest`). What is wrong stands in the report.
     """
@@ -93,9 +98,64 @@ def prove(
     problems += wrong_claims
     topics = reads.topics()
     begins_ms = invoice.period_start_ms - (0 if previous is not None else FIRST_PERIOD_TOLERANCE_MS)
-    findings = _read_all(claims, topics, reads, (begins_ms, invoice.period_end_ms), progress)
+    checks = _read_all(claims, topics, reads, (begins_ms, invoice.period_end_ms), receipts, progress)
     problems += _omitted(invoice, topics, reads)
-    return invoice_check.make_report(invoice, book, credits, claims, findings, problems, head=chain.head)
+    told: list[str] = []
+    if receipts is not None:
+        wrong_receipts, told = _compare_receipts(invoice, claims, checks, receipts, receipts_complete)
+        problems += wrong_receipts
+    findings = [check.finding for check in checks]
+    return invoice_check.make_report(
+        invoice, book, credits, claims, findings, problems, head=chain.head, receipts=told
+    )
+
+
+def _compare_receipts(
+    invoice: InvoiceDocument,
+    claims: Sequence[PartitionClaim],
+    checks: Sequence[PartitionCheck],
+    receipts: Receipts,
+    complete: bool,
+) -> tuple[list[Problem], list[str]]:
+    """What producers' receipts contradict, and what else is to be said of them."""
+    parts = [
+        BilledPart(
+            topic=claim.billed.topic,
+            where=claim.where,
+            start_offset=claim.first_offset,
+            end_offset=claim.end_offset,
+            messages=claim.messages - claim.credited_messages,
+            bytes=claim.bytes - claim.credited_bytes,
+            lost=()
+            if claim.lost_from is None or claim.end_offset >= claim.billed.end_offset
+            else ((claim.end_offset, claim.billed.end_offset),),
+            totals_at=check.counted_at,
+            read_from=check.read_from,
+        )
+        for claim, check in zip(claims, checks, strict=True)
+    ]
+    compared = check_receipts(
+        receipts,
+        parts,
+        period_start_ms=invoice.period_start_ms,
+        period_end_ms=invoice.period_end_ms,
+        complete=complete,
+    )
+    wrong = [
+        Problem(
+            kind=Kind.RECEIPT_DIFFERS,
+            where=found.where,
+            message=f"{found.message} ({found.kind})",
+            offset=found.offset,
+        )
+        for found in compared.findings
+        if found.wrong
+    ]
+    told = [
+        f"Receipts cover {compared.messages_covered:,} of {compared.messages_billed:,} billed offsets",
+        *(str(found) for found in compared.findings if not found.wrong),
+    ]
+    return wrong, told
 
 
 def _issued(documents: Documents, invoice_id: str) -> InvoiceDocument:
@@ -120,11 +180,12 @@ def _read_all(
     topics: Mapping[bytes, LiveTopic],
     reads: Reads,
     period_ms: tuple[int, int],
+    receipts: Receipts | None,
     progress: Progress,
-) -> list[PartitionFinding]:
+) -> list[PartitionCheck]:
     total = sum(claim.end_offset - claim.first_offset for claim in claims)
     done = 0
-    findings: list[PartitionFinding] = []
+    checks: list[PartitionCheck] = []
     for claim in claims:
         topic = topics.get(claim.where.topic_id)
         check = PartitionCheck(
@@ -132,6 +193,9 @@ def _read_all(
             () if topic is None else _seals(reads, claim.where),
             period_start_ms=period_ms[0],
             period_end_ms=period_ms[1],
+            wanted=()
+            if receipts is None
+            else offsets_to_count(receipts, claim.where, claim.first_offset, claim.end_offset),
         )
         if topic is None:
             check.log_is_gone()
@@ -147,10 +211,10 @@ def _read_all(
                 check.finding.problems.append(
                     Problem(kind=Kind.DOCUMENT_ALTERED, where=claim.name, message=message)
                 )
-        findings.append(check.finding)
+        checks.append(check)
         done += claim.end_offset - claim.first_offset
         progress(done, total, claim.name)
-    return findings
+    return checks
 
 
 def _seals(reads: Reads, where: TopicPartition) -> Sequence[Seal]:
