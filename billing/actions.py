@@ -1,18 +1,18 @@
 """Writes cuts and invoices. What data sets bring is written by `import_actions`, prices by `price_actions`."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
-from billing import chain_actions, credit_actions, document_building, price_actions
+from billing import chain_actions, credit_actions, document_building, price_actions, queries
 from billing.chain_actions import whole_ms
 from billing.models import BillingEntry, Cut, CutReading, Invoice, InvoiceLine
 from billing.price_actions import BILLING
-from billing.settlement import Coverage, Usage, Vector, gaps_of, quantities_of, taken_back
+from billing.settlement import Coverage, Place, Usage, Vector, gaps_of, quantities_of, taken_back
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.outbox import actions as outbox
@@ -263,10 +263,11 @@ def settle(cut: str) -> Invoice:
             )
             for u in row.usage.order_by("topic_id", "partition", "meter", "first_offset")
         ]
-        gaps = gaps_of(_vector(row), {} if previous is None else _vector(previous), coverage, usage)
+        waived = queries.waived(row)
+        gaps = gaps_of(_vector(row), {} if previous is None else _vector(previous), coverage, usage, waived)
         if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
             gaps.insert(0, f"the invoice before, {previous.invoice.public_id}, is a draft still")
-        notes = credit_actions.owed(row, taken_back(usage))
+        notes = credit_actions.owed(row, taken_back(usage), waived)
         gaps.extend(notes.unexplained)
         if gaps:
             if gaps[:_GAPS_MAX] != invoice.gaps:
@@ -276,12 +277,18 @@ def settle(cut: str) -> Invoice:
         price_actions.begin_chain(tenant)
         at = chain_actions.next_moment(tenant)
         credit_actions.issue(BILLING, row, notes, at)
-        _issue(invoice, row, None if previous is None else previous.invoice, quantities_of(usage), at)
+        before = None if previous is None else previous.invoice
+        _issue(invoice, row, before, quantities_of(usage, waived), waived, at)
         return invoice
 
 
 def _issue(
-    invoice: Invoice, cut: Cut, previous: Invoice | None, quantities: dict[str, int], at: datetime
+    invoice: Invoice,
+    cut: Cut,
+    previous: Invoice | None,
+    quantities: dict[str, int],
+    waived: Collection[Place],
+    at: datetime,
 ) -> None:
     # A cut without a hash was delivered before documents existed: its invoice has none, and the prices of its draft.
     documented = bool(cut.sha256)
@@ -313,7 +320,12 @@ def _issue(
             invoice.tenant,
             invoice.public_id,
             document_building.invoice_document(
-                invoice, issued_at=at, book=book, rated=rated, previous=_predecessor(previous)
+                invoice,
+                issued_at=at,
+                book=book,
+                rated=rated,
+                previous=_predecessor(previous),
+                waived=waived,
             ),
             at,
         )

@@ -1,4 +1,4 @@
-"""The billing app's configuration: cuts are delivered like every other change."""
+"""The billing app's configuration: cuts are delivered like every other change, drafts that wait are measured."""
 
 from django.apps import AppConfig
 
@@ -8,7 +8,10 @@ class BillingConfig(AppConfig):
     label = "billing"
 
     def ready(self) -> None:
+        from billing import metrics
         from billing.cut_delivery import KIND_CUT, CutDeliverer
+        from control_plane.api.metrics import before_each
         from control_plane.outbox.registry import register
 
         register(KIND_CUT, CutDeliverer())
+        before_each(metrics.refresh)

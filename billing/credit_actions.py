@@ -1,11 +1,11 @@
 """Writes credit notes, in the transaction that settles the cut at which a declared loss was seen."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from billing import chain_actions, document_building
+from billing import chain_actions, document_building, queries
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
 from billing.settlement import Place, Usage
@@ -22,9 +22,11 @@ class Owed:
     unexplained: tuple[str, ...]
 
 
-def owed(cut: Cut, lost: Sequence[Usage]) -> Owed:
+def owed(cut: Cut, lost: Sequence[Usage], waived: Collection[Place]) -> Owed:
     """What the invoices before this cut have billed too much. Within the transaction of the caller, who holds the
     tenant's lock.
+
+    A waived partition is credited as far as it was billed, and what nobody had billed of it keeps no draft.
     """
     if not lost:
         return Owed(notes=(), unexplained=())
@@ -35,9 +37,11 @@ def owed(cut: Cut, lost: Sequence[Usage]) -> Owed:
         .select_related("cut", "price_book")
         .order_by("-cut__period_end")
     )
-    allocation = allocate(lost, [_billed(invoice) for invoice in invoices])
+    billed = [_billed(invoice) for invoice in invoices]
+    allocation = allocate(lost, billed)
+    demanded = allocate([row for row in lost if (row.topic_id, row.partition) not in waived], billed)
     notes = [(invoice, parts) for invoice, parts in zip(invoices, allocation.credits, strict=True) if parts]
-    return Owed(notes=tuple(notes), unexplained=allocation.unexplained)
+    return Owed(notes=tuple(notes), unexplained=demanded.unexplained)
 
 
 def issue(actor: Actor, cut: Cut, owed: Owed, at: datetime) -> None:
@@ -121,8 +125,11 @@ def _billed(invoice: Invoice) -> dict[Place, BilledPart]:
     """What the invoice still bills of each partition."""
     quantities: dict[Place, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     bounds: dict[Place, tuple[str, int, int, int]] = {}
+    given_up = queries.waived(invoice.cut)
     for row in invoice.cut.usage.filter(quantity__gte=0).order_by("topic_id", "partition", "first_offset"):
         place = (row.topic_id, row.partition)
+        if place in given_up:
+            continue
         quantities[place][row.meter] += row.quantity
         _, generation, first, end = bounds.get(place, (row.topic, 0, row.first_offset, 0))
         bounds[place] = (

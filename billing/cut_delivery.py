@@ -52,6 +52,7 @@ def ask(cut: Cut) -> None:
         previous_end_ms=0 if before is None else time_ms(before.period_end),
         billing_sequence=cut.chain_sequence,
         billing_hash=cut.chain_hash,
+        waived=sorted(queries.waived(cut)),
         timeout_s=_CUT_S,
     )
     failed = [

@@ -44,7 +44,7 @@ def invoice_document(
     book: rating.PriceBook,
     rated: rating.Rated,
     previous: documents.Predecessor | None,
-    waived: Collection[Place] = frozenset(),
+    waived: Collection[Place],
 ) -> documents.InvoiceDocument:
     """The invoice as it is issued. `previous` is the tenant's invoice before, if it has a document."""
     cut = invoice.cut

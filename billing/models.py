@@ -200,6 +200,26 @@ class CutUsage(LogPart):
         )
 
 
+class PartitionWaiver(Immutable):
+    """A partition of a deleted topic that an operator gave up: from this cut on it is in no cut and is not billed."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="waivers")
+    topic_id = models.CharField(max_length=TOPIC_ID_DIGITS)
+    partition = models.PositiveIntegerField()
+    from_cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="waivers")
+    reason = models.TextField()
+    actor = models.CharField(max_length=64)
+    """Who gave it up; the audit log says more."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["from_cut", "topic_id", "partition"], name="billing_one_waiver_a_cut"
+            ),
+        )
+
+
 class Invoice(models.Model):
     """What a tenant owes for one period. A draft until its cut is covered without a gap; then it never changes."""
 
@@ -217,6 +237,8 @@ class Invoice(models.Model):
     total_micro = models.BigIntegerField(null=True)
     gaps = models.JSONField(default=list, blank=True)
     """Why it is a draft still, one text each."""
+    alerted_at = models.DateTimeField(null=True)
+    """When the log said last that it waits too long."""
     created_at = models.DateTimeField(auto_now_add=True)
     issued_at = models.DateTimeField(null=True)
     audit_sequence = models.PositiveBigIntegerField(null=True)

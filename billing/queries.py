@@ -19,10 +19,12 @@ from billing.models import (
     DataSetState,
     Invoice,
     InvoiceLine,
+    PartitionWaiver,
     PriceBook,
     SlaWindow,
     UsageDay,
 )
+from billing.settlement import Place
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants.models import Tenant
@@ -42,6 +44,12 @@ def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | 
     """
     shown = UsageDay.objects.filter(tenant=tenant)
     invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
+    for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
+        invoiced = invoiced.exclude(
+            topic_id=waiver.topic_id,
+            partition=waiver.partition,
+            cut__period_end__gte=waiver.from_cut.period_end,
+        )
     if first is not None:
         shown, invoiced = shown.filter(day__gte=first), invoiced.filter(day__gte=first)
     if end is not None:
@@ -203,7 +211,10 @@ def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
     """The rows under each line, by meter: topic, partition, day and offsets."""
     found: dict[str, list[dict[str, Any]]] = {}
+    given_up = waived(invoice.cut)
     for row in invoice.cut.usage.order_by("topic", "topic_id", "partition", "first_offset", "day"):
+        if (row.topic_id, row.partition) in given_up:
+            continue
         found.setdefault(row.meter, []).append(
             {
                 "topic": row.topic,
@@ -238,6 +249,28 @@ def cut_for_delivery(public_id: str) -> Cut:
 def cut_before(cut: Cut) -> Cut | None:
     """The tenant's cut at which this one's period began; None for the first."""
     return Cut.objects.filter(tenant=cut.tenant, period_end=cut.period_start).first()
+
+
+def waived(cut: Cut) -> frozenset[Place]:
+    """Partitions that were given up at this cut or before: they are in no cut and are not billed."""
+    rows = PartitionWaiver.objects.filter(
+        tenant=cut.tenant, from_cut__period_end__lte=cut.period_end
+    ).values_list("topic_id", "partition")
+    return frozenset(rows)
+
+
+def unread(cut: Cut) -> int:
+    """How many partitions of the cut's vector the data sets do not cover."""
+    covered = set(cut.coverage.filter(status="covered").values_list("topic_id", "partition"))
+    given_up = waived(cut)
+    places = set(cut.readings.values_list("topic_id", "partition"))
+    return len(places - covered - given_up)
+
+
+def undelivered_up_to(cut: Cut) -> list[str]:
+    """Public ids of the tenant's cuts up to this one that the brokers have not answered, in their order."""
+    rows = Cut.objects.filter(tenant=cut.tenant, period_end__lte=cut.period_end, delivered_at=None)
+    return list(rows.order_by("period_end").values_list("public_id", flat=True))
 
 
 def cuts_to_settle(limit: int) -> list[str]:

@@ -93,11 +93,13 @@ def gaps_of(
     return gaps
 
 
-def quantities_of(usage: Sequence[Usage]) -> dict[str, int]:
-    """The period's quantity by meter. What a declared loss takes back was billed before and is credited there."""
+def quantities_of(usage: Sequence[Usage], waived: Collection[Place] = frozenset()) -> dict[str, int]:
+    """The period's quantity by meter, without partitions that are waived. What a declared loss takes back was billed
+    before and is credited there.
+    """
     quantities: dict[str, int] = defaultdict(int)
     for row in usage:
-        if row.quantity >= 0:
+        if row.quantity >= 0 and (row.topic_id, row.partition) not in waived:
             quantities[row.meter] += row.quantity
     return dict(sorted(quantities.items()))
 

@@ -171,6 +171,52 @@ class ChainEntryShape(serializers.Serializer[Any]):
     )
 
 
+class DraftShape(serializers.Serializer[Any]):
+    tenant = serializers.CharField()
+    tenant_name = serializers.CharField()
+    invoice = serializers.CharField()
+    number = serializers.IntegerField()
+    cut = serializers.CharField()
+    period_start = serializers.DateTimeField()
+    period_end = serializers.DateTimeField()
+    age_s = serializers.IntegerField(help_text="Since its period ended and its cut was made.")
+    overdue = serializers.BooleanField(help_text="It waits for over a day: an alert.")
+    delivered = serializers.BooleanField(help_text="The brokers have answered the cut.")
+    reasons = serializers.ListField(child=serializers.CharField(), help_text="All that keeps it a draft.")
+    to_do = serializers.ListField(child=serializers.CharField(), help_text="What helps.")
+
+
+class DraftsShape(serializers.Serializer[Any]):
+    items = DraftShape(many=True)
+    alerts = serializers.ListField(
+        child=serializers.CharField(), help_text="What has to be looked at, prices that are refused included."
+    )
+    next = serializers.CharField(allow_null=True)
+
+
+class MendDemand(StrictSerializer):
+    """Does for a draft what can be done."""
+
+    waive = serializers.ListField(
+        child=serializers.RegexField(r"^[0-9a-f]{32}-[0-9]{1,9}$"),
+        required=False,
+        default=list,
+        max_length=1_000,
+        help_text="TOPIC_ID-PARTITION of deleted topics that are given up from this cut on.",
+    )
+    reason = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=500, help_text="Why; needed with `waive`."
+    )
+
+
+class MendedShape(serializers.Serializer[Any]):
+    cut = serializers.CharField()
+    invoice = serializers.CharField()
+    status = serializers.ChoiceField(choices=Invoice.Status.choices)
+    did = serializers.ListField(child=serializers.CharField())
+    remains = serializers.ListField(child=serializers.CharField(), help_text="What keeps it a draft still.")
+
+
 class AvailabilityShape(serializers.Serializer[Any]):
     operation = serializers.CharField()
     valid = serializers.IntegerField()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from billing import actions, import_actions, price_actions, queries
+from billing import actions, draft_actions, import_actions, price_actions, queries
 from control_plane import config
 from penstock.contract.errors import PenstockError
 
@@ -62,6 +62,7 @@ def run_round() -> None:
             continue
         if invoice.issued_at is not None:
             _log.info("invoice issued", extra={"invoice": invoice.public_id})
+    draft_actions.tell_overdue(now)
     try:
         actions.close_months(timezone.now())
     except PenstockError as error:

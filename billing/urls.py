@@ -17,5 +17,7 @@ urlpatterns = [
     path("billing/chain", views.ChainView.as_view()),
     path("billing/cuts", views.CutsView.as_view()),
     path("billing/cuts/<str:cut>", views.CutView.as_view()),
+    path("billing/cuts/<str:cut>/mend", views.MendView.as_view()),
+    path("billing/drafts", views.DraftsView.as_view()),
     path("billing/data-sets", views.DataSetsView.as_view()),
 ]

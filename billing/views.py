@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import actions, price_actions, queries, shapes
+from billing import actions, draft_actions, draft_queries, price_actions, queries, shapes
 from billing.cut_delivery import KIND_CUT
 from billing.models import Cut
 from control_plane.api.pages import page
@@ -229,6 +229,55 @@ class CutView(OperatorView):
     def get(self, request: Request, cut: str) -> Response:
         """One cut with its vector, once the brokers have answered."""
         return Response(_shown_cut(cut))
+
+
+class DraftsView(OperatorView):
+    permissions: ClassVar = {"GET": Permission.BILLING_CUT}
+
+    @extend_schema(
+        operation_id="drafts_list",
+        parameters=[*PAGING],
+        responses={200: shapes.DraftsShape, **problems(403)},
+    )
+    def get(self, request: Request) -> Response:
+        """Operators: every invoice that is a draft, why, and what helps."""
+        now, refused = timezone.now(), draft_queries.refused_data_sets()
+        found = page(
+            request, draft_queries.drafts(), lambda row: draft_queries.shown_draft(row, now, refused)
+        )
+        return Response({**found, "alerts": draft_queries.alerts(now)})
+
+
+class MendView(OperatorView):
+    permissions: ClassVar = {"POST": Permission.BILLING_CUT}
+
+    @extend_schema(
+        operation_id="cuts_mend",
+        parameters=[IDEMPOTENCY],
+        request=shapes.MendDemand,
+        responses={200: shapes.MendedShape, **problems(403, 404, 503)},
+    )
+    def post(self, request: Request, cut: str) -> Response:
+        """Operators: ask the brokers again, wake the usage pipeline, settle; say what was done and what remains.
+
+        What is given up with `waive` is not billed any more, from this cut on.
+        """
+        asked = shapes.MendDemand(data=request.data)
+        asked.is_valid(raise_exception=True)
+        waive = [
+            (topic_id, int(partition))
+            for topic_id, _, partition in (text.partition("-") for text in asked.validated_data["waive"])
+        ]
+        mended = draft_actions.mend(self.actor, cut, waive=waive, reason=asked.validated_data["reason"])
+        return Response(
+            {
+                "cut": cut,
+                "invoice": mended.invoice.public_id,
+                "status": mended.invoice.status,
+                "did": mended.did,
+                "remains": mended.remains,
+            }
+        )
 
 
 class DataSetsView(OperatorView):

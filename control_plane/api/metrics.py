@@ -1,4 +1,6 @@
-"""Metrics of the web process in OpenMetrics' text: requests, and what waits in the outbox."""
+"""Metrics of the web process in OpenMetrics' text: requests, what waits in the outbox, and what other apps add."""
+
+from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -7,15 +9,16 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 
 from control_plane.outbox import queries as outbox
 
-_registry = CollectorRegistry()
+registry = CollectorRegistry()
+_before: list[Callable[[], None]] = []
 _requests = Counter(
-    "penstock_http_requests", "Requests answered", ["method", "route", "status"], registry=_registry
+    "penstock_http_requests", "Requests answered", ["method", "route", "status"], registry=registry
 )
 _seconds = Histogram(
-    "penstock_http_request_seconds", "Time to the answer", ["method", "route"], registry=_registry
+    "penstock_http_request_seconds", "Time to the answer", ["method", "route"], registry=registry
 )
-_waiting = Gauge("penstock_outbox_waiting", "Outbox rows not delivered", registry=_registry)
-_oldest = Gauge("penstock_outbox_oldest_seconds", "Age of the oldest row not delivered", registry=_registry)
+_waiting = Gauge("penstock_outbox_waiting", "Outbox rows not delivered", registry=registry)
+_oldest = Gauge("penstock_outbox_oldest_seconds", "Age of the oldest row not delivered", registry=registry)
 
 
 def count(method: str, route: str, status: int, took_s: float) -> None:
@@ -25,10 +28,17 @@ def count(method: str, route: str, status: int, took_s: float) -> None:
     _seconds.labels(known, route).observe(took_s)
 
 
+def before_each(fresh: Callable[[], None]) -> None:
+    """`fresh` sets an app's gauges of `registry` before each answer."""
+    _before.append(fresh)
+
+
 def metrics(request: HttpRequest) -> HttpResponse:
     """GET /metrics."""
     number, oldest = outbox.waiting()
     _waiting.set(number)
     _oldest.set(0 if oldest is None else (timezone.now() - oldest).total_seconds())
-    text: bytes = generate_latest(_registry)
+    for fresh in _before:
+        fresh()
+    text: bytes = generate_latest(registry)
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)

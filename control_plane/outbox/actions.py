@@ -48,6 +48,12 @@ def enqueue(*, kind: str, object_id: str, tenant: str, generation: int) -> None:
     transaction.on_commit(lambda: wake(kind, object_id))
 
 
+def due_now(kind: str, object_id: str) -> bool:
+    """What waits for the object may be delivered now, whatever its last attempt said. False if nothing waits."""
+    rows = Delivery.objects.filter(kind=kind, object_id=object_id, delivered_at=None)
+    return rows.update(next_attempt_at=timezone.now()) > 0
+
+
 def wake(kind: str, object_id: str) -> None:
     """Ask a worker to deliver the object now. A lost wake-up costs time only: the sweep finds the row."""
     try:

@@ -29,7 +29,8 @@ def page() -> str:
     ]
     return markdown.page(
         "Metrics",
-        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`)",
+        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`, "
+        "`billing/metrics.py`)",
         "Both are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the control "
         "plane at `/metrics` of its "
         "own; neither asks for a key, so bind them where only you reach them. Durations are histograms in seconds.",
@@ -70,7 +71,11 @@ def _levels() -> Mapping[str, str]:
 
 
 def _control_plane() -> list[Row]:
+    from billing import metrics as billing
     from control_plane.api import metrics
 
-    collectors = [value for value in vars(metrics).values() if hasattr(value, "_labelnames")]
+    modules = (metrics, billing)
+    collectors = [
+        value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
+    ]
     return [_row(collector.describe()[0], collector._labelnames) for collector in collectors]

@@ -10,6 +10,7 @@ import click
 
 from penstock.cli import failures
 from penstock.cli.audit import audit
+from penstock.cli.billing import billing
 from penstock.cli.cluster import cluster
 from penstock.cli.completion import completion
 from penstock.cli.consume import consume
@@ -74,6 +75,7 @@ cli.add_command(consume)
 cli.add_command(usage)
 cli.add_command(partition)
 cli.add_command(price_book)
+cli.add_command(billing)
 cli.add_command(invoice)
 cli.add_command(verify_invoice)
 cli.add_command(audit)

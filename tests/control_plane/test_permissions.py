@@ -77,6 +77,8 @@ MAY = {
     ("GET", "v1/billing/chain"): INVOICES,
     ("POST", "v1/billing/cuts"): OPERATOR,
     ("GET", "v1/billing/cuts/<str:cut>"): OPERATOR,
+    ("POST", "v1/billing/cuts/<str:cut>/mend"): OPERATOR,
+    ("GET", "v1/billing/drafts"): OPERATOR,
     ("GET", "v1/billing/data-sets"): OPERATOR,
 }
 """Every address that demands a credential, with those who may. The same is checked against the addresses there are."""

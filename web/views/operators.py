@@ -7,9 +7,11 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from billing import draft_queries
 from billing.queries import data_set_states
 from control_plane.cluster import brokers
 from control_plane.cluster.view import ClusterView, PartitionSeen
@@ -61,13 +63,15 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @for_operators
 @require_safe
 def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
-    """Brokers, what waits for them, and the data sets that bills rest on."""
+    """Brokers, what waits for them, invoices that wait, and the data sets that bills rest on."""
     waiting, since = outbox.waiting()
     context: dict[str, Any] = {
         "here": "brokers",
         "waiting": waiting,
         "since": since,
         "data_sets": data_set_states(),
+        "drafts": draft_queries.drafts().count(),
+        "alerts": draft_queries.alerts(timezone.now()),
     }
     return render(request, "web/operator.html", context)
 

@@ -1,0 +1,118 @@
+"""`penstock billing drafts` and `mend`: for operators, invoices that cannot be issued yet."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.cluster import operator_client, token_option
+from penstock.cli.invocation import Group, current
+from penstock.cli.invoice import moment
+from penstock.cli.output import print_json, print_table, say
+from penstock.rest.client import segment
+
+_HOUR_S = 3_600
+
+
+@click.group(name="billing", cls=Group, path=("billing",))
+def billing() -> None:
+    """Invoices that wait, for operators: list, mend."""
+
+
+@billing.command("drafts", examples=["penstock billing drafts --token-file operator.token"])
+@token_option
+@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer.")
+def billing_drafts(token_file: Path | None, timeout: float) -> None:
+    """List every invoice that is a draft still, why, and what helps.
+
+    One that waits for over a day is an alert; metrics and the control plane's log tell of it, too.
+    """
+    with operator_client(token_file) as rest:
+        drafts = list(rest.items("/v1/billing/drafts", timeout_s=timeout))
+        alerts = rest.get("/v1/billing/drafts", {"limit": 1}, timeout_s=timeout)["alerts"]
+    if current().json:
+        print_json({"drafts": drafts, "alerts": alerts})
+        return
+    print_table(
+        ["tenant", "invoice", "cut", "period's end", "waits", ""],
+        [
+            [
+                draft["tenant_name"],
+                draft["invoice"],
+                draft["cut"],
+                moment(draft["period_end"]),
+                _age(int(draft["age_s"])),
+                "overdue" if draft["overdue"] else "",
+            ]
+            for draft in drafts
+        ],
+        empty="No invoice is a draft.",
+    )
+    for draft in drafts:
+        click.echo()
+        click.echo(f"{draft['invoice']} of {draft['tenant_name']}")
+        for reason in draft["reasons"]:
+            click.echo(f"  because  {reason}")
+        for step in draft["to_do"]:
+            click.echo(f"  to do    {step}")
+    for alert in alerts:
+        click.secho(f"Alert: {alert}", fg="red", err=True)
+
+
+@billing.command(
+    "mend",
+    short_help="Do for a draft what can be done.",
+    examples=[
+        "penstock billing mend cut_... --token-file operator.token",
+        "penstock billing mend cut_... --waive 0123456789abcdef0123456789abcdef-0 --reason 'its brokers are gone'",
+    ],
+)
+@click.argument("cut", metavar="CUT")
+@click.option(
+    "--waive",
+    multiple=True,
+    metavar="TOPIC_ID-PARTITION",
+    help="Give up a partition of a deleted topic from this cut on: it is not billed any more. May be repeated.",
+)
+@click.option("--reason", default="", help="Why it is given up, for the audit log; needed with --waive.")
+@token_option
+@click.option(
+    "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
+)
+def billing_mend(
+    cut: str, waive: tuple[str, ...], reason: str, token_file: Path | None, timeout: float
+) -> None:
+    """Ask the brokers for the cut again, wake the usage pipeline, and issue the invoice if everything is there.
+
+    It may be repeated. Says what was done and what still keeps the invoice a draft.
+    """
+    if waive and not reason:
+        raise click.UsageError("--waive needs a --reason.")
+    with operator_client(token_file) as rest:
+        told = rest.post(
+            f"/v1/billing/cuts/{segment(cut)}/mend",
+            {"waive": list(waive), "reason": reason},
+            timeout_s=timeout,
+        )
+    if current().json:
+        print_json(told)
+        return
+    _print_mended(told)
+
+
+def _print_mended(told: dict[str, Any]) -> None:
+    for done in told["did"]:
+        say(f"Done: {done}.")
+    for left in told["remains"]:
+        click.echo(f"Remains: {left}")
+    if told["status"] == "issued":
+        say(f"{told['invoice']} is issued.")
+    elif not told["did"]:
+        say("There was nothing to do but wait.")
+
+
+def _age(age_s: int) -> str:
+    hours = age_s // _HOUR_S
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours} h" if hours else f"{age_s // 60} min"

@@ -1,0 +1,400 @@
+"""A draft never waits silently: operators see why, are alerted after a day, and mend what can be mended."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from rest_framework.test import APIClient
+
+from billing import actions, draft_actions, draft_queries, queries, tasks
+from billing.models import BillingEntry, Cut, DataSetState, Invoice, PartitionWaiver
+from control_plane import config
+from control_plane.audit import queries as audit
+from control_plane.cluster import brokers
+from control_plane.outbox.models import Delivery
+from control_plane.topics.models import Topic
+from penstock.cli.__main__ import run
+from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from tenants.actions import create_operator
+from tenants.models import Tenant
+from tests.control_plane.billing.answering import Answering, answering
+from tests.control_plane.billing.world import TESTER, Part, World, topic_id, vector_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ORDERS = Part(first=0, end=2_000, size=1_000_000)
+GONE = Part(topic="gone", first=0, end=500, size=100_000)
+PARTS = [ORDERS, GONE]
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    configured = replace(config.current(), datasets=tmp_path / "datasets")
+    monkeypatch.setattr(config, "current", lambda: configured)
+    return configured.datasets
+
+
+@pytest.fixture
+def broker(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+    with answering() as (broker, client):
+        monkeypatch.setattr(brokers, "client", lambda: client)
+        broker.entries = vector_of(PARTS)
+        yield broker
+
+
+@pytest.fixture
+def acme(broker: Answering, world: World) -> Tenant:
+    """With a topic that exists and one that is deleted."""
+    tenant = world.tenant("acme")
+    for part in PARTS:
+        Topic.objects.create(
+            public_id=f"top_{part.topic}",
+            tenant=tenant,
+            name=part.topic,
+            topic_id=part.topic_id,
+            partitions=1,
+            settings={},
+            on_brokers=True,
+            delivered_generation=1,
+            deleted_at=datetime.now(UTC) if part is GONE else None,
+        )
+    return tenant
+
+
+@pytest.fixture
+def operator(world: World) -> APIClient:
+    client = APIClient(raise_request_exception=False)
+    token = create_operator(TESTER, name="olga", tenant=SYSTEM_TENANT)
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+    return client
+
+
+def close(tenant: Tenant, hours_ago: int) -> Cut:
+    return actions.close_period(TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago))
+
+
+def aged(cut: Cut, age: timedelta) -> None:
+    """Move a tenant's only cut back in time."""
+    now = datetime.now(UTC)
+    Cut.objects.filter(pk=cut.pk).update(
+        period_start=now - age - DAY, period_end=now - age, created_at=now - age
+    )
+
+
+def mend(operator: APIClient, cut: Cut, **demand: Any) -> dict[str, Any]:
+    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/mend", demand, format="json")
+    assert answer.status_code == 200, answer.content
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+# -- what operators see -------------------------------------------------------------------------------------
+
+
+def test_a_draft_is_shown_with_every_reason_and_what_helps(acme: Tenant, operator: APIClient) -> None:
+    first, second = close(acme, 2), close(acme, 1)
+    Cut.objects.filter(pk=first.pk).update(error="no reading of 1 partitions: it has no leader")
+    DataSetState.objects.create(dataset="cut_usage", error="cut_usage run 1: has no manifest")
+    told = operator.get("/v1/billing/drafts").json()
+    one, two = told["items"]
+    assert [one[name] for name in ("tenant", "tenant_name", "invoice", "number", "cut", "delivered")] == [
+        acme.public_id, "acme", first.invoice.public_id, 1, first.public_id, False,
+    ]  # fmt: skip
+    assert one["reasons"] == [
+        "the brokers have not answered the cut: no reading of 1 partitions: it has no leader",
+        "a data set is refused: cut_usage run 1: has no manifest",
+    ]
+    assert f"the invoice before, {first.invoice.public_id}, is a draft still" in two["reasons"]
+    assert two["to_do"][0].endswith(f"penstock billing mend {first.public_id}")
+    assert (one["overdue"], told["alerts"], told["next"]) == (False, [], None)
+    assert second.public_id in " ".join(two["to_do"])
+
+
+def test_an_issued_invoice_is_no_draft(world: World, acme: Tenant, operator: APIClient) -> None:
+    cut = world.cut(acme, PARTS)
+    world.covered(cut, PARTS)
+    world.spark()
+    world.bill()
+    assert operator.get("/v1/billing/drafts").json()["items"] == []
+    assert mend(operator, cut) == {
+        "cut": cut.public_id,
+        "invoice": cut.invoice.public_id,
+        "status": "issued",
+        "did": [],
+        "remains": [],
+    }
+
+
+@pytest.mark.parametrize(("age", "overdue"), [(DAY - timedelta(minutes=1), 0), (DAY, 1)])
+def test_a_draft_that_waits_for_a_day_is_an_alert(
+    acme: Tenant, operator: APIClient, age: timedelta, overdue: int
+) -> None:
+    aged(close(acme, 1), age)
+    told = operator.get("/v1/billing/drafts").json()
+    assert told["items"][0]["overdue"] == bool(overdue)
+    assert told["alerts"] == (["1 draft waits for over a day"] if overdue else [])
+    exported = Client().get("/metrics").content.decode()
+    assert f"penstock_invoice_drafts_overdue {float(overdue)}" in exported
+    (oldest,) = [
+        float(line.split()[1])
+        for line in exported.splitlines()
+        if line.startswith("penstock_invoice_draft_oldest_seconds ")
+    ]
+    assert 0 <= oldest - age.total_seconds() < 60
+    assert "penstock_price_book_file_refused 0.0" in exported
+
+
+def test_a_late_cut_of_an_old_period_is_not_overdue_at_once(acme: Tenant) -> None:
+    cut = close(acme, 1)
+    Cut.objects.filter(pk=cut.pk).update(
+        period_start=datetime.now(UTC) - 9 * DAY, period_end=datetime.now(UTC) - 5 * DAY
+    )
+    assert draft_queries.waiting(datetime.now(UTC))[0] == 0
+
+
+def test_a_draft_that_waits_too_long_is_logged_once_an_hour(
+    acme: Tenant, caplog: pytest.LogCaptureFixture
+) -> None:
+    aged(close(acme, 1), 2 * DAY)
+    now = datetime.now(UTC)
+    told = [draft_actions.tell_overdue(now + timedelta(minutes=minutes)) for minutes in (0, 59, 60, 61)]
+    assert told == [1, 0, 1, 0]
+    lines = [record for record in caplog.records if record.message == "invoice is a draft for over a day"]
+    assert [(record.levelname, getattr(record, "tenant", "")) for record in lines] == [
+        ("ERROR", acme.public_id)
+    ] * 2
+    Invoice.objects.update(alerted_at=None)
+    tasks.run_round()
+    assert Invoice.objects.get().alerted_at is not None
+
+
+# -- mending ------------------------------------------------------------------------------------------------
+
+
+def test_cuts_that_were_not_answered_are_delivered_in_their_order(
+    broker: Answering, acme: Tenant, operator: APIClient
+) -> None:
+    first, second = close(acme, 2), close(acme, 1)
+    Delivery.objects.update(next_attempt_at=datetime.now(UTC) + DAY, attempts=9)
+    told = mend(operator, second)
+    assert [one.cut_id for one in broker.asked] == [first.public_id, second.public_id]
+    assert len(told["did"]) == 3 and told["status"] == "draft"
+    assert told["remains"][0].startswith("the invoice before")
+    entry = audit.entries(acme.public_id).latest("sequence")
+    assert (entry.action, entry.object_id, entry.actor_kind) == (
+        "billing.mend",
+        second.public_id,
+        "operator",
+    )
+
+
+def test_what_the_brokers_still_cannot_tell_remains(
+    broker: Answering, acme: Tenant, operator: APIClient
+) -> None:
+    broker.failed = [(GONE.topic_id, 0)]
+    told = mend(operator, close(acme, 1))
+    assert told["did"] == []
+    assert "it has no leader" in told["remains"][0]
+
+
+def test_readings_that_are_not_in_the_data_sets_are_asked_for_again(
+    broker: Answering, world: World, acme: Tenant, operator: APIClient, datasets: Path
+) -> None:
+    cut = world.cut(acme, PARTS)
+    world.covered(cut, [ORDERS])
+    world.spark()
+    world.bill()
+    told = mend(operator, cut)
+    assert [one.cut_id for one in broker.asked] == [cut.public_id]
+    assert "lack 1 of its partitions" in told["did"][0] and "woken" in told["did"][1]
+    assert (datasets / "wake").exists()
+    assert "is not in the data sets" in told["remains"][0]
+    # The readings have come: the same command issues the invoice.
+    world.rows["cut_usage"].clear()
+    world.rows["cut_coverage"].clear()
+    world.covered(cut, PARTS)
+    world.spark()
+    world.bill()
+    assert world.invoice(cut).status == "issued"
+
+
+def test_another_answer_to_the_same_cut_is_refused_and_told(
+    broker: Answering, world: World, acme: Tenant, operator: APIClient
+) -> None:
+    cut = world.cut(acme, PARTS)
+    broker.entries = vector_of([replace(ORDERS, end=2_001), GONE])
+    told = mend(operator, cut)
+    assert "answered other offsets than the first time" in told["remains"][0]
+    assert sorted(cut.readings.values_list("end_offset", flat=True)) == [500, 2_000]
+
+
+def test_a_cut_that_is_not_there_is_not_found(operator: APIClient) -> None:
+    assert operator.post("/v1/billing/cuts/cut_none/mend", {}, format="json").status_code == 404
+
+
+# -- giving up ----------------------------------------------------------------------------------------------
+
+WAIVE = {"waive": [f"{GONE.topic_id}-0"], "reason": "its brokers are gone"}
+
+
+def test_a_partition_of_a_deleted_topic_is_given_up_and_never_billed_any_more(
+    broker: Answering, world: World, acme: Tenant, operator: APIClient
+) -> None:
+    cut = close(acme, 2)
+    broker.failed = [(GONE.topic_id, 0)]
+    told = mend(operator, cut, **WAIVE)
+    assert "is given up" in told["did"][0]
+    (request,) = broker.asked
+    assert [(place.topic_id.hex(), place.partition) for place in request.waived] == [(GONE.topic_id, 0)]
+    cut.refresh_from_db()
+    # Spark knows of the partition and lacks its last reading.
+    world.covered(cut, [ORDERS])
+    world.covered(cut, [GONE], status="gap", reason="no cut reading")
+    world.spark()
+    world.bill()
+    invoice = world.invoice(cut)
+    assert (invoice.status, invoice.total_micro) == ("issued", 3_000_000)
+    document = BillingEntry.objects.get(object_id=invoice.public_id).document
+    assert [part["topic"] for part in document["partitions"]] == ["orders"]
+    assert [reading["topic_id"] for reading in document["cut"]["readings"]] == [ORDERS.topic_id]
+    billed = {row["topic"]: row["meters"] for row in queries.usage(acme, by=["topic"], first=None, end=None)}
+    assert billed["gone"]["messages_in"] == {"quantity": 500, "billed": 0, "provisional": 500}
+    assert {row["topic"] for row in queries.line_evidence(invoice)["messages_in"]} == {"orders"}
+    later = close(acme, 1)
+    mend(operator, later)
+    assert [len(one.waived) for one in broker.asked] == [1, 1]
+    entry = next(one for one in audit.entries(acme.public_id) if one.action == "billing.waive")
+    assert (entry.object_id, entry.actor_kind) == (f"{GONE.topic_id}-0", "operator")
+    assert entry.after == {"cut": cut.public_id, "reason": "its brokers are gone"}
+
+
+def test_giving_up_what_the_vector_has_issues_the_invoice_without_it(
+    world: World, acme: Tenant, operator: APIClient
+) -> None:
+    cut = world.cut(acme, PARTS)
+    world.covered(cut, [ORDERS])
+    world.spark()
+    world.bill()
+    told = mend(operator, cut, **WAIVE)
+    assert (told["status"], told["remains"]) == ("issued", [])
+    assert mend(operator, cut)["did"] == []
+    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/mend", WAIVE, format="json")
+    assert answer.status_code == 400 and "is issued" in answer.content.decode()
+
+
+def test_giving_up_twice_is_once(broker: Answering, acme: Tenant, operator: APIClient) -> None:
+    broker.failed = [(ORDERS.topic_id, 0)]
+    cut = close(acme, 1)
+    mend(operator, cut, **WAIVE)
+    assert "given up before" in mend(operator, cut, **WAIVE)["did"][0]
+    assert PartitionWaiver.objects.count() == 1
+
+
+def test_earlier_periods_keep_what_is_given_up_later(world: World, acme: Tenant, operator: APIClient) -> None:
+    first = world.cut(acme, PARTS, end=datetime.now(UTC) - timedelta(hours=2))
+    world.covered(first, PARTS)
+    world.spark()
+    world.bill()
+    more = [replace(ORDERS, first=2_000, end=2_100), replace(GONE, first=500, end=600)]
+    second = world.cut(acme, more)
+    world.covered(second, [more[0]])
+    world.spark()
+    world.bill()
+    assert mend(operator, second, **WAIVE)["status"] == "issued"
+    billed = {row["topic"]: row["meters"] for row in queries.usage(acme, by=["topic"], first=None, end=None)}
+    assert (billed["gone"]["messages_in"]["billed"], billed["orders"]["messages_in"]["billed"]) == (
+        500,
+        2_100,
+    )
+
+
+@pytest.mark.parametrize(
+    ("waive", "reason", "named"),
+    [
+        (f"{ORDERS.topic_id}-0", "because", "exists"),
+        (f"{GONE.topic_id}-0", "", "reason"),
+        (f"{topic_id('never')}-0", "because", "no such topic"),
+        ("orders-0", "because", "waive"),
+    ],
+)
+def test_what_may_not_be_given_up_is_refused_by_name(
+    acme: Tenant, operator: APIClient, waive: str, reason: str, named: str
+) -> None:
+    cut = close(acme, 1)
+    answer = operator.post(
+        f"/v1/billing/cuts/{cut.public_id}/mend", {"waive": [waive], "reason": reason}, format="json"
+    )
+    assert answer.status_code in (400, 404) and named in answer.content.decode(), answer.content
+    assert not PartitionWaiver.objects.exists()
+
+
+def test_anothers_topic_and_one_whose_deletion_is_on_its_way_are_not_given_up(
+    world: World, acme: Tenant
+) -> None:
+    cut = close(acme, 1)
+    other = close(world.tenant("other"), 1)
+    with pytest.raises(NotFound):
+        draft_actions.mend(TESTER, other.public_id, waive=[(GONE.topic_id, 0)], reason="because")
+    Topic.objects.filter(topic_id=GONE.topic_id).update(generation=2)
+    with pytest.raises(InvalidRequest, match="not reached the brokers"):
+        draft_actions.mend(TESTER, cut.public_id, waive=[(GONE.topic_id, 0)], reason="because")
+
+
+# -- the console and the command line -----------------------------------------------------------------------
+
+
+def test_the_operators_page_shows_alerts(acme: Tenant) -> None:
+    aged(close(acme, 1), 2 * DAY)
+    client = Client()
+    token = create_operator(TESTER, name="olga", tenant=SYSTEM_TENANT)
+    assert client.post("/operator/sign-in", {"token": token}).status_code == 302
+    page = client.get("/operator").content.decode()
+    assert "1 draft waits for over a day" in page and "penstock billing drafts" in page
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    world: World, live_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    monkeypatch.setenv("PENSTOCK_API_URL", live_server.url)
+    monkeypatch.setenv("PENSTOCK_API_KEY", "")
+    monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", create_operator(TESTER, name="olga", tenant=SYSTEM_TENANT))
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(("billing", *arguments))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.mark.processes
+def test_the_command_line_lists_drafts_and_mends_them(
+    broker: Answering, acme: Tenant, command: Command
+) -> None:
+    assert command("drafts") == (0, "", "No invoice is a draft.\n")
+    cut = close(acme, 1)
+    aged(cut, 3 * DAY)
+    code, out, err = command("drafts")
+    assert code == 0 and "3 days" in out and "overdue" in out
+    assert (
+        f"to do    Bring back the brokers that are named, then: penstock billing mend {cut.public_id}" in out
+    )
+    assert "Alert: 1 draft waits for over a day" in err
+    code, out, err = command("mend", cut.public_id)
+    assert code == 0 and "have answered" in err and "Remains: " in out
+    code, out, _ = command("mend", cut.public_id, "--json")
+    assert json.loads(out)["status"] == "draft"
+    assert command("mend", cut.public_id, "--waive", f"{GONE.topic_id}-0")[0] == 2
+    assert command("mend", "cut_none")[0] == 3
