@@ -1,159 +1,168 @@
-"""The evidence of an invoice made from a cluster's own readings and seals, and a stand-in that serves it over HTTP."""
+"""The documents of invoices made from a cluster's own cuts, and a stand-in for the control plane that serves them."""
 
-import base64
+import copy
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from data_plane.contract import usage_pb2
-from penstock.contract.ids import TopicId, TopicPartition
-from penstock.records.seal import pack_seal
-from penstock.records.usage import Totals
-from penstock.rules.rating import PriceBook, line_id, rate
+from penstock.contract.errors import NotFound
+from penstock.contract.ids import TopicId
+from penstock.rules.rating import PriceBook
 from penstock.rules.usage_folding import day_of
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered
+from tests.unit.verification.honest import chained, rated, sha256_of, shown
 
 BOOK = PriceBook.read(
     json.loads(
         (Path(__file__).parents[3] / "billing/price_books/standard-1.json").read_text(encoding="utf-8")
     )
 )
-BEGIN_MS = 1_750_000_000_000
-"""Before every message of a test."""
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def cut_evidence(
-    usage: Metered, tenant: Tenant, topics: dict[TopicId, str], *, previous: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """End the tenant's period now and say what billing would: quantities are differences of cut readings."""
-    before = {} if previous is None else {_place(part): part for part in previous["partitions"]}
-    number = 1 if previous is None else previous["invoice"]["number"] + 1
-    invoice, cut_id = f"inv_{number}", f"cut_{tenant.name}_{number}"
-    begin_ms = BEGIN_MS if previous is None else previous["period_end_ms"]
-    time.sleep(0.005)
-    end_ms = now_ms()
-    vector = usage.cluster.admin.cut(cut_id, tenant.name, end_ms)
-    assert [reading.message for reading in vector if reading.error] == []
-    readings = {
-        (reading.topic_id.hex(), reading.partition): reading
-        for record in usage.records()
-        for reading in record.readings
-        if reading.kind == usage_pb2.ReadingKind.CUT and reading.cut_id == cut_id
-    }
-    partitions, quantities = [], {"messages_in": 0, "bytes_in": 0}
-    for place in sorted(readings):
-        reading = readings[place]
-        earlier = before.get(place, {"end_offset": 0, "totals": Totals()})
-        totals = Totals.from_tuple(tuple(reading.totals))
-        added = totals.since(earlier["totals"])
-        quantities["messages_in"] += added.committed_messages
-        quantities["bytes_in"] += added.committed_bytes
-        row = {
-            "day": day_of(reading.accepted_ms).isoformat(),
-            "first_offset": earlier["end_offset"],
-            "end_offset": reading.end_offset,
-            "quantities": {"messages_in": added.committed_messages, "bytes_in": added.committed_bytes},
-        }
-        partitions.append(
-            {
-                "topic": topics[TopicId(reading.topic_id)],
-                "topic_id": place[0],
-                "partition": place[1],
-                "log_generation": reading.log_generation,
-                "start_offset": earlier["end_offset"],
-                "end_offset": reading.end_offset,
-                "days": [row] if reading.end_offset > earlier["end_offset"] else [],
-                "totals": totals,
-            }
-        )
-    rated = rate(BOOK, quantities)
-    return {
-        "period_end_ms": end_ms,
-        "invoice": {
-            "id": invoice,
-            "number": number,
+class Billing:
+    """What a control plane would say of one tenant of a real cluster; anything in it may be altered."""
+
+    def __init__(self, usage: Metered, tenant: Tenant) -> None:
+        self.usage, self.tenant = usage, tenant
+        self.begins_ms = now_ms()
+        self.ends_ms = 0
+        self.chain_items: list[dict[str, Any]] = []
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.shown: dict[str, dict[str, Any]] = {}
+        prices = {
+            "format": 1,
+            "kind": "prices",
             "tenant": tenant.name,
-            "status": "issued",
-            "currency": BOOK.currency,
-            "period_start": _text(begin_ms),
-            "period_end": _text(end_ms),
-            "total_micro": rated.total_micro,
-            "gaps": [],
-            "lines": [
+            "effective_from_ms": self.begins_ms,
+            "price_book": BOOK.document(),
+        }
+        self._enter("prices", "pa_1", prices, self.begins_ms)
+
+    def end_period(self, topics: Mapping[TopicId, str]) -> dict[str, Any]:
+        """End the period now, and bill what the brokers answer. Days go by the cut's reading alone: a test is short."""
+        number = len(self.documents) + 1
+        invoice, cut_id = f"inv_{number}", f"cut_{self.tenant.name}_{number}"
+        before = self.documents.get(f"inv_{number - 1}")
+        time.sleep(0.005)
+        end_ms = now_ms()
+        head = self.chain_items[-1]
+        answered = self.usage.cluster.admin.cut(
+            cut_id,
+            self.tenant.name,
+            end_ms,
+            previous_end_ms=self.ends_ms,
+            billing=(head["sequence"], head["hash"]),
+        )
+        assert [reading.message for reading in answered if reading.error] == []
+        earlier = (
+            {} if before is None else {(r["topic_id"], r["partition"]): r for r in before["cut"]["readings"]}
+        )
+        readings, partitions = [], []
+        for reading in sorted(answered, key=lambda r: (r.topic_id, r.partition)):
+            place = {"topic_id": reading.topic_id.hex(), "partition": reading.partition}
+            old = earlier.get(
+                (place["topic_id"], place["partition"]), {"end_offset": 0, "messages": 0, "bytes": 0}
+            )
+            row = {
+                "day": day_of(max(reading.accepted_ms, 0)).isoformat(),
+                "first_offset": old["end_offset"],
+                "end_offset": reading.end_offset,
+                "messages": reading.messages - old["messages"],
+                "bytes": reading.stored_bytes - old["bytes"],
+            }
+            readings.append(
                 {
-                    "id": line_id(invoice, line.meter, BOOK.sha256, begin_ms, end_ms),
-                    "meter": line.meter,
-                    "quantity": line.quantity,
-                    "amount_micro": line.amount_micro,
-                    "price_book_sha256": BOOK.sha256,
-                }
-                for line in rated.lines
-            ],
-        },
-        "price_book": BOOK.document(),
-        "previous_invoice": None if previous is None else previous["invoice"]["id"],
-        "cut": {
-            "id": cut_id,
-            "readings": [
-                {
-                    "topic_id": reading.topic_id.hex(),
-                    "partition": reading.partition,
+                    **place,
                     "log_generation": reading.log_generation,
                     "end_offset": reading.end_offset,
-                }
-                for reading in vector
-            ],
-        },
-        "partitions": partitions,
-        "seals": seals_of(usage, sorted(readings)),
-    }
-
-
-def seals_of(usage: Metered, places: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """The seals in `__usage` of these partitions."""
-    shown = []
-    for topic_id, partition in places:
-        where = TopicPartition(TopicId(bytes.fromhex(topic_id)), partition)
-        for seal in usage.seals(where.topic_id, partition):
-            shown.append(
-                {
-                    "topic_id": topic_id,
-                    "partition": partition,
-                    "base_offset": seal.base_offset,
-                    "seal": base64.b64encode(pack_seal(seal)).decode(),
+                    "accepted_ms": reading.accepted_ms,
+                    "messages": reading.messages,
+                    "bytes": reading.stored_bytes,
+                    "last": reading.last,
                 }
             )
-    return shown
+            partitions.append(
+                {
+                    "topic": topics[TopicId(reading.topic_id)],
+                    **place,
+                    "log_generation": reading.log_generation,
+                    "start_offset": old["end_offset"],
+                    "counts_from": old["end_offset"],
+                    "end_offset": reading.end_offset,
+                    "days": [row] if reading.end_offset > old["end_offset"] else [],
+                }
+            )
+        begins_ms = self.begins_ms if before is None else before["period_end_ms"]
+        document = {
+            "format": 1,
+            "kind": "invoice",
+            "id": invoice,
+            "number": number,
+            "tenant": self.tenant.name,
+            "period_start_ms": begins_ms,
+            "period_end_ms": end_ms,
+            "issued_at_ms": end_ms,
+            "cut": {"id": cut_id, "readings": readings},
+            "partitions": sorted(partitions, key=lambda p: (p["topic"], p["topic_id"], p["partition"])),
+            "previous": None
+            if before is None
+            else {"id": before["id"], "number": number - 1, "document_sha256": sha256_of(before)},
+            **rated(partitions, BOOK, invoice, begins_ms, end_ms),
+        }
+        self.documents[invoice] = document
+        self._enter("invoice", invoice, document, end_ms)
+        self.shown[invoice] = shown(document, [])
+        self.ends_ms = end_ms
+        return document
+
+    def _enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:
+        self.chain_items.append(chained(self.tenant.name, self.chain_items, kind, name, document, at_ms))
+
+    # -- what a verifier asks for -------------------------------------------------------------------------------
+
+    def invoice(self, invoice_id: str) -> Any:
+        return copy.deepcopy(self.shown[invoice_id])
+
+    def evidence(self, invoice_id: str) -> Any:
+        if invoice_id not in self.documents:
+            raise NotFound(f"invoice {invoice_id}: not here")
+        return copy.deepcopy({"status": "issued", "gaps": [], "document": self.documents[invoice_id]})
+
+    def chain(self) -> Sequence[Mapping[str, Any]]:
+        return copy.deepcopy(self.chain_items)
 
 
 @contextmanager
-def served(*documents: dict[str, Any]) -> Iterator[str]:
-    """The address of a server that gives each invoice's evidence, as the control plane does."""
-    answers = {
-        f"/v1/invoices/{document['invoice']['id']}/evidence": json.dumps(document, default=str).encode()
-        for document in documents
-    }
+def served(billing: Billing) -> Iterator[str]:
+    """The address of a server that answers as the control plane does."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = answers.get(self.path)
-            self.send_response(200 if body else 404)
-            self.send_header("Content-Type", "application/json" if body else "application/problem+json")
-            body = body or b'{"code": "not_found", "detail": "no such invoice"}'
+            value = self._answer(urlsplit(self.path).path.split("/")[2:])
+            self.send_response(404 if value is None else 200)
+            self.send_header("Content-Type", "application/json" if value else "application/problem+json")
+            body = json.dumps(value or {"code": "not_found", "detail": "no such invoice"}).encode()
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _answer(self, path: list[str]) -> Any:
+            if path == ["billing", "chain"]:
+                return {"items": billing.chain(), "next": None}
+            if path[:1] == ["invoices"] and path[1] in billing.documents:
+                return billing.evidence(path[1]) if path[2:] == ["evidence"] else billing.invoice(path[1])
+            return None
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: the output is the test's."""
@@ -167,11 +176,3 @@ def served(*documents: dict[str, Any]) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join(5)
-
-
-def _place(part: dict[str, Any]) -> tuple[str, int]:
-    return part["topic_id"], part["partition"]
-
-
-def _text(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()

@@ -14,7 +14,6 @@ from penstock.contract.documents import (
     Strict,
     chain_hash,
     document_sha256,
-    plain,
     read_document,
 )
 from penstock.contract.errors import NotFound
@@ -130,8 +129,8 @@ class Service:
             ),
             "previous": None
             if before is None
-            else {"id": before["id"], "number": number - 1, "document_sha256": self._sha256(before)},
-            **_rated(
+            else {"id": before["id"], "number": number - 1, "document_sha256": sha256_of(before)},
+            **rated(
                 partitions, self._book_for(self.period_begins_ms), invoice, self.period_begins_ms, end_ms
             ),
         }
@@ -171,7 +170,7 @@ class Service:
             "number": len(notes) + 1,
             "tenant": TENANT,
             "issued_at_ms": self.period_begins_ms + 70_000 + len(notes),
-            "invoice": {"id": invoice, "document_sha256": self._sha256(document)},
+            "invoice": {"id": invoice, "document_sha256": sha256_of(document)},
             "cut_id": self.cuts[-1].cut_id,
             "currency": self.book.currency,
             "price_book_sha256": self.book.sha256,
@@ -251,13 +250,11 @@ class Service:
             document = self.documents[item["object_id"]] if item["kind"] == "invoice" else item["document"]
             if item["kind"] == "invoice":
                 if before is not None and document["previous"] is not None:
-                    document["previous"]["document_sha256"] = self._sha256(before)
+                    document["previous"]["document_sha256"] = sha256_of(before)
                 before = document
             elif item["kind"] == "credit_note" and document["invoice"]["id"] in self.documents:
-                document["invoice"]["document_sha256"] = self._sha256(
-                    self.documents[document["invoice"]["id"]]
-                )
-            item["document_sha256"] = self._sha256(document)
+                document["invoice"]["document_sha256"] = sha256_of(self.documents[document["invoice"]["id"]])
+            item["document_sha256"] = sha256_of(document)
             item["hash"] = previous = chain_hash(TENANT, previous, _entry(item))
 
     def show_again(self) -> None:
@@ -267,18 +264,7 @@ class Service:
             self.shown[invoice] = shown(document, [n for n in notes if n["invoice"]["id"] == invoice])
 
     def _enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:
-        item = {
-            "sequence": len(self.chain_items) + 1,
-            "kind": kind,
-            "object_id": name,
-            "document_sha256": self._sha256(document),
-            "at_ms": at_ms,
-            "hash": NO_HASH,
-            "document": None if kind == "invoice" else document,
-        }
-        previous = self.chain_items[-1]["hash"] if self.chain_items else NO_HASH
-        item["hash"] = chain_hash(TENANT, previous, _entry(item))
-        self.chain_items.append(item)
+        self.chain_items.append(chained(TENANT, self.chain_items, kind, name, document, at_ms))
 
     def _document_of(self, number: int) -> dict[str, Any] | None:
         return self.documents.get(f"inv_{number}")
@@ -291,8 +277,32 @@ class Service:
         ]
         return PriceBook.read(found[-1]["price_book"])
 
-    def _sha256(self, document: dict[str, Any]) -> str:
-        return document_sha256(read_document(document, KINDS[document["kind"]], "test"))
+
+def sha256_of(document: Mapping[str, Any]) -> str:
+    """Of any document."""
+    return document_sha256(read_document(document, KINDS[document["kind"]], "test"))
+
+
+def chained(
+    tenant: str,
+    chain: Sequence[Mapping[str, Any]],
+    kind: str,
+    name: str,
+    document: dict[str, Any],
+    at_ms: int,
+) -> dict[str, Any]:
+    """The next item of a chain."""
+    item = {
+        "sequence": len(chain) + 1,
+        "kind": kind,
+        "object_id": name,
+        "document_sha256": sha256_of(document),
+        "at_ms": at_ms,
+        "hash": NO_HASH,
+        "document": None if kind == "invoice" else document,
+    }
+    previous = chain[-1]["hash"] if chain else NO_HASH
+    return item | {"hash": chain_hash(tenant, previous, _entry(item))}
 
 
 def _entry(item: Mapping[str, Any]) -> ChainEntry:
@@ -343,9 +353,10 @@ def _part(
     return reading, part
 
 
-def _rated(
+def rated(
     partitions: Sequence[Mapping[str, Any]], book: PriceBook, invoice: str, begin_ms: int, end_ms: int
 ) -> dict[str, Any]:
+    """Lines and total of an invoice over these partitions."""
     days = [day for part in partitions for day in part["days"]]
     rated = rate(
         book,
@@ -374,7 +385,7 @@ def _rated(
 def rate_again(document: dict[str, Any], book: PriceBook) -> None:
     """Make lines and total of an altered invoice agree with what it counts now."""
     document.update(
-        _rated(
+        rated(
             document["partitions"],
             book,
             document["id"],
@@ -404,14 +415,6 @@ def shown(document: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> di
         "credit_notes": [{name: note[name] for name in ("id", "number", "total_micro")} for note in notes],
         "credited_micro": sum(note["total_micro"] for note in notes),
     }
-
-
-def document_of(service: Service, invoice: str) -> InvoiceDocument:
-    return read_document(service.documents[invoice], InvoiceDocument, invoice)
-
-
-def as_plain(document: InvoiceDocument) -> dict[str, Any]:
-    return plain(document)
 
 
 def _text(ms: int) -> str:
