@@ -88,7 +88,9 @@ def viewed(points: DataFrame) -> DataFrame:
     views = points.select(*PARTITION, F.col("log_generation").alias("view")).distinct()
     seen = points.join(views, list(PARTITION)).where(F.col("log_generation") <= F.col("view"))
     by_view = Window.partitionBy(*PARTITION, "view")
-    later = by_view.orderBy("log_generation").rangeBetween(1, Window.unboundedFollowing)
+    # From the newest generation down: Spark goes through a frame that grows once, and through one that ends at
+    # `unboundedFollowing` again at each row.
+    later = by_view.orderBy(F.desc("log_generation")).rangeBetween(Window.unboundedPreceding, -1)
     start = F.when(F.col("is_start"), F.col("end_offset"))
     seen = seen.withColumn("void", F.coalesce(F.col("end_offset") > F.min(start).over(later), F.lit(False)))
     before = by_view.orderBy("log_generation", "end_offset").rowsBetween(Window.unboundedPreceding, -1)
