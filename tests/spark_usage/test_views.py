@@ -15,7 +15,7 @@ from spark_usage.decode import decode
 from tests.conftest import FULL
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import arrivals, random_log
-from tests.spark_usage.records import MINUTE, Writer, bronze_frame, in_order, reading
+from tests.spark_usage.records import MINUTE, Writer, bronze_frame, in_order, reading, topic_id
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -198,6 +198,26 @@ def interval(before: Row | None, point: Row) -> tuple[int, int, int, set[tuple[i
     return before.end_offset if before else 0, messages, size, {share for share in shares if any(share[1:])}
 
 
+def test_five_hundred_principals_of_one_minute_each_get_their_own(spark: SparkSession) -> None:
+    told = [
+        reading(
+            count * 500, count, count * 500, count * 500_000,
+            [(who, count, count * who) for who in random.sample(range(1, 501), 500)],
+        )
+        for random in (Random(1),)
+        for count in (1, 2)
+    ]  # fmt: skip
+    first, second = sorted(
+        readings.intervals_of(readings.viewed(points_of(spark, told))).collect(), key=place
+    )
+    rest = 500_000 - sum(range(1, 501))
+    for one in (first, second):
+        assert one.topic_id == topic_id("tn_aorders").hex()
+        assert {tuple(share) for share in one.shares} == {(who, 1, who) for who in range(1, 501)} | {
+            (0, 0, rest)
+        }
+
+
 class Plans:
     """What Spark executed since this was made, as text."""
 
@@ -243,3 +263,11 @@ def test_no_window_of_a_round_goes_through_its_frame_again_at_each_row(
     texts = plans.texts()
     assert sum("Window" in text for text in texts) > 5
     assert dear_frames(texts) == set()
+
+
+def test_rows_of_principals_are_sorted_once_a_reading(spark: SparkSession) -> None:
+    plans = Plans(spark)
+    readings.intervals_of(readings.viewed(points_of(spark, [reading(1, 1, 1, 10, [(7, 1, 10)])]))).collect()
+    (plan,) = [text for text in plans.texts() if "sort_array" in text]
+    # put into the expression that looks at each row, the sort would be made again at each row
+    assert plan.count("sort_array(") == 1
