@@ -21,6 +21,7 @@ from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
+from benchmarks.usage_rounds import FOLDS, ROUNDS
 
 BENCHMARKS = (
     Benchmark(figures=("broker_fsync_floor_ratio", "ack_p99_floor_ratio"), run=floor_ratios, seconds=120),
@@ -53,6 +54,8 @@ BENCHMARKS = (
     RECOVERY,
     METERING,
     DURABILITY,
+    FOLDS,
+    ROUNDS,
 )
 
 

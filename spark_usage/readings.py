@@ -88,7 +88,9 @@ def viewed(points: DataFrame) -> DataFrame:
     views = points.select(*PARTITION, F.col("log_generation").alias("view")).distinct()
     seen = points.join(views, list(PARTITION)).where(F.col("log_generation") <= F.col("view"))
     by_view = Window.partitionBy(*PARTITION, "view")
-    later = by_view.orderBy("log_generation").rangeBetween(1, Window.unboundedFollowing)
+    # From the newest generation down: Spark goes through a frame that grows once, and through one that ends at
+    # `unboundedFollowing` again at each row.
+    later = by_view.orderBy(F.desc("log_generation")).rangeBetween(Window.unboundedPreceding, -1)
     start = F.when(F.col("is_start"), F.col("end_offset"))
     seen = seen.withColumn("void", F.coalesce(F.col("end_offset") > F.min(start).over(later), F.lit(False)))
     before = by_view.orderBy("log_generation", "end_offset").rowsBetween(Window.unboundedPreceding, -1)
@@ -130,6 +132,7 @@ def intervals_of(seen: DataFrame) -> DataFrame:
         .withColumn("first_offset", F.coalesce(F.col("before.end_offset"), F.lit(0).cast("long")))
         .withColumn("messages", _gained(0))
         .withColumn("bytes", _gained(1))
+        .withColumn("sorted", _sorted_rows())
         .withColumn("known", _known())
     )
     told = "aggregate(known, CAST(0 AS BIGINT), (sum, row) -> sum + row.{0})"
@@ -161,19 +164,35 @@ def _gained(index: int) -> Column:
     return F.col("totals")[index] - F.coalesce(F.col("before.totals")[index], F.lit(0).cast("long"))
 
 
-def _known() -> Column:
-    """The reading's rows less those that the point before told of the same minute."""
+def _sorted_rows() -> Column:
+    """The reading's rows and, when the point before is of the same minute, those that it told, by principal: each of
+    them (`now` 0) stands right before the reading's own row (`now` 1) of its principal.
+    """
     return F.expr(
         """
-        CASE WHEN before.minute = minute THEN
+        sort_array(concat(
+            transform(
+                CASE WHEN before.minute = minute THEN before.principal_rows ELSE slice(principal_rows, 1, 0) END,
+                row -> named_struct(
+                    'principal', row.principal, 'now', 0, 'messages', row.messages, 'bytes', row.bytes)),
             transform(principal_rows, row -> named_struct(
-                'principal', row.principal,
-                'messages', row.messages - aggregate(
-                    filter(before.principal_rows, old -> old.principal = row.principal),
-                    CAST(0 AS BIGINT), (sum, old) -> sum + old.messages),
-                'bytes', row.bytes - aggregate(
-                    filter(before.principal_rows, old -> old.principal = row.principal),
-                    CAST(0 AS BIGINT), (sum, old) -> sum + old.bytes)))
-        ELSE principal_rows END
+                'principal', row.principal, 'now', 1, 'messages', row.messages, 'bytes', row.bytes))))
+        """
+    )
+
+
+def _known() -> Column:
+    """The reading's rows less those that the point before told of the same minute."""
+    less = "IF(at > 0 AND sorted[at - 1].principal = row.principal, sorted[at - 1].{0}, CAST(0 AS BIGINT))"
+    return F.expr(
+        f"""
+        transform(
+            filter(
+                transform(sorted, (row, at) -> named_struct(
+                    'principal', row.principal, 'now', row.now,
+                    'messages', row.messages - {less.format("messages")},
+                    'bytes', row.bytes - {less.format("bytes")})),
+                row -> row.now = 1),
+            row -> named_struct('principal', row.principal, 'messages', row.messages, 'bytes', row.bytes))
         """
     )

@@ -36,8 +36,8 @@ class Log:
     cuts: dict[str, tuple[int, int]]
 
 
-def random_log(random: Random, tenant: str, partition: int, cuts: int = 2) -> Log:
-    """A log of up to 120 batches with up to two declared losses."""
+def random_log(random: Random, tenant: str, partition: int, cuts: int = 2, losses: float = 0.02) -> Log:
+    """A log of 100 batches; after each one a loss is declared with the probability `losses`."""
     state, generation = State(), 1
     history = [state.copy()]
     log = Log(tenant, partition, [], state, {})
@@ -86,7 +86,7 @@ def random_log(random: Random, tenant: str, partition: int, cuts: int = 2) -> Lo
             name = f"cut_{cut_at.index(step) + 1}"
             read(state, cut=name)
             log.cuts[name] = (state.messages, state.size)
-        if random.random() < 0.02 and len(history) > 3:
+        if random.random() < losses and len(history) > 3:
             del history[random.randrange(len(history) // 2, len(history)) + 1 :]
             log.last = state = history[-1].copy()
             generation += 1

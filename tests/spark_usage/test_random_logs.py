@@ -50,19 +50,20 @@ def seed(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-def logs_of(random: Random) -> list[Log]:
+def logs_of(random: Random, tenants: int, losses: float) -> list[Log]:
     return [
-        random_log(random, f"tn_{number:03}", partition)
-        for number in range(TENANTS)
+        random_log(random, f"tn_{number:03}", partition, losses=losses)
+        for number in range(tenants)
         for partition in range(random.randrange(1, 3))
     ]
 
 
+@pytest.mark.parametrize(("tenants", "losses"), [(TENANTS, 0.02), (TENANTS // 4, 0.4)])
 def test_three_folds_agree_and_no_disorder_changes_a_total(
-    seed: int, make_pipeline: Callable[[str], Pipeline]
+    seed: int, tenants: int, losses: float, make_pipeline: Callable[[str], Pipeline]
 ) -> None:
     random = Random(seed)
-    logs = logs_of(random)
+    logs = logs_of(random, tenants, losses)
     stored, there = arrivals(random, logs)
     pipeline = make_pipeline("first")
     done = pipeline.fold(stored)
@@ -76,9 +77,9 @@ def test_three_folds_agree_and_no_disorder_changes_a_total(
 
     # the fold in plain Python, with principals
     wanted: dict[Any, int] = defaultdict(int)
-    tenants = {topic_id(log.tenant + "orders"): log.tenant for log in logs}
+    names = {topic_id(log.tenant + "orders"): log.tenant for log in logs}
     for (topic, partition, generation, minute, principal), (messages, size) in oracle.fold(there).items():
-        key = (tenants[topic], partition, generation, minute // 60, principal)
+        key = (names[topic], partition, generation, minute // 60, principal)
         wanted[*key, "messages_in"] += messages
         wanted[*key, "bytes_in"] += size
     assert found == {key: value for key, value in wanted.items() if value}

@@ -1,0 +1,134 @@
+"""What a round of the usage pipeline costs: the fold of one partition's readings, and whole rounds as a service ages.
+
+`python -m benchmarks.usage_rounds --days 1 50 --file-s 20 --folder DIR` measures other ages and other files of bronze.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.figures import Benchmark, Measured, median
+from benchmarks.usage_load import FILE_MS, Bronze, Load
+from spark_usage import bronze, readings
+from spark_usage.configuration import DEFAULT_ASSETS
+from spark_usage.decode import decode
+from spark_usage.rounds import fold
+from spark_usage.session import start_session
+
+READINGS = (10_000, 40_000, 100_000)
+DAYS = (1, 10)
+_ROUNDS = 3
+_WARM = 1_000
+
+
+def folds(folder: Path) -> list[Measured]:
+    """Seconds from decoded readings of one partition to its intervals: points, views, intervals; medians of three."""
+    spark = start_session("local[2]", folder / "spark")
+    try:
+        took: dict[int, list[tuple[float, float]]] = {count: [] for count in (_WARM, *READINGS)}
+        for count in (_WARM, *READINGS * _ROUNDS):
+            took[count].append(_fold_s(spark, count))
+    finally:
+        spark.stop()
+    wall = {count: median([seconds for seconds, _ in took[count]]) for count in READINGS}
+    busy = {count: median([seconds for _, seconds in took[count]]) for count in READINGS}
+    beside = {f"{count // 1_000}k_s": wall[count] for count in READINGS[:-1]}
+    beside |= {f"{count // 1_000}k_processor_s": busy[count] for count in READINGS}
+    return [Measured(name="usage_fold_100k_s", value=wall[100_000], unit="s", beside=beside)]
+
+
+def _fold_s(spark: SparkSession, count: int) -> tuple[float, float]:
+    """Of the clock and of the processors."""
+    load = Load(brokers=1, partitions=1)
+    rows: list[dict[str, object]] = []
+    while load.readings < count:
+        rows += load.rows((len(rows) + 1) * 10_000)
+    facts = decode(spark.createDataFrame(pa.Table.from_pylist(rows, schema=bronze.SCHEMA))).localCheckpoint()
+    began, busy = time.monotonic(), _processor_s()
+    seen = readings.viewed(readings.points_of(facts)).localCheckpoint()
+    intervals = readings.intervals_of(seen).localCheckpoint()
+    took, busy = time.monotonic() - began, _processor_s() - busy
+    if intervals.count() < count:
+        raise AssertionError(f"{count} readings required, {intervals.count()} intervals found")
+    return took, busy
+
+
+def rounds(folder: Path, days: Sequence[int] = DAYS, file_ms: int = FILE_MS) -> list[Measured]:
+    """Seconds of a round with news, and of one without, over bronze of so many days."""
+    datasets = folder / "datasets"
+    made = Bronze(datasets, file_ms)
+    spark = start_session("local[2]", folder / "spark")
+    try:
+        Bronze(folder / "warm", file_ms).grow(1)
+        _round(spark, folder / "warm", {"0": 8640, "1": 8640, "2": 8640})
+        measured = []
+        for age in days:
+            made.grow(age)
+            busy = _processor_s()
+            with_news = _round(spark, datasets, made.load.offsets)
+            busy = _processor_s() - busy
+            at_rest = _round(spark, datasets, made.load.offsets)
+            beside = {
+                "processor_s": busy, "at_rest_s": at_rest, "readings": made.load.readings, "files": made.files,
+                "records": sum(made.load.offsets.values()),
+            }  # fmt: skip
+            measured.append(
+                Measured(name=f"usage_round_{age}_days_s", value=with_news, unit="s", beside=beside)
+            )
+            print(f"  {measured[-1].line()}", file=sys.stderr, flush=True)
+        return measured
+    finally:
+        spark.stop()
+
+
+def _round(spark: SparkSession, datasets: Path, offsets: dict[str, int]) -> float:
+    return fold(spark, datasets, DEFAULT_ASSETS, offsets=offsets).seconds
+
+
+def _processor_s() -> float:
+    """That this process, Spark's Java process and its Python workers have used, ended workers too: it tells more than
+    the clock beside busy neighbours.
+    """
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        pid = int(status.parent.name)
+        parents[pid], ticks[pid] = int(fields[1]), sum(int(field) for field in fields[11:15])
+    mine = [os.getpid()]
+    for pid in mine:
+        mine += [child for child, parent in parents.items() if parent == pid]
+    return sum(ticks[pid] for pid in mine) / os.sysconf("SC_CLK_TCK")
+
+
+FOLDS = Benchmark(figures=("usage_fold_100k_s",), run=folds, seconds=120, quick=False)
+ROUNDS = Benchmark(
+    figures=tuple(f"usage_round_{age}_days_s" for age in DAYS), run=rounds, seconds=1_200, quick=False
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.usage_rounds", description=__doc__)
+    parser.add_argument("--days", type=int, nargs="+", default=list(DAYS))
+    parser.add_argument(
+        "--file-s", type=int, default=FILE_MS // 1000, help="how much time a file of bronze holds"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("var"))
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=chosen.folder, prefix="bench-") as folder:
+        rounds(Path(folder), chosen.days, chosen.file_s * 1000)
+
+
+if __name__ == "__main__":
+    main()
