@@ -80,7 +80,7 @@ def start(place: Place, invoice: Invoice) -> Proof:
     known = find(*name)
     if known is not None and not known.ended:
         return known
-    documents = _Gathered(place.tenant, invoice)
+    documents = GatheredDocuments(place.tenant, invoice)
     settings = ConnectionSettings(bootstrap=tuple(config.current().brokers.bootstrap), api_key=api_key(place))
     proof = Proof(tenant=name[0], invoice=name[1], began_at=timezone.now())
     with _lock:
@@ -110,7 +110,7 @@ def _run(proof: Proof, documents: Documents, settings: ConnectionSettings) -> No
         proof.ended_at = timezone.now()
 
 
-class _Gathered:
+class GatheredDocuments:
     """The documents as REST gives them, gathered before the proof's thread begins."""
 
     def __init__(self, tenant: Tenant, invoice: Invoice) -> None:

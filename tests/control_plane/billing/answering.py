@@ -42,7 +42,7 @@ class Answering:
                     end_offset=entry.end_offset,
                     accepted_ms=entry.accepted_ms,
                     messages=entry.messages,
-                    bytes=entry.bytes,
+                    stored_bytes=entry.bytes,
                     last=entry.last,
                     error=11 if entry in failed else 0,
                     message="it has no leader" if entry in failed else "",

@@ -13,21 +13,23 @@ from typing import Any
 
 import pytest
 
-from billing import actions, import_actions, queries, shapes
+from billing import actions, import_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.cluster import brokers as control
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from data_plane.contract import usage_pb2
 from penstock.client.settings import ConnectionSettings
+from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT, TopicId
-from penstock.verification.evidence import read_evidence
+from penstock.verification.findings import Report, Verdict
 from penstock.verification.proving import prove
 from penstock.verification.stamped_reads import StampedReads
 from tests.control_plane.billing.world import TESTER, World
 from tests.integration.brokers import Tenant as BrokerTenant
 from tests.integration.brokers import brokers
 from tests.integration.metering.usage import TIMINGS, USAGE, Metered
+from web.proofs import GatheredDocuments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -108,13 +110,23 @@ def is_periodic(value: bytes, topic_id: bytes) -> bool:
     return bool(here) and kinds <= {usage_pb2.ReadingKind.PERIODIC} and not record.seals
 
 
-def evidence_of(invoice: Invoice) -> Any:
-    tenant = invoice.tenant
-    row = queries.invoice(tenant, invoice.public_id)
-    # Through JSON, as it travels.
-    return read_evidence(
-        json.loads(json.dumps({"invoice": shapes.shown_invoice(row), **queries.evidence(row)}))
-    )
+def prove_again(usage: Metered, tenant: BrokerTenant, invoice: Invoice) -> Report:
+    """By the tenant's key."""
+    row = queries.invoice(invoice.tenant, invoice.public_id)
+    settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
+    with StampedReads(settings) as reads:
+        return prove(invoice.public_id, GatheredDocuments(invoice.tenant, row), reads)
+
+
+def deliver(usage: Metered, cut: Cut) -> Cut:
+    """Until the brokers have answered it."""
+
+    def delivered() -> bool:
+        Delivery.objects.update(next_attempt_at=datetime.now(UTC))
+        return delivery.deliver("cut", cut.public_id)
+
+    usage.cluster.wait_until(f"the brokers have answered {cut.public_id}", delivered, 60)
+    return queries.cut_for_delivery(cut.public_id)
 
 
 def produce(usage: Metered, tenant: BrokerTenant, topic_id: TopicId, *, waves: int) -> None:
@@ -163,8 +175,8 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     assert any("orders-" in gap and "no cut reading" in gap and named in gap for gap in invoice.gaps), (
         invoice.gaps
     )
-    with StampedReads(_settings(cluster.bootstrap, tenant)) as reads:
-        assert not prove(evidence_of(invoice), None, reads).proven
+    with pytest.raises(InvalidRequest, match="is a draft"):
+        prove_again(usage, tenant, invoice)
 
     # Another reading that is lost changes no total, and is named.
     invoice = bill(folder / "without_a_middle", cut)
@@ -177,10 +189,9 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     stored = [usage.counted(cluster.leader(topic_id, p), topic_id, 1_200, p) for p in range(3)]
     assert (sum(n for n, _ in stored), sum(size for _, size in stored)) == (PRICED, lines["bytes_in"])
 
-    with StampedReads(_settings(cluster.bootstrap, tenant)) as reads:
-        report = prove(evidence_of(invoice), None, reads)
+    report = prove_again(usage, tenant, invoice)
     assert report.problems == ()
-    assert report.counted_total_micro == invoice.total_micro
+    assert report.due_total_micro == invoice.total_micro
     assert sum(finding.segments_sealed for finding in report.partitions) > 0
     internal.close()
 
@@ -226,5 +237,98 @@ def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
     internal.close()
 
 
-def _settings(bootstrap: list[str], tenant: BrokerTenant) -> ConnectionSettings:
-    return ConnectionSettings(bootstrap=tuple(bootstrap), api_key=tenant.api_key)
+def write(usage: Metered, tenant: BrokerTenant, topic: str, count: int) -> None:
+    with usage.cluster.client(tenant) as client, client.producer(linger_ms=1) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number)
+        producer.flush()
+
+
+def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
+    usage: Metered, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each story is a tenant; all of them are folded by one Spark."""
+    cluster = usage.cluster
+    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    monkeypatch.setattr(control, "client", lambda: internal)
+    names = ("between", "restarted", "within", "all-gone", "made-again", "amid", "suspended")
+    rows = {name: world.tenant(name) for name in names}
+    keys = {name: cluster.tenant(row.public_id) for name, row in rows.items()}
+    cuts: dict[str, list[Cut]] = {name: [] for name in names}
+
+    def make(name: str, topic: str = "orders", **options: Any) -> TopicId:
+        return cluster.create_topic(keys[name], topic, **options)
+
+    def delete(name: str, topic: str = "orders") -> None:
+        cluster.admin.delete_topic(rows[name].public_id, topic)
+
+    def end_period(*chosen: str) -> None:
+        for name in chosen:
+            cut = actions.close_period(TESTER, rows[name].public_id, end=datetime.now(UTC))
+            cuts[name].append(deliver(usage, cut))
+
+    for name in names:
+        if name != "amid":
+            make(name)
+            write(usage, keys[name], "orders", 20)
+    make("between", "stays")
+    alone = make("amid", assignments=[[1]], replication=1, min_insync_replicas=1)
+    write(usage, keys["amid"], "orders", 20)
+    end_period("between", "made-again", "suspended")
+    for name in ("between", "made-again", "suspended"):
+        write(usage, keys[name], "orders", 5)
+    for name in ("between", "restarted", "within", "all-gone", "made-again", "suspended"):
+        delete(name)
+    make("within", "unused")
+    delete("within", "unused")
+    make("within", "later")
+    write(usage, keys["within"], "later", 7)
+    make("made-again")
+    write(usage, keys["made-again"], "orders", 3)
+    internal.put_tenant(
+        rows["suspended"].public_id, 10, produce_bytes_per_s=0, partitions_max=0, suspended=True
+    )
+    end_period("between")
+
+    # The brokers forget what they had in memory.
+    cluster.kill(1, 2, 3)
+    cluster.start(1, 2, 3)
+    end_period("restarted", "within", "all-gone", "made-again", "suspended")
+
+    # A cut that could not be answered; the topic is deleted before it is asked for again.
+    cluster.stop(1)
+    cluster.wait_until("the partition has no leader", lambda: cluster.leader(alone) < 0)
+    amid = actions.close_period(TESTER, rows["amid"].public_id, end=datetime.now(UTC))
+    assert not delivery.deliver("cut", amid.public_id)
+    delete("amid")
+    assert not delivery.deliver("cut", amid.public_id)
+    cluster.start(1)
+    cuts["amid"].append(deliver(usage, amid))
+    end_period(*names)
+
+    folder = tmp_path / "folds"
+    folder.mkdir()
+    fold(folder, usage_records(usage), {"all": []})
+    billed = {name: [bill(folder / "all", cut) for cut in of_tenant] for name, of_tenant in cuts.items()}
+    assert {invoice.status: invoice.gaps for of in billed.values() for invoice in of} == {"issued": []}
+    messages = {
+        name: [invoice.lines.get(meter="messages_in").quantity for invoice in of_tenant]
+        for name, of_tenant in billed.items()
+    }
+    assert messages == {
+        "between": [20, 5, 0],
+        "restarted": [20, 0],
+        "within": [27, 0],
+        "all-gone": [20, 0],
+        "made-again": [20, 8, 0],
+        "amid": [20, 0],
+        "suspended": [20, 5, 0],
+    }
+    internal.put_tenant(
+        rows["suspended"].public_id, 11, produce_bytes_per_s=0, partitions_max=0, suspended=False
+    )
+    for name, of_tenant in billed.items():
+        for invoice in of_tenant:
+            report = prove_again(usage, keys[name], invoice)
+            assert report.verdict is Verdict.PROVEN, (name, invoice.number, report.problems)
+    internal.close()
