@@ -152,7 +152,8 @@ def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
     Raises `InvalidRequest` when the hash is not that of the entries, or the answer is another one than was stored.
     """
     with transaction.atomic():
-        row = Cut.objects.select_for_update().select_related("tenant").get(public_id=cut)
+        # Not the tenant's row: settling takes that before the cut's.
+        row = Cut.objects.select_for_update(of=("self",)).select_related("tenant").get(public_id=cut)
         found = cut_sha256(
             row.tenant.public_id, row.public_id, time_ms(row.period_end), [_cut_end(e) for e in entries]
         )

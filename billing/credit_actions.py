@@ -26,7 +26,7 @@ def owed(cut: Cut, lost: Sequence[Usage], waived: Collection[Place]) -> Owed:
     """What the invoices before this cut have billed too much. Within the transaction of the caller, who holds the
     tenant's lock.
 
-    A waived partition is credited as far as it was billed, and what nobody had billed of it keeps no draft.
+    A waived partition is credited as far as it was billed, and what was never billed of it keeps no draft.
     """
     if not lost:
         return Owed(notes=(), unexplained=())

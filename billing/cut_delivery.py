@@ -3,9 +3,12 @@
 Repeating a cut gives the same offsets.
 """
 
+from django.db import transaction
+
 from billing import actions, queries
 from billing.models import Cut
 from control_plane.cluster import brokers
+from control_plane.outbox import actions as outbox
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
 from penstock.rules.usage_folding import time_ms
@@ -29,7 +32,10 @@ class CutDeliverer:
         return Delivered(generation=generation)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        """The vector is stored already, with the time."""
+        """The vector is stored already, with the time. The cut behind it need not wait for its next attempt."""
+        after = queries.cut_after(object_id)
+        if after is not None and outbox.due_now(KIND_CUT, after.public_id):
+            transaction.on_commit(lambda: outbox.wake(KIND_CUT, after.public_id))
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         actions.note_cut_failed(object_id, message)

@@ -52,7 +52,7 @@ def refused_data_sets() -> list[str]:
 
 def shown_draft(invoice: Invoice, now: datetime, refused: list[str]) -> dict[str, Any]:
     """One of `drafts`. `refused` is from `refused_data_sets`."""
-    cut = invoice.cut
+    cut, before = invoice.cut, _draft_before(invoice)
     since = max(cut.period_end, cut.created_at)
     return {
         "tenant": invoice.tenant.public_id,
@@ -65,8 +65,8 @@ def shown_draft(invoice: Invoice, now: datetime, refused: list[str]) -> dict[str
         "age_s": max(0, int((now - since).total_seconds())),
         "overdue": now - since >= OVERDUE,
         "delivered": cut.delivered_at is not None,
-        "reasons": reasons(invoice, refused),
-        "to_do": _to_do(invoice, refused),
+        "reasons": _reasons(invoice, before, refused),
+        "to_do": _to_do(invoice, before, refused),
     }
 
 
@@ -74,10 +74,13 @@ def reasons(invoice: Invoice, refused: list[str]) -> list[str]:
     """Everything that keeps the invoice a draft; empty when it is issued."""
     if invoice.status == Invoice.Status.ISSUED:
         return []
+    return _reasons(invoice, _draft_before(invoice), refused)
+
+
+def _reasons(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list[str]:
     cut = invoice.cut
     if cut.delivered_at is None:
         found = [f"the brokers have not answered the cut: {cut.error or 'they were not asked yet'}"]
-        before = _draft_before(invoice)
         if before is not None:
             found.append(f"the invoice before, {before.public_id}, is a draft still")
     else:
@@ -85,11 +88,10 @@ def reasons(invoice: Invoice, refused: list[str]) -> list[str]:
     return [*found, *(f"a data set is refused: {text}" for text in refused)]
 
 
-def _to_do(invoice: Invoice, refused: list[str]) -> list[str]:
+def _to_do(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list[str]:
     cut = invoice.cut
     mend = f"penstock billing mend {cut.public_id}"
     found = []
-    before = _draft_before(invoice)
     if before is not None:
         found.append(f"Mend the invoice before first: penstock billing mend {before.cut.public_id}")
     if cut.delivered_at is None:

@@ -6,6 +6,7 @@ that begins when another ends. A book that is published never changes the prices
 
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
@@ -161,27 +162,25 @@ def _read(file: Path) -> object:
 
 
 def begin_chain(tenant: Tenant) -> None:
-    """The tenant's first prices, if its chain has none yet.
+    """The tenant's first prices, if its chain has none yet: those that held when its first period began.
 
-    They are those of its first draft where one was made before chains existed, else those that were in effect when its
-    running period began. Within the transaction of the caller, who holds the tenant's row lock.
+    A tenant from before chains existed begins with the prices of its drafts and of its running period. Within the
+    transaction of the caller, who holds the tenant's row lock.
     """
     if BillingEntry.objects.filter(tenant=tenant).exists():
         return
-    draft = (
-        Invoice.objects.filter(tenant=tenant, status=Invoice.Status.DRAFT)
-        .select_related("price_book")
-        .order_by("number")
-        .first()
+    drafts = Invoice.objects.filter(tenant=tenant, status=Invoice.Status.DRAFT).select_related(
+        "cut", "price_book"
     )
-    began = tenant_begins(tenant)
+    held = [(draft.cut.period_start, draft.price_book) for draft in drafts.order_by("cut__period_start")]
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
-    running = began if last is None else last.period_end
-    book = _book_at(running) if draft is None else draft.price_book
-    if book is None:
-        # None held then: the oldest are the first prices that there ever were.
-        book = publish_first_price_book(timezone.now())
-    _assign(tenant, book, began)
+    running = tenant_begins(tenant) if last is None else last.period_end
+    # Where none held then: the oldest are the first prices that there ever were.
+    held.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
+    _assign(tenant, held[0][1], tenant_begins(tenant))
+    for (_, before), (begins, book) in pairwise(held):
+        if book != before:
+            _assign(tenant, book, begins)
 
 
 def begin_chains(limit: int) -> int:

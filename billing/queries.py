@@ -251,6 +251,12 @@ def cut_before(cut: Cut) -> Cut | None:
     return Cut.objects.filter(tenant=cut.tenant, period_end=cut.period_start).first()
 
 
+def cut_after(public_id: str) -> Cut | None:
+    """The tenant's cut that begins where this one ends, if there is one."""
+    row = Cut.objects.get(public_id=public_id)
+    return Cut.objects.filter(tenant=row.tenant, period_start=row.period_end).first()
+
+
 def waived(cut: Cut) -> frozenset[Place]:
     """Partitions that were given up at this cut or before: they are in no cut and are not billed."""
     rows = PartitionWaiver.objects.filter(

@@ -47,8 +47,9 @@ def run_round() -> None:
             _log.error("price_book_file refused", extra={"error": error.message})
     try:
         price_actions.begin_chains(_CHAINS_MAX)
-    except PenstockError as error:
-        _log.error("new tenants have no prices", extra={"error": error.message})
+    except Exception:
+        # Our own fault; the invoices of others must not wait for it.
+        _log.exception("new tenants have no prices")
     told = import_actions.import_data_sets(config.current().datasets)
     for name, outcome in told.items():
         if outcome != "imported":
@@ -62,7 +63,10 @@ def run_round() -> None:
             continue
         if invoice.issued_at is not None:
             _log.info("invoice issued", extra={"invoice": invoice.public_id})
-    draft_actions.tell_overdue(now)
+    try:
+        draft_actions.tell_overdue(now)
+    except Exception:
+        _log.exception("drafts that wait were not told of")
     try:
         actions.close_months(timezone.now())
     except PenstockError as error:

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 
 from billing.actions import VectorEntry
-from billing.models import Cut
 from control_plane.cluster.brokers import Brokers
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from tests.control_plane.billing.world import hash_of
+from penstock.records.cut import cut_sha256
+from tests.control_plane.billing.world import ends_of
 
 SECRET = "a secret"
 
@@ -51,7 +51,7 @@ class Answering:
             ]
         )
         if not failed:
-            right = hash_of(Cut.objects.get(public_id=request.cut_id), there)
+            right = cut_sha256(request.tenant, request.cut_id, request.end_ms, ends_of(there))
             answer.sha256 = right if self.sha256 is None else self.sha256
         return answer
 

@@ -297,16 +297,25 @@ def test_a_cut_from_before_documents_is_invoiced_without_one_and_the_next_with_o
     assert document(acme, world.invoice(second).public_id)["previous"] is None
 
 
-def test_prices_of_a_draft_from_before_stay_what_they_were(world: World, acme: Tenant) -> None:
-    price_actions.publish_first_price_book(datetime.now(UTC))
-    cut = actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
+def test_drafts_from_before_keep_their_prices(world: World, acme: Tenant) -> None:
+    standard = price_actions.publish_first_price_book(datetime.now(UTC))
+    first = actions.close_period(TESTER, acme.public_id, end=hours_ago(4))
+    second = actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
     newer = publish(book(2), hours_ago(3))
     BillingEntry.objects.all().delete()
     Cut.objects.update(chain_sequence=0, chain_hash="")
-    Invoice.objects.filter(cut=cut).update(price_book=newer)
     price_actions.begin_chains(10)
-    (entry,) = chain(acme)
-    assert entry.object_id == newer.public_id
+    assert [(entry.object_id, entry.document["effective_from_ms"]) for entry in chain(acme)] == [
+        (standard.public_id, time_ms(acme.created_at)),
+        (newer.public_id, time_ms(second.period_end)),
+    ]
+    BillingEntry.objects.all().delete()
+    Invoice.objects.filter(cut=second).update(price_book=newer)
+    price_actions.begin_chains(10)
+    assert [(entry.object_id, entry.document["effective_from_ms"]) for entry in chain(acme)] == [
+        (standard.public_id, time_ms(acme.created_at)),
+        (newer.public_id, time_ms(first.period_end)),
+    ]
 
 
 def test_the_document_and_the_brokers_hash_tell_of_the_same_readings(world: World, acme: Tenant) -> None:

@@ -315,6 +315,27 @@ def test_earlier_periods_keep_what_is_given_up_later(world: World, acme: Tenant,
     )
 
 
+def test_a_loss_of_what_is_given_up_is_credited_as_far_as_it_was_billed(
+    world: World, acme: Tenant, operator: APIClient
+) -> None:
+    first = world.cut(acme, PARTS, end=datetime.now(UTC) - timedelta(hours=2))
+    world.covered(first, PARTS)
+    still = replace(ORDERS, first=2_000, end=2_000, size=0)
+    second = world.cut(acme, [still])
+    world.covered(second, [still])
+    world.lost(second, replace(GONE, first=400, size=150_000))
+    world.spark()
+    world.bill()
+    assert any("50000 bytes_in taken back" in gap for gap in world.invoice(second).gaps)
+    assert mend(operator, second, **WAIVE)["status"] == "issued"
+    note = acme.credit_notes.get()
+    assert {line.meter: line.quantity for line in note.lines.all()} == {
+        "messages_in": 100,
+        "bytes_in": 100_000,
+    }
+    assert (note.invoice.cut, world.invoice(second).total_micro) == (first, 0)
+
+
 @pytest.mark.parametrize(
     ("waive", "reason", "named"),
     [

@@ -64,9 +64,9 @@ def vector_of(parts: Sequence[Part]) -> list[actions.VectorEntry]:
     ]
 
 
-def hash_of(cut: Cut, entries: Sequence[actions.VectorEntry]) -> str:
-    """By which the brokers keep this answer."""
-    ends = [
+def ends_of(entries: Sequence[actions.VectorEntry]) -> list[CutEnd]:
+    """As the cut's hash takes them."""
+    return [
         CutEnd(
             where=TopicPartition(TopicId(bytes.fromhex(entry.topic_id)), entry.partition),
             log_generation=entry.log_generation,
@@ -78,7 +78,11 @@ def hash_of(cut: Cut, entries: Sequence[actions.VectorEntry]) -> str:
         )
         for entry in entries
     ]
-    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), ends)
+
+
+def hash_of(cut: Cut, entries: Sequence[actions.VectorEntry]) -> str:
+    """By which the brokers keep this answer."""
+    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), ends_of(entries))
 
 
 @dataclass(slots=True)
