@@ -116,6 +116,10 @@ class PartitionFinding:
     problems: list[Problem] = field(default_factory=list)
 
     @property
+    def is_wrong(self) -> bool:
+        return any(problem.is_wrong for problem in self.problems)
+
+    @property
     def verdict(self) -> str:
         """In words, for a table."""
         if not self.problems:
