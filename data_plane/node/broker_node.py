@@ -173,12 +173,7 @@ class BrokerNode:
                 return  # the next start recovers as after a crash
 
     def _metering_tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        return (
-            self.usage_topic.run(),
-            self.metering.run(),
-            self.metering.run_finals(),
-            self.metering.run_unserved(),
-        )
+        return (self.usage_topic.run(), *self.metering.tasks())
 
     def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
         config, clock, store, view = self.config, self._clock, self._store, self.view
@@ -444,9 +439,7 @@ class BrokerNode:
                 methods.READ_SEALS: lambda caller, request: self._proofs.read_seals(caller, request),
                 methods.READ_COMMITMENTS: lambda caller, asked: self._commitments.read(caller, asked),
                 methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(caller, asked),
-                methods.DESCRIBE_DURABILITY: lambda caller, asked: self.scrubber.describe_durability(
-                    caller, asked
-                ),
+                methods.DESCRIBE_DURABILITY: lambda caller, of: self.scrubber.describe_durability(caller, of),
                 methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
                 methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(caller, asked),
                 methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),

@@ -5,8 +5,9 @@ tells of everything before it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.model import FinalRecord
@@ -68,7 +69,7 @@ class _Draft:
 
 
 class Metering:
-    """Composes the metering core. `run` and `UsageTopic.run` are its tasks."""
+    """Composes the metering core. `tasks` and `UsageTopic.run` run beside it."""
 
     def __init__(
         self,
@@ -239,6 +240,10 @@ class Metering:
             await self._write(draft)
 
     # -- the round ---------------------------------------------------------------------------------------
+
+    def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What runs as long as the broker does."""
+        return self.run(), self.run_finals(), self.run_unserved()
 
     async def run(self) -> None:
         while True:

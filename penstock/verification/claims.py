@@ -158,6 +158,8 @@ def claims_of(
             )
         )
     for where, end in ends.items():
+        if end.last:
+            continue  # given up: nothing of it is billed, now or later
         problems.append(
             Problem(
                 kind=Kind.PARTITION_OMITTED,

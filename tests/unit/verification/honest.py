@@ -1,7 +1,8 @@
 """An honest service in memory: logs, brokers that keep cuts, and the documents of each period, for tests to alter."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from penstock.contract.documents import (
     read_document,
 )
 from penstock.contract.errors import NotFound
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import cut_sha256
 from penstock.records.seal import Seal
 from penstock.rules.odometer import Odometer
@@ -419,3 +420,49 @@ def shown(document: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> di
 
 def _text(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+RETURNS, BRIEF = TopicId(bytes(16)), TopicId(b"b" * 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """`alter` changes a service; `invoice` is then verified. `right`: it bills what is due, and must be accepted."""
+
+    name: str
+    alter: Callable[[Service], None]
+    invoice: str
+    right: bool = False
+    notes: Notes = NOTHING_NOTED
+    periods: int = 3
+
+
+def world(periods: int = 3) -> Service:
+    """Several partitions, a loss that is credited, a topic that is deleted, prices that change for the third period."""
+    orders, more = StoredLog(0), StoredLog(1)
+    returns, brief = StoredLog(0, RETURNS, "returns"), StoredLog(0, BRIEF, "brief")
+    orders.write(4, BEGIN_MS + 1)
+    orders.write(6, BEGIN_MS + DAY_MS, rolls=True)
+    more.write(3, BEGIN_MS + 7)
+    returns.write(5, BEGIN_MS + 2)
+    returns.write(5, BEGIN_MS + 3)
+    service = Service(orders, more, returns, book=BOOK)
+    service.cut()
+    second_ms = BEGIN_MS + PERIOD_MS
+    size = len(returns.batches[1])
+    service.lose_from(returns, 5)
+    returns.write(2, second_ms + 5)
+    orders.write(3, second_ms + 6)
+    service.logs.append(brief)
+    brief.write(2, second_ms + 7)
+    service.delete_topic(brief)
+    dearer = BOOK.document() | {"version": 2}
+    dearer["meters"][0]["tiers"][0]["unit_price"] = "0.030000000000"
+    service.assign(PriceBook.read(dearer), second_ms + PERIOD_MS)
+    service.cut()
+    service.book = BOOK
+    service.credit("inv_1", returns, 5, 5, size)
+    if periods > 2:
+        orders.write(8, second_ms + PERIOD_MS + 1)
+        service.cut()
+    return service

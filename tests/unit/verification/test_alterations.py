@@ -7,16 +7,9 @@ import pytest
 
 from penstock.verification.commitments import Notes
 from penstock.verification.findings import Verdict
-from tests.unit.verification.alterations import (
-    NO_PART,
-    Alteration,
-    field_name,
-    fields,
-    is_due,
-    stories,
-    verdict_of,
-    world,
-)
+from tests.unit.verification.alterations import NO_PART, field_name, fields, is_due, verdict_of
+from tests.unit.verification.forgeries import stories
+from tests.unit.verification.honest import Alteration, world
 
 _SHARES = 4
 

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.contract.documents import InvoiceDocument, read_document
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TopicId
+from penstock.records.cut import cut_sha256
+from penstock.verification.claims import cut_ends
 from penstock.verification.findings import Kind, Report, Verdict
-from tests.unit.verification.honest import PERIOD_MS, Service
+from tests.unit.verification.honest import PERIOD_MS, TENANT, Service, rate_again
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
 
 
@@ -150,19 +153,12 @@ def test_a_log_that_ends_too_early_is_named() -> None:
 def test_a_log_that_holds_other_totals_than_the_brokers_cut_is_named() -> None:
     log, other = two_days(), two_days()
     service = billed(log)
-    other.batches[4] = bytearray()
-    del other.batches[4], other.stamps[4]
-    other._odometer = two_days_until(4)._odometer
-    other.write(4, BEGIN_MS + DAY_MS + 60_001, rolls=False)
+    other.lose_from(20)  # and other batches come in its place
+    other.generation = 0
+    other.write(4, BEGIN_MS + DAY_MS + 60_001)
     other.write(1, BEGIN_MS + DAY_MS + 60_002)
     service.logs = [other]
     assert service.verify().verdict is Verdict.WRONG
-
-
-def two_days_until(batches: int) -> StoredLog:
-    log = two_days()
-    log.lose_from(log.stamp(batches).base_offset)
-    return log
 
 
 def test_a_cut_before_the_periods_last_message_is_named() -> None:
@@ -258,11 +254,6 @@ def test_what_is_left_of_a_deleted_range_must_fit_into_what_was_billed() -> None
     padded["partitions"][0]["days"][0]["messages"] += 1
     cut = service.cuts[1]
     service.rechain()
-    from penstock.contract.documents import InvoiceDocument, read_document
-    from penstock.records.cut import cut_sha256
-    from penstock.verification.claims import cut_ends
-    from tests.unit.verification.honest import TENANT, rate_again
-
     rate_again(padded, service.book)
     service.rechain()
     service.show_again()
@@ -378,3 +369,16 @@ def test_an_invoice_that_is_a_draft_is_no_invoice_yet() -> None:
     service.evidence = lambda invoice_id: draft  # type: ignore[method-assign]
     with pytest.raises(InvalidRequest, match=r"is a draft.*orders-0: gap"):
         service.verify()
+
+
+def test_a_deleted_partition_that_an_operator_gave_up_is_billed_nowhere_and_nothing_is_wrong() -> None:
+    log = StoredLog()
+    log.write(3, BEGIN_MS + 5)
+    service = Service(log)
+    service.delete_topic(log)
+    service.cut()
+    service.documents["inv_1"]["partitions"] = []
+    rate_again(service.documents["inv_1"], service.book)
+    service.rechain()
+    service.show_again()
+    assert service.verify().problems == ()
