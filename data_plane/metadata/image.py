@@ -251,6 +251,8 @@ class ClusterImage:
             del of_tenant[tombstone.closed_by][topic_id]
             if not of_tenant[tombstone.closed_by]:
                 del of_tenant[tombstone.closed_by]
+            if not of_tenant:
+                del self.deleted_of[TenantId(tombstone.tenant)]
 
     def _refresh_broker(self, number: int) -> None:
         broker = self.brokers.get(BrokerId(number))

@@ -8,9 +8,14 @@ import pytest
 from chaos.replica_files import stored_batches
 from data_plane.contract import admin_pb2, usage_pb2
 from penstock import Client, InvalidRequest, NotFound
+from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import ErrorCode
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.cut import CutEnd, cut_sha256
 from penstock.records.stamp import stamp_seed, unpack_stamp
+from penstock.verification.commitments import ChainPoint, Commitments
+from penstock.verification.stamped_reads import StampedReads
+from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered, metered, totals_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -149,3 +154,116 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     assert len(readings) == 2
     usage.cluster.wait_until("the partition has a leader again", lambda: usage.cluster.whole(alone))
     assert len(vector(usage.cluster.admin.cut("cut_alone", "tn_alone", now_ms()))) == 2
+
+
+def kept(usage: Metered, tenant: Tenant) -> Commitments:
+    settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
+    with StampedReads(settings, patience_s=20) as reads:
+        return reads.commitments()
+
+
+def test_a_kept_cut_is_told_to_its_tenant_alone_and_stays_whatever_is_asked_later(usage: Metered) -> None:
+    admin = usage.cluster.admin
+    tenant, other = usage.cluster.tenant("tn_kept"), usage.cluster.tenant("tn_kept-2")
+    usage.cluster.create_topic(tenant, "orders")
+    with usage.cluster.client(tenant) as client:
+        produce(client, 10, 1)
+    time.sleep(0.005)
+    end_ms = now_ms()
+    readings = admin.cut("cut_1", "tn_kept", end_ms, billing=(4, "a" * 64))
+    ends = [
+        CutEnd(
+            where=TopicPartition(TopicId(one.topic_id), one.partition),
+            log_generation=one.log_generation,
+            end_offset=one.end_offset,
+            accepted_ms=one.accepted_ms,
+            messages=one.messages,
+            bytes=one.stored_bytes,
+        )
+        for one in readings
+    ]
+    (cut,) = kept(usage, tenant).cuts
+    assert (cut.cut_id, cut.start_ms, cut.end_ms) == ("cut_1", 0, end_ms)
+    assert cut.sha256 == cut_sha256("tn_kept", "cut_1", end_ms, ends)
+    assert cut.billing == ChainPoint(sequence=4, hash="a" * 64)
+    assert kept(usage, other) == Commitments(tenant="tn_kept-2", cuts=())
+    admin.cut("cut_1", "tn_kept", end_ms, billing=(9, "b" * 64))
+    later_ms = now_ms()
+    for cut_id, wrong_end_ms, previous_end_ms in (
+        ("cut_1", later_ms, 0),
+        ("cut_x", end_ms, 0),
+        ("cut_2", later_ms, 0),
+        ("cut_2", later_ms, end_ms - 1),
+        ("cut_2", later_ms, later_ms),
+    ):
+        with pytest.raises(InvalidRequest):
+            admin.cut(cut_id, "tn_kept", wrong_end_ms, previous_end_ms=previous_end_ms)
+    with pytest.raises(InvalidRequest, match="billing_hash"):
+        admin.cut("cut_2", "tn_kept", later_ms, previous_end_ms=end_ms, billing=(5, "no hash"))
+    assert kept(usage, tenant).cuts == (cut,)
+    admin.cut("cut_2", "tn_kept", later_ms, previous_end_ms=end_ms)
+    assert [one.cut_id for one in kept(usage, tenant).cuts] == ["cut_1", "cut_2"]
+    assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
+
+
+def test_a_deleted_topic_is_in_one_cut_over_restarts_and_repetitions(usage: Metered) -> None:
+    admin, cluster = usage.cluster.admin, usage.cluster
+    tenant = cluster.tenant("tn_once")
+    gone = cluster.create_topic(tenant, "orders", partitions=2)
+    with cluster.client(tenant) as client:
+        produce(client, 30, 2)
+    admin.delete_topic("tn_once", "orders")
+    places = [
+        cluster.partition_directory(broker, TopicPartition(gone, number))
+        for broker in (1, 2, 3)
+        for number in (0, 1)
+    ]
+    # A replica goes only when its last reading is kept.
+    cluster.wait_until("all replicas are gone", lambda: not any(place.exists() for place in places), 30)
+    cluster.kill(1, 2, 3)
+    cluster.start(1, 2, 3)
+    first_ms = now_ms()
+    first: list[admin_pb2.CutReading] = []
+
+    def told() -> bool:
+        first[:] = admin.cut("cut_1", "tn_once", first_ms)
+        return not any(reading.error for reading in first)
+
+    cluster.wait_until("the cut is answered", told, 30)
+    assert [(reading.topic_id, reading.end_offset, reading.last) for reading in first] == [
+        (gone, 15, True),
+        (gone, 15, True),
+    ]
+    assert list(admin.cut("cut_1", "tn_once", first_ms)) == first
+    second_ms = now_ms()
+    assert admin.cut("cut_2", "tn_once", second_ms, previous_end_ms=first_ms) == []
+    assert list(admin.cut("cut_1", "tn_once", first_ms)) == first
+    found = cut_readings(usage, "cut_1")
+    assert {(reading.partition, reading.end_offset, reading.last) for reading in found} == {
+        (0, 15, True),
+        (1, 15, True),
+    }
+    assert cut_readings(usage, "cut_2") == []
+
+
+def test_seals_and_batches_of_another_tenant_do_not_exist(usage: Metered) -> None:
+    owner, stranger = usage.cluster.tenant("tn_owner"), usage.cluster.tenant("tn_stranger")
+    topic_id = usage.cluster.create_topic(owner, "orders", segment_bytes=8192)
+    with usage.cluster.client(owner) as client, client.producer(linger_ms=1, compression="none") as producer:
+        for number in range(900):
+            producer.send("orders", b"%032d" % number)
+            if number % 50 == 0:
+                producer.flush()
+        producer.flush()
+    usage.cluster.wait_until("a segment is sealed", lambda: len(usage.seals(topic_id)) >= 2, 30)
+    where = TopicPartition(topic_id, 0)
+
+    def reads(tenant: Tenant) -> StampedReads:
+        settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
+        return StampedReads(settings, patience_s=5)
+
+    with reads(owner) as own:
+        seals = own.seals(where)
+    assert seals == usage.seals(topic_id)
+    with reads(stranger) as foreign, pytest.raises(NotFound):
+        foreign.seals(where)

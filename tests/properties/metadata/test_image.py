@@ -101,6 +101,36 @@ puts = st.one_of(
     st.builds(lambda t, n: (model.tombstone_key(t), model.Tombstone(name=n).encode()), topics, names),
     st.builds(lambda t, n: (model.tombstone_key(t), n.encode()), topics, names),
     st.builds(
+        lambda t, tenant, by: (
+            model.tombstone_key(t),
+            model.Tombstone(name="n", tenant=tenant, partitions=2, metered=True, closed_by=by).encode(),
+        ),
+        topics,
+        tenants,
+        st.sampled_from(["", "cut_1"]),
+    ),
+    st.builds(
+        lambda t, p, end: (
+            model.final_key(t, p),
+            model.FinalRecord(
+                log_generation=1, end_offset=end, accepted_ms=-1, totals=(end, 0, 0, 0, 0, 0)
+            ).encode(),
+        ),
+        topics,
+        st.integers(0, 3),
+        st.integers(0, 9),
+    ),
+    st.builds(
+        lambda key, end: (
+            key,
+            model.CutRecord(
+                cut_id="c", start_ms=0, end_ms=end, sha256="0" * 64, billing_sequence=0, billing_hash=""
+            ).encode(),
+        ),
+        st.one_of(tenants.map(model.cut_key), tenants.map(lambda t: model.kept_cut_key(t, 5))),
+        st.integers(1, 9),
+    ),
+    st.builds(
         lambda t, p, g, kind: (
             model.loss_key(t, p, g),
             model.LossRecord(

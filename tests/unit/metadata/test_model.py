@@ -29,6 +29,17 @@ def test_tenants_keys_and_tombstones_are_read_back() -> None:
     assert model.KeyRecord.decode(key.encode()) == key
     tombstone = model.Tombstone(name="orders", tenant=ACME, partitions=3, generation=8)
     assert model.Tombstone.decode(tombstone.encode()) == tombstone
+    closed = replace(tombstone, metered=True, closed_by="cut_1")
+    assert model.Tombstone.decode(closed.encode()) == closed
+
+
+def test_last_readings_and_cuts_are_read_back() -> None:
+    final = model.FinalRecord(log_generation=2, end_offset=9, accepted_ms=-1, totals=(1, 2, 3, 4, 5, 6))
+    assert model.FinalRecord.decode(final.encode()) == final
+    cut = model.CutRecord(
+        cut_id="cut_1", start_ms=0, end_ms=5, sha256="a" * 64, billing_sequence=3, billing_hash="b" * 64
+    )
+    assert model.CutRecord.decode(cut.encode()) == cut
 
 
 def test_values_of_before_generations_are_read() -> None:
@@ -41,6 +52,8 @@ def test_values_of_before_generations_are_read() -> None:
              "settings": TopicSettings().to_dict(), "generation": 1, "accepted_floor_ms": 0}  # fmt: skip
     assert model.TopicRecord.decode(json.dumps(topic).encode()).generation == 1
     assert model.Tombstone.decode(b"orders") == model.Tombstone(name="orders")
+    unmetered = model.Tombstone.decode(b'{"name":"orders","tenant":"acme","partitions":3,"generation":8}')
+    assert (unmetered.metered, unmetered.closed_by) == (False, "")
 
 
 def test_names_are_found_by_tenant_and_a_tenant_without_any_is_forgotten() -> None:

@@ -1,0 +1,185 @@
+"""Cuts follow one another and are kept once; a deleted topic ends in one of them, at its furthest last reading."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from data_plane.controller.cuts import check_order, close_topic, deleted_parts, keep_cut, keep_finals
+from data_plane.controller.topics import create_topic, delete_topic
+from data_plane.metadata import model
+from data_plane.metadata.model import CutRecord, FinalRecord
+from data_plane.metadata.port import CHANGES_PER_TXN_MAX
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import TenantId, TopicId, TopicPartition
+from penstock.contract.topic_settings import TopicSettings
+
+from .setup import ACME, Store
+
+GONE = TopicId(b"g" * 16)
+OTHER = TenantId("other")
+
+
+def final(end_offset: int, generation: int = 1) -> FinalRecord:
+    return FinalRecord(
+        log_generation=generation,
+        end_offset=end_offset,
+        accepted_ms=5,
+        totals=(end_offset, 10 * end_offset, 0, 0, 0, 0),
+    )
+
+
+def apply(store: Store, change: Any) -> bool:
+    return store.txn(change.compares, change.changes)
+
+
+def with_a_deleted_topic(partitions: int = 2, *, metered: bool = True) -> Store:
+    store = Store()
+    for tenant in (ACME, OTHER):
+        store.put(model.tenant_key(tenant), model.TenantRecord(tenant=tenant).encode())
+    places = [(1, 2, 3)] * partitions
+    assert apply(store, create_topic(store.image, GONE, ACME, "gone", TopicSettings(), places))
+    assert apply(store, delete_topic(store.image, ACME, "gone", metered=metered))
+    return store
+
+
+def keep(store: Store, *finals: FinalRecord, first: int = 0) -> int:
+    """Keep these for the partitions from `first` on; how many transactions it took."""
+    wanted = {TopicPartition(GONE, first + number): one for number, one in enumerate(finals)}
+    count = 0
+    while (change := next(keep_finals(store.image, wanted), None)) is not None:
+        assert apply(store, change)
+        count += 1
+    return count
+
+
+def test_of_several_last_readings_the_furthest_stays_in_whatever_order_they_come() -> None:
+    store = with_a_deleted_topic()
+    for one in (final(7), final(9), final(8)):
+        keep(store, one)
+    assert store.image.finals[TopicPartition(GONE, 0)] == final(9)
+    keep(store, final(3, generation=2))
+    assert store.image.finals[TopicPartition(GONE, 0)] == final(3, generation=2)
+    assert keep(store, final(3, generation=2)) == 0
+
+
+def test_a_topic_that_is_there_or_owes_nothing_keeps_no_last_reading() -> None:
+    store = with_a_deleted_topic(metered=False)
+    assert keep(store, final(7)) == 0
+    assert deleted_parts(store.image, ACME, "cut_1", ()).missing == ()
+    assert list(keep_finals(Store().image, {TopicPartition(GONE, 0): final(7)})) == []
+
+
+def test_thousands_of_last_readings_go_in_transactions_that_every_store_takes() -> None:
+    store = with_a_deleted_topic(partitions=300)
+    finals = {TopicPartition(GONE, number): final(number) for number in range(300)}
+    for change in keep_finals(store.image, finals):
+        assert len(change.changes) <= CHANGES_PER_TXN_MAX
+        assert len(change.compares) <= CHANGES_PER_TXN_MAX
+    assert keep(store, *finals.values()) == 3
+    assert len(store.image.finals) == 300
+
+
+def test_a_cut_waits_for_every_partition_of_a_deleted_topic_but_the_waived_ones() -> None:
+    store = with_a_deleted_topic()
+    keep(store, final(7))
+    parts = deleted_parts(store.image, ACME, "cut_1", ())
+    assert parts.missing == (TopicPartition(GONE, 1),)
+    assert list(parts.ends) == [TopicPartition(GONE, 0)]
+    waived = deleted_parts(store.image, ACME, "cut_1", {TopicPartition(GONE, 1)})
+    assert waived.missing == ()
+    assert list(waived.ends) == [TopicPartition(GONE, 0)]
+    assert deleted_parts(store.image, OTHER, "cut_1", ()).missing == ()
+
+
+def test_once_a_cut_has_closed_a_topic_no_later_reading_and_no_later_cut_changes_it() -> None:
+    store = with_a_deleted_topic(partitions=1)
+    keep(store, final(7))
+    late = next(keep_finals(store.image, {TopicPartition(GONE, 0): final(9)}))
+    assert apply(store, close_topic(store.image, GONE, "cut_1"))
+    assert not apply(store, late), "it was decided before the topic was closed"
+    assert keep(store, final(9)) == 0
+    assert close_topic(store.image, GONE, "cut_1").changes == ()
+    with pytest.raises(InvalidRequest, match="cut cut_1 has counted it"):
+        close_topic(store.image, GONE, "cut_2")
+    assert deleted_parts(store.image, ACME, "cut_1", ()).ends == {TopicPartition(GONE, 0): final(7)}
+    assert deleted_parts(store.image, ACME, "cut_2", ()).ends == {}
+
+
+# -- kept cuts --------------------------------------------------------------------------------------------------
+
+
+def cut(number: int, **changes: Any) -> CutRecord:
+    made = CutRecord(
+        cut_id=f"cut_{number}",
+        start_ms=(number - 1) * 100,
+        end_ms=number * 100,
+        sha256=f"{number}" * 64,
+        billing_sequence=number,
+        billing_hash="a" * 64,
+    )
+    return replace(made, **changes)
+
+
+def kept(*cuts: CutRecord) -> Store:
+    store = Store()
+    for one in cuts:
+        assert apply(store, keep_cut(store.image, ACME, one))
+    return store
+
+
+def test_a_cut_is_kept_under_its_end_and_as_the_newest() -> None:
+    store = kept(cut(1), cut(2))
+    assert store.image.cuts == {ACME: cut(2)}
+    held = {
+        key: item.value for key, item in store.items.items() if key.startswith(model.kept_cuts_prefix(ACME))
+    }
+    assert [model.CutRecord.decode(value) for _, value in sorted(held.items())] == [cut(1), cut(2)]
+
+
+def test_the_same_cut_again_is_the_same_whatever_the_billing_chain_is_by_then() -> None:
+    store = kept(cut(1))
+    assert keep_cut(store.image, ACME, cut(1, billing_sequence=9, billing_hash="b" * 64)).changes == ()
+    assert store.image.cuts[ACME].billing_sequence == 1
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [
+        (cut(1, sha256="f" * 64), "this answer has the hash"),
+        (cut(1, end_ms=99), "another cut, or none, up to 99"),
+        (cut(1, start_ms=1), "is kept from 0 to 100, not 1 to 100"),
+        (cut(1, end_ms=200), "is kept from 0 to 100, not 0 to 200"),
+        (cut(1, cut_id="cut_other"), "begins at 0, the tenant's newest kept cut, cut_1, ends at 100"),
+        (cut(3), "begins at 200, the tenant's newest kept cut, cut_1, ends at 100"),
+        (cut(2, end_ms=100), "is not after its start"),
+    ],
+)
+def test_another_answer_to_a_kept_cut_and_one_that_does_not_follow_are_refused(
+    again: CutRecord, told: str
+) -> None:
+    store = kept(cut(1))
+    with pytest.raises(InvalidRequest, match=told):
+        keep_cut(store.image, ACME, again)
+
+
+def test_an_earlier_cut_asked_for_again_is_compared_with_the_one_that_is_kept() -> None:
+    store = kept(cut(1), cut(2))
+    check_order(store.image, ACME, "cut_1", 0, 100)
+    assert keep_cut(store.image, ACME, cut(1), cut(1)).changes == ()
+    with pytest.raises(InvalidRequest, match="this answer has the hash"):
+        keep_cut(store.image, ACME, cut(1, sha256="e" * 64), cut(1))
+    with pytest.raises(InvalidRequest, match="another cut, or none"):
+        keep_cut(store.image, ACME, cut(1, cut_id="cut_9"), cut(1))
+
+
+def test_of_two_cuts_decided_at_once_one_is_kept() -> None:
+    store = kept(cut(1))
+    both = [keep_cut(store.image, ACME, cut(2)), keep_cut(store.image, ACME, cut(2, cut_id="x", end_ms=250))]
+    assert [apply(store, change) for change in both] == [True, False]
+
+
+def test_tenants_have_cuts_of_their_own() -> None:
+    store = kept(cut(1))
+    assert apply(store, keep_cut(store.image, OTHER, cut(1, sha256="0" * 64)))
+    assert model.kept_cuts_prefix("acme") != model.kept_cuts_prefix("acme-2")[: len("/kept_cuts/acme/")]
