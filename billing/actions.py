@@ -58,7 +58,7 @@ def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
     end = whole_ms(end.astimezone(UTC))
     with transaction.atomic():
         row = (
-            Tenant.objects.select_for_update()
+            Tenant.objects.select_for_update(no_key=True)
             .filter(public_id=tenant)
             .exclude(public_id=SYSTEM_TENANT)
             .first()
@@ -153,7 +153,11 @@ def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
     """
     with transaction.atomic():
         # Not the tenant's row: settling takes that before the cut's.
-        row = Cut.objects.select_for_update(of=("self",)).select_related("tenant").get(public_id=cut)
+        row = (
+            Cut.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("tenant")
+            .get(public_id=cut)
+        )
         found = cut_sha256(
             row.tenant.public_id, row.public_id, time_ms(row.period_end), [_cut_end(e) for e in entries]
         )
@@ -232,9 +236,9 @@ def settle(cut: str) -> Invoice:
     """
     with transaction.atomic():
         # The lock under which a tenant's invoices and its billing chain change, before any row of theirs.
-        tenant = Tenant.objects.select_for_update().get(cuts__public_id=cut)
-        row = Cut.objects.select_for_update().get(public_id=cut)
-        invoice = Invoice.objects.select_for_update().get(cut=row)
+        tenant = Tenant.objects.select_for_update(no_key=True).get(cuts__public_id=cut)
+        row = Cut.objects.select_for_update(no_key=True).get(public_id=cut)
+        invoice = Invoice.objects.select_for_update(no_key=True).get(cut=row)
         if invoice.status == Invoice.Status.ISSUED or row.delivered_at is None:
             return invoice
         previous = Cut.objects.filter(tenant=tenant, period_end=row.period_start).first()

@@ -134,7 +134,7 @@ def _waive(actor: Actor, cut: Cut, place: Place, reason: str) -> str:
     _refuse_what_exists(cut.tenant, place)
     with transaction.atomic():
         # Settling takes the same lock.
-        tenant = Tenant.objects.select_for_update().get(pk=cut.tenant.pk)
+        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=cut.tenant.pk)
         if cut.invoice.status != Invoice.objects.get(pk=cut.invoice.pk).status:
             raise InvalidRequest(f"{cut.public_id}: its invoice was issued meanwhile")
         _, made = PartitionWaiver.objects.get_or_create(

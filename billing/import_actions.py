@@ -81,7 +81,7 @@ def _import_one(datasets: Path, name: str) -> bool:
         return False
     data = read_data_set(manifest)
     with transaction.atomic():
-        state = DataSetState.objects.select_for_update().get(dataset=name)
+        state = DataSetState.objects.select_for_update(no_key=True).get(dataset=name)
         if state.run_id == manifest.run_id and not state.error:
             return False
         changed, skipped, disagreements = _IMPORTERS[name](data, _tenants(data))
@@ -114,7 +114,7 @@ def _import_one(datasets: Path, name: str) -> bool:
 
 def _note_refused(name: str, message: str) -> None:
     with transaction.atomic():
-        state, _ = DataSetState.objects.select_for_update().get_or_create(dataset=name)
+        state, _ = DataSetState.objects.select_for_update(no_key=True).get_or_create(dataset=name)
         if state.error != message:
             state.error = message
             state.save(update_fields=["error"])
@@ -280,7 +280,7 @@ def _import_of_cuts(
     tenant_of = {row["cut_id"]: row["tenant"] for row in data.rows}
     # Issuing takes the same lock, so that no row changes under an invoice.
     drafts = (
-        Cut.objects.select_for_update(of=("self",))
+        Cut.objects.select_for_update(of=("self",), no_key=True)
         .filter(invoice__status=Invoice.Status.DRAFT)
         .order_by("pk")
     )

@@ -189,7 +189,7 @@ def begin_chains(limit: int) -> int:
     ids = list(waiting.order_by("pk").values_list("pk", flat=True)[:limit])
     for pk in ids:
         with transaction.atomic():
-            begin_chain(Tenant.objects.select_for_update().get(pk=pk))
+            begin_chain(Tenant.objects.select_for_update(no_key=True).get(pk=pk))
     return len(ids)
 
 

@@ -25,7 +25,7 @@ def set_limits(
     _bounded("produce_bytes_per_s", produce_bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
     _bounded("partitions_max", partitions_max, PARTITIONS_MAX_MAX)
     with transaction.atomic():
-        Tenant.objects.select_for_update().get(pk=tenant.pk)
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         before = limits_of(tenant)
         quota, _ = Quota.objects.get_or_create(tenant=tenant)
         if produce_bytes_per_s is not None:

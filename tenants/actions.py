@@ -151,7 +151,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
 def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
     """Suspend or resume: a suspended tenant's keys are refused. Doing it again changes nothing."""
     with transaction.atomic():
-        locked = Tenant.objects.select_for_update().get(pk=tenant.pk)
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         if locked.suspended == suspended:
             return locked
         locked.suspended = suspended
@@ -175,7 +175,7 @@ def touch_tenant(actor: Actor, tenant: Tenant, *, at_least: int = 0) -> Tenant:
     The new generation is above `at_least`, what the brokers hold. The caller writes the audit entry.
     """
     with transaction.atomic():
-        locked = Tenant.objects.select_for_update().get(pk=tenant.pk)
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
         _deliver_tenant(locked)
@@ -258,7 +258,7 @@ def create_key(
 def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
     """Refuse the key from now on, on open streams too. Doing it again changes nothing."""
     with transaction.atomic():
-        locked = ApiKey.objects.select_for_update().select_related("tenant").get(pk=key.pk)
+        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
         if locked.revoked_at is not None:
             return locked
         locked.revoked_at = timezone.now()
@@ -279,7 +279,7 @@ def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
 def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
     """Brokers must be told of the key anew; as `touch_tenant`."""
     with transaction.atomic():
-        locked = ApiKey.objects.select_for_update().select_related("tenant").get(pk=key.pk)
+        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
         _deliver_key(locked)
@@ -319,7 +319,7 @@ def create_operator(actor: Actor, *, name: str, tenant: str, token: str | None =
 def revoke_operator(actor: Actor, *, public_id: str, tenant: str) -> None:
     """Refuse an operator's token. Raises `NotFound`."""
     with transaction.atomic():
-        row = OperatorToken.objects.select_for_update().filter(public_id=public_id).first()
+        row = OperatorToken.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
         if row is None:
             raise NotFound(f"operator {public_id[:40]!r} does not exist")
         if row.revoked_at is None:
@@ -333,7 +333,7 @@ def revoke_operator(actor: Actor, *, public_id: str, tenant: str) -> None:
 
 def note_delivered(model: type[Tenant] | type[ApiKey], public_id: str, done: Delivered) -> None:
     """The brokers have this generation."""
-    row = model._default_manager.select_for_update().get(public_id=public_id)
+    row = model._default_manager.select_for_update(no_key=True).get(public_id=public_id)
     row.delivered_generation = max(row.delivered_generation, done.generation)
     row.delivered_revision = max(row.delivered_revision, done.revision)
     row.conditions = conditions.without(row.conditions, conditions.DELIVERY)
@@ -345,7 +345,7 @@ def put_condition(
 ) -> None:
     """Show a condition on the object."""
     with transaction.atomic():
-        row = model._default_manager.select_for_update().get(public_id=public_id)
+        row = model._default_manager.select_for_update(no_key=True).get(public_id=public_id)
         row.conditions = conditions.put(row.conditions, kind, reason, message, timezone.now())
         row.save(update_fields=["conditions", "updated_at"])
 
@@ -353,6 +353,6 @@ def put_condition(
 def clear_condition(model: type[Tenant] | type[ApiKey], public_id: str, kind: str) -> None:
     """Show it no more."""
     with transaction.atomic():
-        row = model._default_manager.select_for_update().get(public_id=public_id)
+        row = model._default_manager.select_for_update(no_key=True).get(public_id=public_id)
         row.conditions = conditions.without(row.conditions, kind)
         row.save(update_fields=["conditions", "updated_at"])

@@ -41,7 +41,9 @@ def begin(caller: str, key: str, *, method: str, path: str, body: bytes) -> Idem
     except IntegrityError:
         pass
     with transaction.atomic():
-        first = IdempotentRequest.objects.select_for_update().filter(caller=caller, key=key).first()
+        first = (
+            IdempotentRequest.objects.select_for_update(no_key=True).filter(caller=caller, key=key).first()
+        )
         if first is None:
             raise Throttled(f"{HEADER}: the first request with this key has just ended; send it again")
         if first.digest != digest:

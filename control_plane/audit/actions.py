@@ -27,7 +27,7 @@ def record(
     """
     invariant(connection.in_atomic_block, "an audit entry is written in the transaction of its change")
     head, _ = AuditHead.objects.get_or_create(tenant=tenant)
-    head = AuditHead.objects.select_for_update().get(pk=head.pk)
+    head = AuditHead.objects.select_for_update(no_key=True).get(pk=head.pk)
     at = timezone.now()
     fields: dict[str, Any] = {
         "tenant": tenant,

@@ -16,7 +16,7 @@ def remember_brokers(seen: Sequence[BrokerSeen]) -> None:
     if not wanted or wanted == dict(KnownBroker.objects.values_list("broker", "internal_address")):
         return
     with transaction.atomic():
-        known = {row.broker: row for row in KnownBroker.objects.select_for_update()}
+        known = {row.broker: row for row in KnownBroker.objects.select_for_update(no_key=True)}
         for number, address in wanted.items():
             if number not in known or known[number].internal_address != address:
                 KnownBroker.objects.update_or_create(

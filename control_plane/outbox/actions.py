@@ -67,7 +67,7 @@ def claim(kind: str, object_id: str, now: datetime) -> Claim | None:
     """Take the object's newest undelivered row, unless somebody delivers it now or it is not due yet."""
     with transaction.atomic():
         rows = list(
-            Delivery.objects.select_for_update()
+            Delivery.objects.select_for_update(no_key=True)
             .filter(kind=kind, object_id=object_id, delivered_at=None)
             .order_by("generation")
         )
@@ -94,7 +94,7 @@ def settle_delivered(claim: Claim, done: Delivered, now: datetime) -> bool:
     """Note the delivery, of all generations up to the one delivered. True if newer ones wait."""
     invariant(done.generation >= claim.generation, "a delivery tells the newest state or a newer one")
     with transaction.atomic():
-        rows = Delivery.objects.select_for_update().filter(
+        rows = Delivery.objects.select_for_update(no_key=True).filter(
             kind=claim.kind, object_id=claim.object_id, delivered_at=None
         )
         # Even if the lease ran out meanwhile: the brokers do have it.

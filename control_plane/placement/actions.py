@@ -41,7 +41,9 @@ def undrain(actor: Actor, broker: int) -> BrokerOrder:
         if order.use == BrokerUse.SERVE:
             return order
         order.use, order.drained_at = BrokerUse.SERVE, None
-        waiting = Move.objects.select_for_update().filter(source=broker, cause="drain", state__in=OPEN)
+        waiting = Move.objects.select_for_update(no_key=True).filter(
+            source=broker, cause="drain", state__in=OPEN
+        )
         cancelled = [_cancel(move) for move in waiting.order_by("pk")]
         _changed(actor, order, "broker.undrain", {"broker": broker, "moves_cancelled": len(cancelled)})
     return order
@@ -50,7 +52,7 @@ def undrain(actor: Actor, broker: int) -> BrokerOrder:
 def note_drained(actor: Actor, order: BrokerOrder) -> bool:
     """The brokers show that it holds and leads nothing. False if the order changed meanwhile."""
     with transaction.atomic():
-        locked = BrokerOrder.objects.select_for_update().get(pk=order.pk)
+        locked = BrokerOrder.objects.select_for_update(no_key=True).get(pk=order.pk)
         if locked.use != BrokerUse.DRAIN or locked.drained_at is not None:
             return False
         locked.drained_at = timezone.now()
@@ -62,7 +64,7 @@ def note_drained(actor: Actor, order: BrokerOrder) -> bool:
 def note_forgotten(actor: Actor, broker: int) -> None:
     """The brokers have forgotten it: a broker that takes this number later is a new one."""
     with transaction.atomic():
-        order = BrokerOrder.objects.select_for_update().filter(broker=broker).first()
+        order = BrokerOrder.objects.select_for_update(no_key=True).filter(broker=broker).first()
         if order is not None:
             _audit(actor, order, "broker.forget", {"broker": broker})
             order.delete()
@@ -87,7 +89,7 @@ def plan_moves(
     with transaction.atomic():
         busy = {
             (move.topic_id, move.partition)
-            for move in Move.objects.select_for_update().filter(state__in=OPEN)
+            for move in Move.objects.select_for_update(no_key=True).filter(state__in=OPEN)
         }
         made = [
             Move(
@@ -119,7 +121,7 @@ def plan_moves(
 def begin(move: Move) -> bool:
     """It is this move's turn: the brokers are told. False if it changed meanwhile."""
     with transaction.atomic():
-        locked = Move.objects.select_for_update().get(pk=move.pk)
+        locked = Move.objects.select_for_update(no_key=True).get(pk=move.pk)
         if locked.state != MoveState.WAITING:
             return False
         locked.state = MoveState.MOVING
@@ -131,7 +133,7 @@ def begin(move: Move) -> bool:
 def end(move: Move, state: MoveState, *, message: str = "") -> bool:
     """It has come to its end on the brokers, or the partition is gone."""
     with transaction.atomic():
-        locked = Move.objects.select_for_update().get(pk=move.pk)
+        locked = Move.objects.select_for_update(no_key=True).get(pk=move.pk)
         if locked.state not in OPEN:
             return False
         locked.state, locked.finished_at = state, timezone.now()
@@ -146,7 +148,7 @@ def end(move: Move, state: MoveState, *, message: str = "") -> bool:
 def cancel(actor: Actor, move: Move) -> Move:
     """The partition stays with the brokers that hold it, or goes back. Raises `InvalidRequest` once it has ended."""
     with transaction.atomic():
-        locked = Move.objects.select_for_update().get(pk=move.pk)
+        locked = Move.objects.select_for_update(no_key=True).get(pk=move.pk)
         if locked.state not in OPEN:
             raise InvalidRequest(f"move {move.public_id}: it is {locked.state}")
         locked = _cancel(locked)
@@ -171,7 +173,7 @@ def _cancel(move: Move) -> Move:
 
 def note_delivered(model: type[BrokerOrder] | type[Move], public_id: str, done: Delivered) -> None:
     """The brokers have this generation."""
-    row = model.objects.select_for_update().filter(public_id=public_id).first()
+    row = model.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
     if row is None:
         return
     row.delivered_generation = max(row.delivered_generation, done.generation)
@@ -185,7 +187,7 @@ def put_condition(
 ) -> None:
     """Show a condition on the order or move."""
     with transaction.atomic():
-        row = model.objects.select_for_update().filter(public_id=public_id).first()
+        row = model.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
         if row is not None and not conditions.has(row.conditions, kind, message):
             row.conditions = conditions.put(row.conditions, kind, reason, message, timezone.now())
             row.save(update_fields=["conditions", "updated_at"])
@@ -194,7 +196,7 @@ def put_condition(
 def clear_condition(model: type[BrokerOrder] | type[Move], public_id: str, kind: str) -> None:
     """Show it no more."""
     with transaction.atomic():
-        row = model.objects.select_for_update().filter(public_id=public_id).first()
+        row = model.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
         if row is not None and any(c["type"] == kind for c in row.conditions):
             row.conditions = conditions.without(row.conditions, kind)
             row.save(update_fields=["conditions", "updated_at"])
@@ -207,7 +209,7 @@ def _locked_order(broker: int) -> BrokerOrder:
     order, made = BrokerOrder.objects.get_or_create(
         broker=broker, defaults={"public_id": new_id("brk"), "generation": 0}
     )
-    return order if made else BrokerOrder.objects.select_for_update().get(pk=order.pk)
+    return order if made else BrokerOrder.objects.select_for_update(no_key=True).get(pk=order.pk)
 
 
 def _changed(actor: Actor, order: BrokerOrder, action: str, after: dict[str, object]) -> None:

@@ -203,7 +203,7 @@ def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generat
 
 def _unchanged(topic: Topic) -> Topic | None:
     """The row under its lock; None if somebody changed it since `topic` was read and judged."""
-    locked = Topic.objects.select_for_update().select_related("tenant").get(pk=topic.pk)
+    locked = Topic.objects.select_for_update(no_key=True).select_related("tenant").get(pk=topic.pk)
     return locked if locked.generation == topic.generation else None
 
 
@@ -217,7 +217,7 @@ def note_made(public_id: str, topic_id: str) -> None:
 
 def note_delivered(public_id: str, done: Delivered) -> None:
     """The brokers have this generation."""
-    topic = Topic.objects.select_for_update().get(public_id=public_id)
+    topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
     topic.delivered_generation = max(topic.delivered_generation, done.generation)
     topic.delivered_revision = max(topic.delivered_revision, done.revision)
     topic.conditions = conditions.without(topic.conditions, conditions.DELIVERY)
@@ -227,7 +227,7 @@ def note_delivered(public_id: str, done: Delivered) -> None:
 def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
     """Show a condition on the topic."""
     with transaction.atomic():
-        topic = Topic.objects.select_for_update().get(public_id=public_id)
+        topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
         topic.conditions = conditions.put(topic.conditions, kind, reason, message, timezone.now())
         topic.save(update_fields=["conditions", "updated_at"])
 
@@ -235,7 +235,7 @@ def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
 def clear_condition(public_id: str, kind: str) -> None:
     """Show it no more."""
     with transaction.atomic():
-        topic = Topic.objects.select_for_update().get(public_id=public_id)
+        topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
         topic.conditions = conditions.without(topic.conditions, kind)
         topic.save(update_fields=["conditions", "updated_at"])
 
@@ -272,7 +272,7 @@ def checked_partitions(partitions: int) -> None:
 
 def _within_limit(tenant: Tenant, name: str, more: int) -> None:
     """Under the tenant's lock, so that two requests cannot pass the limit together."""
-    Tenant.objects.select_for_update().get(pk=tenant.pk)
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     allowed = limits_of(tenant).partitions_max
     used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
     if allowed and used + more > allowed:
@@ -281,7 +281,7 @@ def _within_limit(tenant: Tenant, name: str, more: int) -> None:
 
 def _locked(tenant: Tenant, name: str) -> Topic:
     topic = (
-        Topic.objects.select_for_update()
+        Topic.objects.select_for_update(no_key=True)
         .select_related("tenant")
         .filter(tenant=tenant, name=name, deleted_at=None)
         .first()

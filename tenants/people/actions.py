@@ -70,7 +70,7 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
     """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address)."""
     found = queries.invitation_of(token)
     with transaction.atomic():
-        Tenant.objects.select_for_update().get(pk=found.tenant.pk)
+        Tenant.objects.select_for_update(no_key=True).get(pk=found.tenant.pk)
         # Again, now that nobody can take or withdraw it beside us.
         row = queries.invitation_of(token)
         if row.email != person.email:
@@ -162,7 +162,7 @@ def checked_role(role: str) -> Role:
 
 def _locked_role(actor: Actor, tenant: Tenant) -> Role:
     """What the actor is in the tenant now; nobody changes its people until the transaction ends."""
-    Tenant.objects.select_for_update().get(pk=tenant.pk)
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     try:
         return Role(queries.member(tenant, actor.id).role)
     except NotFound:

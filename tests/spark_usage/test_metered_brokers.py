@@ -15,11 +15,13 @@ from tests.spark_usage.service import Service, service
 pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(400)]
 
 
-def cut_now(running: Service, tenant: str, cut_id: str) -> list[admin_pb2.CutReading]:
-    """Ends a period after everything that was accepted so far."""
+def cut_now(
+    running: Service, tenant: str, cut_id: str, previous_end_ms: int
+) -> tuple[list[admin_pb2.CutReading], int]:
+    """Ends a period after everything that was accepted so far; (readings, its end)."""
     end_ms = time.time_ns() // 1_000_000 + 5
     time.sleep(0.01)
-    return running.brokers.admin.cut(cut_id, tenant, end_ms)
+    return running.brokers.admin.cut(cut_id, tenant, end_ms, previous_end_ms=previous_end_ms), end_ms
 
 
 def test_messages_of_real_brokers_are_counted_to_the_unit_and_their_cuts_are_covered(
@@ -30,12 +32,13 @@ def test_messages_of_real_brokers_are_counted_to_the_unit_and_their_cuts_are_cov
         tenant = cluster.tenant("tn_real")
         topic_id = cluster.create_topic(tenant, "orders", partitions=3).hex()
         vectors: dict[str, dict[tuple[str, int, int], int]] = {}
+        end_ms = 0
         for cut_id, count in (("cut_1", 600), ("cut_2", 90)):
             with cluster.client(tenant) as client, client.producer() as producer:
                 for number in range(count):
                     producer.send("orders", b"%d" % number, partition=number % 3)
                 producer.flush()
-            readings = cut_now(running, "tn_real", cut_id)
+            readings, end_ms = cut_now(running, "tn_real", cut_id, end_ms)
             assert not [reading for reading in readings if reading.error]
             vectors[cut_id] = {
                 (reading.topic_id.hex(), reading.partition, reading.log_generation): reading.end_offset

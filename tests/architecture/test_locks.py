@@ -1,0 +1,26 @@
+"""Row locks of the control plane let others refer to the row.
+
+PostgreSQL checks a foreign key at the end of the referring transaction, with a lock that a plain FOR UPDATE of the
+referred row keeps out: a key that is made while its tenant is locked would wait for the tenant, whose holder waits for
+the audit log's head that the key's transaction has. FOR NO KEY UPDATE excludes other writers of the row as well.
+"""
+
+import ast
+
+from tests.architecture import house
+
+APPS = ("billing", "control_plane", "quotas", "tenants", "web")
+
+
+def test_every_row_lock_lets_others_refer_to_the_row() -> None:
+    found, wrong = 0, []
+    for app in APPS:
+        for path in house.modules(app):
+            for node in ast.walk(house.tree(path)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    if node.func.attr == "select_for_update":
+                        found += 1
+                        if "no_key" not in [keyword.arg for keyword in node.keywords]:
+                            wrong.append(house.place(path, node))
+    assert found > 20
+    assert wrong == []
