@@ -226,7 +226,7 @@ def test_a_deleted_topic_is_in_one_cut_over_restarts_and_repetitions(usage: Mete
     first: list[admin_pb2.CutReading] = []
 
     def told() -> bool:
-        first[:] = admin.cut("cut_1", "tn_once", first_ms)
+        first[:] = admin.cut("cut_once_1", "tn_once", first_ms)
         return not any(reading.error for reading in first)
 
     cluster.wait_until("the cut is answered", told, 30)
@@ -234,16 +234,16 @@ def test_a_deleted_topic_is_in_one_cut_over_restarts_and_repetitions(usage: Mete
         (gone, 15, True),
         (gone, 15, True),
     ]
-    assert list(admin.cut("cut_1", "tn_once", first_ms)) == first
+    assert list(admin.cut("cut_once_1", "tn_once", first_ms)) == first
     second_ms = now_ms()
-    assert admin.cut("cut_2", "tn_once", second_ms, previous_end_ms=first_ms) == []
-    assert list(admin.cut("cut_1", "tn_once", first_ms)) == first
-    found = cut_readings(usage, "cut_1")
+    assert admin.cut("cut_once_2", "tn_once", second_ms, previous_end_ms=first_ms) == []
+    assert list(admin.cut("cut_once_1", "tn_once", first_ms)) == first
+    found = cut_readings(usage, "cut_once_1")
     assert {(reading.partition, reading.end_offset, reading.last) for reading in found} == {
         (0, 15, True),
         (1, 15, True),
     }
-    assert cut_readings(usage, "cut_2") == []
+    assert cut_readings(usage, "cut_once_2") == []
 
 
 def test_seals_and_batches_of_another_tenant_do_not_exist(usage: Metered) -> None:
