@@ -187,7 +187,7 @@ class CutPartitionsResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionCut, _Mapping]]] = ...) -> None: ...
 
 class PartitionCut(_message.Message):
-    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message", "accepted_ms", "messages", "bytes")
+    __slots__ = ("topic_id", "partition", "log_generation", "end_offset", "error", "message", "accepted_ms", "totals")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LOG_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -195,8 +195,7 @@ class PartitionCut(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_MS_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     log_generation: int
@@ -204,6 +203,5 @@ class PartitionCut(_message.Message):
     error: int
     message: str
     accepted_ms: int
-    messages: int
-    bytes: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., accepted_ms: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    totals: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., accepted_ms: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -1,20 +1,21 @@
 """The end of a tenant's period, and what deleted topics leave for it, as compare-and-set transactions.
 
-A partition of a deleted topic owes a *final reading*: each broker that had a replica gives one, and the one that ends
-highest stays. The first cut that finds all of them *closes* the topic: from then on they never change, that cut counts
-them, and no later one knows the topic. A cut that was answered in full is *kept*: written once, for each tenant in the
-order of their ends, so that neither a repetition nor a restart can answer otherwise.
+A partition of a deleted topic owes a *final reading*: each broker that had a replica gives one, the furthest stays.
+The first cut that finds all of them *closes* the topic: from then on they never change, that cut counts them, and no
+later one knows the topic. A cut is *begun* before anything is read, so that of each tenant one is under way; one that
+was answered in full is *kept* with all its ends: written once, for each tenant in the order of their ends, so that a
+repetition is answered from there, whatever became of the topics.
 
 A failed comparison means that the image was behind: wait for it, ask again. No changes = the store already says so.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from data_plane.controller.tenants import Transaction
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import CutRecord, FinalRecord
+from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord, KeptEnd
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Compare, Put
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
@@ -115,67 +116,103 @@ def close_topic(image: ClusterImage, topic_id: TopicId, cut_id: str) -> Transact
     )
 
 
-def final_end(where: TopicPartition, final: FinalRecord) -> CutEnd:
-    """A closed partition in a cut."""
-    return CutEnd(
+def final_end(where: TopicPartition, topic: str, final: FinalRecord, before: KeptEnd | None) -> KeptEnd:
+    """A closed partition in a cut. A final reading that ends below the cut before adds nothing (every replica forgot
+    what it knew to be committed): the partition ends where that cut counted it to.
+    """
+    if before is not None and final.place < before.place:
+        return replace(before, topic=topic, last=True)
+    return KeptEnd(
         where=where,
+        topic=topic,
         log_generation=final.log_generation,
         end_offset=final.end_offset,
         accepted_ms=final.accepted_ms,
-        messages=final.totals[0],
-        bytes=final.totals[1],
+        totals=final.totals,
         last=True,
     )
 
 
-# -- kept cuts --------------------------------------------------------------------------------------------------
+# -- cuts -------------------------------------------------------------------------------------------------------
 
 
-def check_order(image: ClusterImage, tenant: TenantId, cut_id: str, start_ms: int, end_ms: int) -> None:
-    """A tenant's cuts follow one another without a gap. Raises `InvalidRequest`, before anything is read.
+def begin_cut(image: ClusterImage, tenant: TenantId, cut: BegunCut) -> Transaction:
+    """The cut is under way, as the tenant's only one. No changes: it is. Ask only when none is kept with its end.
 
-    An earlier cut may be asked for again; whether it is the same shows when it is compared with the kept one.
+    Raises `InvalidRequest` when another one is under way, or it does not begin where the newest kept one ends.
     """
-    newest = image.cuts.get(tenant)
-    if end_ms <= start_ms:
-        raise InvalidRequest(f"cut {cut_id}: its end, {end_ms}, is not after its start, {start_ms}")
-    if newest is None or end_ms < newest.end_ms:
-        return
-    if newest.cut_id == cut_id:
-        if (newest.start_ms, newest.end_ms) != (start_ms, end_ms):
-            raise InvalidRequest(
-                f"cut {cut_id}: is kept from {newest.start_ms} to {newest.end_ms}, not {start_ms} to {end_ms}"
-            )
-    elif start_ms != newest.end_ms:
+    newest, begun = image.cuts.get(tenant), image.begun_cuts.get(tenant)
+    if cut.end_ms <= cut.start_ms:
         raise InvalidRequest(
-            f"cut {cut_id}: begins at {start_ms}, the tenant's newest kept cut, {newest.cut_id}, "
+            f"cut {cut.cut_id}: its end, {cut.end_ms}, is not after its start, {cut.start_ms}"
+        )
+    if newest is not None and cut.start_ms != newest.end_ms:
+        raise InvalidRequest(
+            f"cut {cut.cut_id}: begins at {cut.start_ms}, the tenant's newest kept cut, {newest.cut_id}, "
             f"ends at {newest.end_ms}"
         )
+    if begun == cut:
+        return _NOTHING
+    if begun is not None and (newest is None or begun.end_ms > newest.end_ms):
+        raise InvalidRequest(
+            f"cut {cut.cut_id} from {cut.start_ms} to {cut.end_ms}: cut {begun.cut_id} is under way, from "
+            f"{begun.start_ms} to {begun.end_ms}"
+        )
+    begun_key, newest_key = model.begun_cut_key(tenant), model.cut_key(tenant)
+    return Transaction(
+        compares=(
+            Compare(begun_key, image.begun_cut_revisions.get(tenant, 0)),
+            Compare(newest_key, image.cut_revisions.get(tenant, 0)),
+        ),
+        changes=(Put(begun_key, cut.encode()),),
+    )
 
 
-def keep_cut(
-    image: ClusterImage, tenant: TenantId, cut: CutRecord, earlier: CutRecord | None = None
-) -> Transaction:
-    """Keep a cut that was answered in full. No changes: it is kept. `earlier`: what is kept with this end, when it is
-    not the newest.
+def cut_end(end: KeptEnd) -> CutEnd:
+    """What the cut's hash takes of it."""
+    return CutEnd(
+        where=end.where,
+        log_generation=end.log_generation,
+        end_offset=end.end_offset,
+        accepted_ms=end.accepted_ms,
+        messages=end.totals[0],
+        bytes=end.totals[1],
+        last=end.last,
+    )
 
-    Raises `InvalidRequest` when the brokers keep another answer to it, or it does not follow the newest one.
+
+def keep_ends(
+    image: ClusterImage, tenant: TenantId, cut: CutRecord, ends: Sequence[KeptEnd]
+) -> Iterator[Transaction]:
+    """The ends of a cut that is about to be kept, in transactions that every store takes. Repeating one is harmless."""
+    under_way = Compare(model.begun_cut_key(tenant), image.begun_cut_revisions.get(tenant, 0))
+    not_kept = Compare(model.cut_key(tenant), image.cut_revisions.get(tenant, 0))
+    for chunk, at in enumerate(range(0, len(ends), model.ENDS_PER_CHUNK)):
+        value = model.encode_ends(ends[at : at + model.ENDS_PER_CHUNK])
+        key = model.cut_ends_key(tenant, cut.end_ms, chunk)
+        yield Transaction(compares=(under_way, not_kept), changes=(Put(key, value),))
+
+
+def keep_cut(image: ClusterImage, tenant: TenantId, cut: CutRecord) -> Transaction:
+    """Keep a cut that was answered in full, its ends before. No changes: it is kept.
+
+    Raises `InvalidRequest` when it is not the one under way, or another answer to it is kept.
     """
-    check_order(image, tenant, cut.cut_id, cut.start_ms, cut.end_ms)
-    newest = image.cuts.get(tenant)
-    kept = newest if newest is not None and newest.end_ms == cut.end_ms else earlier
-    if kept is not None or (newest is not None and cut.end_ms < newest.end_ms):
-        if kept is None or (kept.cut_id, kept.start_ms) != (cut.cut_id, cut.start_ms):
+    newest, begun = image.cuts.get(tenant), image.begun_cuts.get(tenant)
+    if newest is not None and (newest.cut_id, newest.end_ms) == (cut.cut_id, cut.end_ms):
+        if newest.sha256 != cut.sha256:
             raise InvalidRequest(
-                f"cut {cut.cut_id}: the brokers keep another cut, or none, up to {cut.end_ms}"
-            )
-        if kept.sha256 != cut.sha256:
-            raise InvalidRequest(
-                f"cut {cut.cut_id}: this answer has the hash {cut.sha256}, the one that is kept {kept.sha256}"
+                f"cut {cut.cut_id}: this answer has the hash {cut.sha256}, the one that is kept {newest.sha256}"
             )
         return _NOTHING
+    if begun != BegunCut(cut_id=cut.cut_id, start_ms=cut.start_ms, end_ms=cut.end_ms):
+        raise InvalidRequest(f"cut {cut.cut_id}: is not the one that is under way")
     newest_key, kept_key = model.cut_key(tenant), model.kept_cut_key(tenant, cut.end_ms)
     return Transaction(
-        compares=(Compare(newest_key, image.cut_revisions.get(tenant, 0)), Compare(kept_key, 0)),
+        compares=(
+            Compare(model.begun_cut_key(tenant), image.begun_cut_revisions[tenant]),
+            Compare(newest_key, image.cut_revisions.get(tenant, 0)),
+            Compare(kept_key, 0),
+        ),
         changes=(Put(newest_key, cut.encode()), Put(kept_key, cut.encode())),
     )

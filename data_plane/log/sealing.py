@@ -16,7 +16,7 @@ from data_plane.log.sidecar import brief, intact
 from data_plane.log.small_file import read_whole
 from penstock.contract.ids import TopicPartition
 from penstock.records.batch import BATCH_HEADER_BYTES
-from penstock.records.seal import Seal, SealCorrupt, SegmentDigest, pack_seal, unpack_seal
+from penstock.records.seal import Seal, SealCorrupt, SegmentDigest, pack_seal, seal_extent, unpack_seal
 from penstock.records.stamp import STAMP_BYTES
 
 CATCH_UP_BATCHES = 500
@@ -66,6 +66,32 @@ class SealFile:
                 return seals, False
             seals.append(seal)
         return seals, True
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._size
+
+    def packed_above(self, offset: int, bytes_max: int) -> tuple[bytes, bool]:
+        """(seals of segments that end above `offset` as they stand in the file, oldest first, whether there are more).
+
+        At least one, else up to `bytes_max` of them. They are not looked into: who reads them checks them.
+        """
+        if self.end_offset <= offset:
+            return b"", False
+        data = read_whole(self._disk, self._path)
+        at, first, end = 0, -1, 0
+        while at < len(data):
+            length, end_offset = seal_extent(data, at)
+            if length <= 0 or at + length > len(data):
+                break
+            if end_offset > offset:
+                if first >= 0 and at + length - first > bytes_max:
+                    return data[first:end], True
+                first = at if first < 0 else first
+                end = at + length
+            at += length
+        return (b"" if first < 0 else data[first:end]), False
 
     def append(self, seal: Seal) -> None:
         """Write it behind the last one, not yet durable."""

@@ -72,6 +72,15 @@ class LogUsage:
         """End of the last segment that has its seal."""
         return self._seals.end_offset
 
+    @property
+    def seals_size(self) -> int:
+        """Bytes of all seals."""
+        return self._seals.size
+
+    def packed_seals_above(self, end_offset: int, bytes_max: int) -> tuple[bytes, bool]:
+        """As `SealFile.packed_above`."""
+        return self._seals.packed_above(end_offset, bytes_max)
+
     def seals_above(self, end_offset: int) -> list[Seal]:
         """Seals of segments that end above `end_offset`, oldest first; read from the file but for the last one."""
         last = self._seals.last

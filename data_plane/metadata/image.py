@@ -57,6 +57,8 @@ class ClusterImage:
         """Deleted topics that are metered, by tenant and the cut that counts them last (empty: none yet)."""
         self.finals: dict[TopicPartition, model.FinalRecord] = {}
         self.final_revisions: dict[TopicPartition, int] = {}
+        self.begun_cuts: dict[TenantId, model.BegunCut] = {}
+        self.begun_cut_revisions: dict[TenantId, int] = {}
         self.cuts: dict[TenantId, model.CutRecord] = {}
         """Each tenant's newest."""
         self.cut_revisions: dict[TenantId, int] = {}
@@ -174,6 +176,9 @@ class ClusterImage:
             where = _partition_of(rest)
             self.finals[where] = model.FinalRecord.decode(value)
             self.final_revisions[where] = revision
+        elif kind == "begun_cuts":
+            self.begun_cuts[TenantId(rest)] = model.BegunCut.decode(value)
+            self.begun_cut_revisions[TenantId(rest)] = revision
         elif kind == "cuts":
             self.cuts[TenantId(rest)] = model.CutRecord.decode(value)
             self.cut_revisions[TenantId(rest)] = revision
@@ -225,6 +230,9 @@ class ClusterImage:
         elif kind == "finals":
             self.finals.pop(_partition_of(rest), None)
             self.final_revisions.pop(_partition_of(rest), None)
+        elif kind == "begun_cuts":
+            self.begun_cuts.pop(TenantId(rest), None)
+            self.begun_cut_revisions.pop(TenantId(rest), None)
         elif kind == "cuts":
             self.cuts.pop(TenantId(rest), None)
             self.cut_revisions.pop(TenantId(rest), None)

@@ -48,6 +48,7 @@ class Commitments:
                 sha256=cut.sha256,
                 billing_sequence=cut.billing_sequence,
                 billing_hash=cut.billing_hash,
+                kept_ms=cut.kept_ms,
             )
         for where, losses in self._view.image.losses.items():
             for generation, loss in losses.items():

@@ -4,7 +4,8 @@ Any broker takes the call. It first raises the floor of acceptance times to the 
 no leader, present or to come, can stamp a batch before it; then it asks the leaders. A leader waits until everything
 stamped before the end is committed, reads there, and answers once the reading is in `__usage`. Partitions of topics
 that were deleted since the cut before are read at their final readings, which the cut freezes first. A cut that was
-answered in full is kept in the metadata by its hash; the same cut asked for again gives the same answer, or is refused.
+answered in full is kept in the metadata with all its ends; the same cut asked for again is answered from there, and its
+readings are written once more.
 """
 
 import asyncio
@@ -14,18 +15,21 @@ from functools import partial
 
 from data_plane.contract import admin_pb2, methods, usage_pb2
 from data_plane.controller.cuts import (
-    check_order,
+    begin_cut,
     close_topic,
+    cut_end,
     deleted_parts,
     final_end,
     keep_cut,
+    keep_ends,
+    keep_finals,
     raise_floor,
 )
 from data_plane.controller.tenants import Transaction
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import CutRecord, FinalRecord
-from data_plane.metadata.port import MetaStore, OutcomeUnknown, StoreUnavailable
+from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord, KeptEnd
+from data_plane.metadata.port import KeyValue, MetaStore, OutcomeUnknown, StoreUnavailable
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.client_calls import parsed
 from data_plane.node.config import NodeConfig
@@ -37,13 +41,15 @@ from data_plane.node.usage_topic import USAGE_TOPIC
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
-from penstock.records.cut import CutEnd, cut_sha256
+from penstock.records.cut import cut_sha256
 from penstock.records.usage import OdometerMark
 
 CUT_ID_LENGTH_MAX = 100
 _PARTITIONS_PER_CALL = 200
 _TRIES = 20
 _LOOK_S = 0.01
+_NOTHING_HELD = FinalRecord(log_generation=0, end_offset=0, accepted_ms=-1, totals=(0,) * 6)
+_NO_CHANGE = Transaction(compares=(), changes=())
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -76,12 +82,18 @@ class Cuts:
         wanted = parsed(admin_pb2.CutRequest, request)
         response = admin_pb2.CutResponse()
         waived = {TopicPartition(TopicId(one.topic_id), one.partition) for one in wanted.waived}
+        failed: list[usage_pb2.PartitionCut] = []
         try:
             self._check(wanted)
-            revision = await self._raise_floors(TenantId(wanted.tenant), wanted.end_ms)
-            ends, failed = await self._ask_all(wanted, revision, waived)
-            if not failed:
-                response.sha256 = await self._keep(wanted, ends)
+            kept = await self._kept(wanted)
+            if kept is not None:
+                ends = await self._kept_ends(TenantId(wanted.tenant), kept.end_ms)
+                await self._metering.write_ends(TenantId(wanted.tenant), ends, kept.cut_id, kept.end_ms)
+                response.sha256 = kept.sha256
+            else:
+                ends, failed = await self._read(wanted, waived)
+                if not failed:
+                    response.sha256 = await self._keep(wanted, ends)
         except PenstockError as refusal:
             response.outcome.error, response.outcome.message = refusal.code, refusal.message
             return response.SerializeToString()
@@ -92,8 +104,8 @@ class Cuts:
                 log_generation=end.log_generation,
                 end_offset=end.end_offset,
                 accepted_ms=end.accepted_ms,
-                messages=end.messages,
-                stored_bytes=end.bytes,
+                messages=end.totals[0],
+                stored_bytes=end.totals[1],
                 last=end.last,
             )
         for one in failed:
@@ -120,107 +132,67 @@ class Cuts:
             raise errors.InvalidRequest(f"end_ms: {wanted.end_ms} is not in the past, now is {now_ms}")
         if wanted.billing_sequence and not _HASH.fullmatch(wanted.billing_hash):
             raise errors.InvalidRequest(f"billing_hash: {wanted.billing_hash[:80]!r}: 64 hex digits required")
-        check_order(
-            self._image, TenantId(wanted.tenant), wanted.cut_id, wanted.previous_end_ms, wanted.end_ms
-        )
         if not self._metering.working:
             raise errors.BrokerUnavailable(
                 f"{USAGE_TOPIC}: does not exist here yet, or this broker does not meter"
             )
 
-    async def _raise_floors(self, tenant: TenantId, end_ms: int) -> int:
-        """The metadata revision that holds the floor for all topics of the tenant."""
-        for topic_id in [topic.topic_id for topic in self._image.topics.values() if topic.tenant == tenant]:
-            await self._settle(partial(raise_floor, self._image, topic_id, end_ms))
-        return self._image.revision
+    # -- what is kept --------------------------------------------------------------------------------------
 
-    async def _ask_all(
-        self, wanted: admin_pb2.CutRequest, revision: int, waived: Collection[TopicPartition]
-    ) -> tuple[list[CutEnd], list[usage_pb2.PartitionCut]]:
-        """The leaders of the tenant's partitions and what deleted topics left; and what could not be read now."""
-        tenant = TenantId(wanted.tenant)
-        led: dict[BrokerId, list[TopicPartition]] = {broker: [] for broker in sorted(self._image.brokers)}
-        failed: list[usage_pb2.PartitionCut] = []
-        for topic_id, topic in self._image.topics.items():
-            if topic.tenant != tenant:
-                continue
-            for record in self._image.partitions_of(topic_id):
-                where = TopicPartition(topic_id, record.partition)
-                if record.leader in led and self._image.epoch_of(record.leader):
-                    led[record.leader].append(where)
-                else:
-                    failed.append(_failed(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
-        # In the same turn as the topics above: a topic is either among them or deleted.
-        deleted = [*self._image.deleted_of.get(tenant, {}).get("", {})]
-        asked = [
-            self._ask(broker, wanted, revision, where[at : at + _PARTITIONS_PER_CALL], deleted=not at)
-            for broker, where in led.items()
-            for at in range(0, max(1, len(where)), _PARTITIONS_PER_CALL)
-        ]
-        ends: list[CutEnd] = []
-        for answer in await asyncio.gather(*asked):
-            for cut in answer:
-                where = TopicPartition(TopicId(cut.topic_id), cut.partition)
-                if cut.error:
-                    if where not in waived:
-                        failed.append(cut)
-                else:
-                    ends.append(_end(cut))
-        if not failed:
-            closed = await self._close_deleted(wanted, deleted, waived, failed)
-            ends += [final_end(where, final) for where, final in closed.items()]
-        return ends, failed
-
-    async def _close_deleted(
-        self,
-        wanted: admin_pb2.CutRequest,
-        deleted: list[TopicId],
-        waived: Collection[TopicPartition],
-        failed: list[usage_pb2.PartitionCut],
-    ) -> dict[TopicPartition, FinalRecord]:
-        """Freeze the final readings of deleted topics and write them as this cut's. Missing ones join `failed`."""
-        tenant, cut_id = TenantId(wanted.tenant), wanted.cut_id
-        parts = deleted_parts(self._image, tenant, cut_id, waived)
-        for where in parts.missing:
-            if where.topic_id in deleted:
-                name = self._image.buried[where.topic_id].name
-                message = (
-                    f"{name}-{where.partition}: was deleted, and no broker has told its last reading yet"
+    async def _kept(self, wanted: admin_pb2.CutRequest) -> CutRecord | None:
+        """The cut that is kept with this end. Raises `InvalidRequest` when it is another one."""
+        found = await self._range(model.kept_cut_key(wanted.tenant, wanted.end_ms))
+        newest = self._image.cuts.get(TenantId(wanted.tenant))
+        if not found:
+            if newest is not None and wanted.end_ms <= newest.end_ms:
+                raise errors.InvalidRequest(
+                    f"cut {wanted.cut_id}: no cut is kept up to {wanted.end_ms}, and the newest, {newest.cut_id}, "
+                    f"ends at {newest.end_ms}"
                 )
-                failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
-        if failed:
-            return {}
-        for topic_id in deleted:
-            await self._settle(partial(close_topic, self._image, topic_id, cut_id))
-        mine = self._image.deleted_of.get(tenant, {}).get(cut_id, {})
-        # As they are now that nothing changes them: one may have been raised until the topic was closed.
-        parts = deleted_parts(self._image, tenant, cut_id, waived)
-        closed = {where: final for where, final in parts.ends.items() if where.topic_id in mine}
-        named = {where: (self._image.buried[where.topic_id].name, final) for where, final in closed.items()}
-        await self._metering.write_closed(tenant, named, cut_id, wanted.end_ms)
-        return closed
+            return None
+        kept = CutRecord.decode(found[0].value)
+        if (kept.cut_id, kept.start_ms) != (wanted.cut_id, wanted.previous_end_ms):
+            raise errors.InvalidRequest(
+                f"cut {wanted.cut_id} from {wanted.previous_end_ms}: cut {kept.cut_id} from {kept.start_ms} is kept up "
+                f"to {kept.end_ms}"
+            )
+        return kept
 
-    async def _keep(self, wanted: admin_pb2.CutRequest, ends: list[CutEnd]) -> str:
+    async def _kept_ends(self, tenant: TenantId, end_ms: int) -> list[KeptEnd]:
+        found = await self._range(model.cut_ends_prefix(tenant, end_ms))
+        return [end for item in found for end in model.decode_ends(item.value)]
+
+    async def _range(self, prefix: str) -> tuple[KeyValue, ...]:
+        try:
+            return (await self._store.range(prefix)).items
+        except StoreUnavailable as error:
+            raise errors.BrokerUnavailable("the metadata store does not answer; ask again") from error
+
+    async def _keep(self, wanted: admin_pb2.CutRequest, ends: list[KeptEnd]) -> str:
         """Keep the cut; its hash. Raises `InvalidRequest` when another answer to it is kept."""
         tenant = TenantId(wanted.tenant)
         cut = CutRecord(
             cut_id=wanted.cut_id,
             start_ms=wanted.previous_end_ms,
             end_ms=wanted.end_ms,
-            sha256=cut_sha256(wanted.tenant, wanted.cut_id, wanted.end_ms, ends),
+            sha256=cut_sha256(wanted.tenant, wanted.cut_id, wanted.end_ms, map(cut_end, ends)),
             billing_sequence=wanted.billing_sequence,
             billing_hash=wanted.billing_hash,
+            kept_ms=self._clock.now_ms(),
         )
-        earlier = None
-        newest = self._image.cuts.get(tenant)
-        if newest is not None and newest.end_ms > wanted.end_ms:
-            try:
-                found = await self._store.range(model.kept_cut_key(tenant, wanted.end_ms))
-            except StoreUnavailable as error:
-                raise errors.BrokerUnavailable(f"cut {cut.cut_id}: the metadata does not answer") from error
-            earlier = CutRecord.decode(found.items[0].value) if found.items else None
-        await self._settle(partial(keep_cut, self._image, tenant, cut, earlier))
+        for change in keep_ends(self._image, tenant, cut, ends):
+            await self._once(change)
+        await self._settle(partial(keep_cut, self._image, tenant, cut))
         return cut.sha256
+
+    async def _once(self, change: Transaction) -> None:
+        """Raises `BrokerUnavailable` when it was not applied for certain: the whole cut is asked for again."""
+        try:
+            result = await self._store.txn(change.compares, change.changes)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            raise errors.BrokerUnavailable("the metadata store does not answer; ask again") from error
+        if not result.succeeded:
+            raise errors.BrokerUnavailable("another caller ends the same period now; ask again")
 
     async def _settle(self, decide: Callable[[], Transaction]) -> None:
         """Until it holds. Raises `BrokerUnavailable`, and what `decide` refuses with."""
@@ -236,6 +208,112 @@ class Cuts:
             await self._view.reached(result.revision, self._config.timings.call_ms)
         raise errors.BrokerUnavailable("the metadata does not take the change; ask again")
 
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def _read(
+        self, wanted: admin_pb2.CutRequest, waived: Collection[TopicPartition]
+    ) -> tuple[list[KeptEnd], list[usage_pb2.PartitionCut]]:
+        """Begin the cut and read; and what could not be read now."""
+        tenant = TenantId(wanted.tenant)
+        begun = BegunCut(cut_id=wanted.cut_id, start_ms=wanted.previous_end_ms, end_ms=wanted.end_ms)
+        await self._settle(partial(begin_cut, self._image, tenant, begun))
+        for topic_id in [topic.topic_id for topic in self._image.topics.values() if topic.tenant == tenant]:
+            await self._settle(partial(raise_floor, self._image, topic_id, wanted.end_ms))
+        return await self._ask_all(wanted, self._image.revision, waived)
+
+    async def _ask_all(
+        self, wanted: admin_pb2.CutRequest, revision: int, waived: Collection[TopicPartition]
+    ) -> tuple[list[KeptEnd], list[usage_pb2.PartitionCut]]:
+        """The leaders of the tenant's partitions and what deleted topics left; and what could not be read now."""
+        tenant = TenantId(wanted.tenant)
+        led: dict[BrokerId, list[TopicPartition]] = {broker: [] for broker in sorted(self._image.brokers)}
+        names: dict[TopicPartition, str] = {}
+        failed: list[usage_pb2.PartitionCut] = []
+        for topic_id, topic in self._image.topics.items():
+            if topic.tenant != tenant:
+                continue
+            for record in self._image.partitions_of(topic_id):
+                where = TopicPartition(topic_id, record.partition)
+                if record.leader in led and self._image.epoch_of(record.leader):
+                    led[record.leader].append(where)
+                    names[where] = topic.name
+                else:
+                    failed.append(_failed(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
+        # In the same turn as the topics above: a topic is either among them or deleted.
+        of_tenant = self._image.deleted_of.get(tenant, {})
+        deleted = [*of_tenant.get("", {}), *of_tenant.get(wanted.cut_id, {})]
+        asked = [
+            self._ask(
+                broker,
+                wanted,
+                revision,
+                where[at : at + _PARTITIONS_PER_CALL],
+                deleted=deleted if not at else [],
+            )
+            for broker, where in led.items()
+            for at in range(0, max(1, len(where)), _PARTITIONS_PER_CALL)
+        ]
+        ends: dict[TopicPartition, KeptEnd] = {}
+        for answer in await asyncio.gather(*asked):
+            for cut in answer:
+                where = TopicPartition(TopicId(cut.topic_id), cut.partition)
+                if cut.error:
+                    if where not in waived:
+                        failed.append(cut)
+                elif where in names:
+                    ends[where] = _end(where, names[where], cut)
+        told = {TopicPartition(TopicId(one.topic_id), one.partition) for one in failed}
+        failed += [
+            _failed(where, ErrorCode.LEADER_NOT_READY, f"{name}-{where.partition}: was not answered for")
+            for where, name in names.items()
+            if where not in ends and where not in told and where not in waived
+        ]
+        if not failed:
+            ends |= await self._close_deleted(wanted, deleted, waived, failed)
+        return list(ends.values()), failed
+
+    async def _close_deleted(
+        self,
+        wanted: admin_pb2.CutRequest,
+        deleted: list[TopicId],
+        waived: Collection[TopicPartition],
+        failed: list[usage_pb2.PartitionCut],
+    ) -> dict[TopicPartition, KeptEnd]:
+        """Freeze the final readings of deleted topics and write them as this cut's. Missing ones join `failed`."""
+        tenant, cut_id = TenantId(wanted.tenant), wanted.cut_id
+        parts = deleted_parts(self._image, tenant, cut_id, waived)
+        missing = [where for where in parts.missing if where.topic_id in deleted]
+        if missing and all(self._image.epoch_of(broker) for broker in self._image.brokers):
+            # Every broker has answered and holds nothing of them: their replicas were never made, or cannot tell.
+            nothing = dict.fromkeys(missing, _NOTHING_HELD)
+            await self._settle(lambda: next(keep_finals(self._image, nothing), _NO_CHANGE))
+            missing = []
+        for where in missing:
+            if True:
+                name = self._image.buried[where.topic_id].name
+                message = (
+                    f"{name}-{where.partition}: was deleted, and no broker has told its last reading yet"
+                )
+                failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
+        if failed or not deleted:
+            return {}
+        for topic_id in deleted:
+            await self._settle(partial(close_topic, self._image, topic_id, cut_id))
+        newest = self._image.cuts.get(tenant)
+        before = (
+            {} if newest is None else {end.where: end for end in await self._kept_ends(tenant, newest.end_ms)}
+        )
+        # As they are now that nothing changes them: one may have been raised until the topic was closed.
+        parts = deleted_parts(self._image, tenant, cut_id, waived)
+        mine = set(deleted)
+        closed = {
+            where: final_end(where, self._image.buried[where.topic_id].name, final, before.get(where))
+            for where, final in parts.ends.items()
+            if where.topic_id in mine
+        }
+        await self._metering.write_ends(tenant, list(closed.values()), cut_id, wanted.end_ms)
+        return closed
+
     async def _ask(
         self,
         broker: BrokerId,
@@ -243,8 +321,10 @@ class Cuts:
         revision: int,
         partitions: list[TopicPartition],
         *,
-        deleted: bool,
+        deleted: list[TopicId],
     ) -> list[usage_pb2.PartitionCut]:
+        """What one broker answers; an error for each partition, and for each of `deleted`, that it does not tell of."""
+        expected = [*partitions, *(TopicPartition(topic_id, 0) for topic_id in deleted)]
         request = usage_pb2.CutPartitionsRequest(
             cut_id=wanted.cut_id,
             tenant=wanted.tenant,
@@ -254,13 +334,19 @@ class Cuts:
                 usage_pb2.CutPartition(topic_id=where.topic_id, partition=where.partition)
                 for where in partitions
             ],
-            deleted=deleted,
+            deleted=bool(deleted),
         )
         if broker == self._config.broker_id:
-            return list((await self._answer(request)).partitions)
+            try:
+                return list((await self._answer(request)).partitions)
+            except CallFailed as error:
+                return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(error)) for where in expected]
         known = self._image.brokers.get(broker)
         if known is None or not known.epoch:
-            return []
+            # It has gone: what it led has another leader soon, what it had of deleted topics others tell.
+            return [
+                _failed(where, ErrorCode.NO_LEADER, f"{where}: its leader has gone") for where in partitions
+            ]
         try:
             answer = usage_pb2.CutPartitionsResponse.FromString(
                 await self._transport.call(
@@ -271,7 +357,7 @@ class Cuts:
                 )
             )
         except (CallFailed, ConnectionLost) as error:
-            return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(error)) for where in partitions]
+            return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(error)) for where in expected]
         return list(answer.partitions)
 
     # -- the leaders -----------------------------------------------------------------------------------------
@@ -282,7 +368,11 @@ class Cuts:
 
     async def _answer(self, wanted: usage_pb2.CutPartitionsRequest) -> usage_pb2.CutPartitionsResponse:
         response = usage_pb2.CutPartitionsResponse()
-        await self._view.reached(wanted.revision, self._config.timings.call_ms)
+        if not await self._view.reached(wanted.revision, self._config.timings.call_ms):
+            raise CallFailed(
+                ErrorCode.BROKER_UNAVAILABLE,
+                f"this broker is at revision {self._image.revision}, {wanted.revision} was asked for",
+            )
         read: list[tuple[Replica, DueReading]] = []
         try:
             async with asyncio.timeout(self._config.timings.call_ms / 1000):
@@ -313,8 +403,7 @@ class Cuts:
                     log_generation=replica.log.usage.log_generation,
                     end_offset=due.mark.end_offset,
                     accepted_ms=due.mark.accepted_ms,
-                    messages=due.mark.totals.committed_messages,
-                    bytes=due.mark.totals.committed_bytes,
+                    totals=due.mark.totals.as_tuple(),
                 )
         answered = {(cut.topic_id, cut.partition) for cut in response.partitions}
         for partition in wanted.partitions:
@@ -323,7 +412,20 @@ class Cuts:
                 response.partitions.append(_failed(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
         if wanted.deleted:
             response.partitions.extend(self._metering.still_held(TenantId(wanted.tenant)))
+            response.partitions.extend(self._not_retired(TenantId(wanted.tenant)))
         return response
+
+    def _not_retired(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
+        """As errors: replicas here of topics that were deleted a moment ago."""
+        image = self._image
+        return [
+            _failed(
+                where, ErrorCode.LEADER_NOT_READY, f"{where}: was deleted, its replica here is still to stop"
+            )
+            for topic_id in image.deleted_of.get(tenant, {}).get("", {})
+            for where in (TopicPartition(topic_id, n) for n in range(image.buried[topic_id].partitions))
+            if self._find(where) is not None
+        ]
 
     def _replica(self, where: TopicPartition, wanted: usage_pb2.CutPartitionsRequest) -> Replica:
         replica = self._find(where)
@@ -363,14 +465,14 @@ class Cuts:
         return mark
 
 
-def _end(cut: usage_pb2.PartitionCut) -> CutEnd:
-    return CutEnd(
-        where=TopicPartition(TopicId(cut.topic_id), cut.partition),
+def _end(where: TopicPartition, topic: str, cut: usage_pb2.PartitionCut) -> KeptEnd:
+    return KeptEnd(
+        where=where,
+        topic=topic,
         log_generation=cut.log_generation,
         end_offset=cut.end_offset,
         accepted_ms=cut.accepted_ms,
-        messages=cut.messages,
-        bytes=cut.bytes,
+        totals=tuple(cut.totals),
     )
 
 

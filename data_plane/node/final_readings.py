@@ -20,6 +20,11 @@ class FinalReadings:
     def __init__(self, config: NodeConfig, view: MetadataView, store: MetaStore) -> None:
         self._config, self._view, self._store = config, view, store
 
+    def owed(self, where: TopicPartition) -> bool:
+        """Whether a cut waits for the final reading of this partition of a deleted topic."""
+        buried = self._view.image.buried.get(where.topic_id)
+        return buried is not None and buried.metered
+
     async def keep(self, finals: Mapping[TopicPartition, FinalRecord]) -> bool:
         """True: each is kept, or not wanted (any more). False: try again later."""
         for _ in range(_TRIES):

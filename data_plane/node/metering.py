@@ -5,12 +5,12 @@ tells of everything before it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from data_plane.contract import usage_pb2
-from data_plane.metadata.model import FinalRecord
+from data_plane.metadata.model import FinalRecord, KeptEnd
 from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.unserved import Unserved
@@ -22,7 +22,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import in_turns, together
 from data_plane.node.usage_messages import (
     add_delivered,
-    add_last_reading,
+    add_kept_reading,
     add_reading,
     add_requests,
     add_seal,
@@ -53,8 +53,16 @@ class _Draft:
     sealed: list[tuple[Replica, int]] = field(default_factory=list)
     rows: int = 0
 
-    def read_one(self, replica: Replica, due: DueReading, cut_id: str = "", cut_end_ms: int = 0) -> None:
-        add_reading(self.record, replica, due, cut_id, cut_end_ms)
+    def read_one(
+        self,
+        replica: Replica,
+        due: DueReading,
+        cut_id: str = "",
+        cut_end_ms: int = 0,
+        *,
+        last: bool = False,
+    ) -> None:
+        add_reading(self.record, replica, due, cut_id, cut_end_ms, last=last)
         self.rows += 1 + len(due.mark.minute_rows)
         self.read.append((replica, replica.log.usage.log_generation, due))
 
@@ -216,27 +224,20 @@ class Metering:
         if draft.rows:
             await self._write(draft)
 
-    async def write_closed(
-        self,
-        tenant: TenantId,
-        closed: Mapping[TopicPartition, tuple[str, FinalRecord]],
-        cut_id: str,
-        cut_end_ms: int,
+    async def write_ends(
+        self, tenant: TenantId, ends: Sequence[KeptEnd], cut_id: str, cut_end_ms: int
     ) -> None:
-        """The cut's readings of partitions of deleted topics, each with the topic's name; returns when they are
-        committed. Raises `Throttled`, `BrokerUnavailable`.
+        """The cut's readings of these partitions, whoever led them; returns when they are committed. Raises
+        `Throttled`, `BrokerUnavailable`.
         """
         if not self.working:
             raise BrokerUnavailable("this broker does not meter now")
         self._topic.demand_room()
-        draft = _Draft()
-        for where, (name, final) in closed.items():
-            add_last_reading(draft.record, tenant, name, where, final, cut_id, cut_end_ms)
-            draft.rows += 1
-            if draft.rows >= _ROWS_MAX:
-                await self._write(draft)
-                draft = _Draft()
-        if draft.rows:
+        for at in range(0, len(ends), _ROWS_MAX):
+            draft = _Draft()
+            for end in ends[at : at + _ROWS_MAX]:
+                add_kept_reading(draft.record, tenant, end, cut_id, cut_end_ms)
+                draft.rows += 1
             await self._write(draft)
 
     # -- the round ---------------------------------------------------------------------------------------
@@ -412,12 +413,15 @@ class Metering:
             mark = log.usage.mark()
         else:
             mark = await self._fold(replica, log.high_watermark)
+        if mark is None and replica.busy:
+            return  # its log is being changed: in the next round
         if mark is None:
             self._let_go(replica.where)  # it cannot be told any more
         else:
             for minute in log.usage.minute_marks(replica.metered_offset, log.high_watermark):
                 draft.read_one(replica, DueReading(ReadingKind.MINUTE_END, minute))
-            draft.read_one(replica, DueReading(ReadingKind.FINAL, mark))
+            owed = self._final_readings.owed(replica.where)
+            draft.read_one(replica, DueReading(ReadingKind.FINAL, mark), last=owed)
             draft.add_seals(replica)
 
     def _let_go(self, where: TopicPartition) -> None:

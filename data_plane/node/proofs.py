@@ -19,7 +19,6 @@ from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import proof_pb2 as pb
-from penstock.records.seal import pack_seal
 from penstock.records.stamp import STAMP_BYTES
 
 KIB_PER_MINUTE = 600 * 1024
@@ -71,14 +70,10 @@ class Proofs:
         try:
             replica = self._leader(principal, wanted.topic_id, wanted.partition)
             response.log_generation = replica.log.usage.log_generation
-            found = replica.log.usage.seals_above(wanted.above_offset)
-            packed: list[bytes] = []
-            for seal in found:
-                packed.append(pack_seal(seal))
-                size += len(packed[-1])
-                if size >= READ_BYTES_MAX:
-                    break
-            response.seals, response.more = b"".join(packed), len(packed) < len(found)
+            size = replica.log.usage.seals_size
+            response.seals, response.more = replica.log.usage.packed_seals_above(
+                wanted.above_offset, READ_BYTES_MAX
+            )
         except PenstockError as refusal:
             response.error, response.message = refusal.code, refusal.message
         self._charge(principal, size)

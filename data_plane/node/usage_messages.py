@@ -1,18 +1,24 @@
 """What metering counted, put into the messages of usage records."""
 
 from data_plane.contract import usage_pb2 as pb
-from data_plane.metadata.model import FinalRecord, TopicRecord
+from data_plane.metadata.model import KeptEnd, TopicRecord
 from data_plane.metering.increments import DeliveredKey, RequestsKey
-from data_plane.metering.readings import DueReading, ReadingKind
+from data_plane.metering.readings import DueReading
 from data_plane.node.replica import Replica
-from penstock.contract.ids import TenantId, TopicPartition
+from penstock.contract.ids import TenantId
 from penstock.records.seal import Seal, pack_seal
 
 
 def add_reading(
-    record: pb.UsageRecord, replica: Replica, due: DueReading, cut_id: str = "", cut_end_ms: int = 0
+    record: pb.UsageRecord,
+    replica: Replica,
+    due: DueReading,
+    cut_id: str = "",
+    cut_end_ms: int = 0,
+    *,
+    last: bool = False,
 ) -> None:
-    """One reading of a partition, as its log stands now."""
+    """One reading of a partition, as its log stands now. `last`: the topic was deleted, and a cut's reading follows."""
     mark, log, topic = due.mark, replica.log, replica.topic
     reading = record.readings.add(
         tenant=topic.tenant,
@@ -29,7 +35,7 @@ def add_reading(
         kind=pb.ReadingKind.Name(due.kind),
         cut_id=cut_id,
         cut_end_ms=cut_end_ms,
-        last=due.kind is ReadingKind.FINAL,
+        last=last,
     )
     for row in mark.minute_rows:
         reading.minute_rows.add(
@@ -37,30 +43,23 @@ def add_reading(
         )
 
 
-def add_last_reading(
-    record: pb.UsageRecord,
-    tenant: TenantId,
-    topic: str,
-    where: TopicPartition,
-    final: FinalRecord,
-    cut_id: str,
-    cut_end_ms: int,
+def add_kept_reading(
+    record: pb.UsageRecord, tenant: TenantId, end: KeptEnd, cut_id: str, cut_end_ms: int
 ) -> None:
-    """The reading of a cut for a partition of a deleted topic: what its final reading said."""
+    """The reading of a cut for a partition as the metadata has it: of a deleted topic, or written once more."""
     record.readings.add(
         tenant=tenant,
-        topic_id=where.topic_id,
-        topic=topic,
-        partition=where.partition,
-        log_generation=final.log_generation,
-        end_offset=final.end_offset,
-        accepted_ms=final.accepted_ms,
-        totals=final.totals,
-        log_start_offset=final.end_offset,
+        topic_id=end.where.topic_id,
+        topic=end.topic,
+        partition=end.where.partition,
+        log_generation=end.log_generation,
+        end_offset=end.end_offset,
+        accepted_ms=end.accepted_ms,
+        totals=end.totals,
         kind=pb.CUT,
         cut_id=cut_id,
         cut_end_ms=cut_end_ms,
-        last=True,
+        last=end.last,
     )
 
 

@@ -34,6 +34,7 @@ _MAGIC = b"PSSL"
 VERSION = 1
 _PREFIX = struct.Struct(">4sHI")
 _FIXED = struct.Struct(">4sHI16sIIqqIqqq6q6q32sII")
+_EXTENT = struct.Struct(">4sHI16sIIqq")
 _ROW = struct.Struct(">IIqq")
 _OPEN = struct.Struct(">qIqq")
 _CRC = struct.Struct(">I")
@@ -130,6 +131,14 @@ def pack_seal(seal: Seal) -> bytes:
     rows += [_OPEN.pack(row.producer_id, row.principal, row.messages, row.bytes) for row in seal.open_rows]
     body = b"".join([fixed, *rows])
     return body + _CRC.pack(crc32c.crc32c(body))
+
+
+def seal_extent(data: Buffer, at: int = 0) -> tuple[int, int]:
+    """(length, end offset) of the seal that begins at byte `at`, not checked; (0, 0) where none can."""
+    if at + SEAL_BYTES_MIN > len(data):
+        return 0, 0
+    _, _, length, _, _, _, _, end_offset = _EXTENT.unpack_from(data, at)
+    return length, end_offset
 
 
 def unpack_seal(data: Buffer, at: int = 0) -> tuple[Seal, int]:

@@ -99,10 +99,14 @@ class UsageFold:
             self.learn(seal.base_offset, seal.before, -1)
             self._marks.pop(seal.end_offset, None)
             self.learn(seal.end_offset, seal.totals, seal.last_accepted_ms)
+        if self.odometer.end_offset not in self._marks:
+            self._keep()
 
     def restart(self, odometer: Odometer) -> None:
-        """Before the first stamp: begin where `odometer` stands instead."""
+        """Before the first stamp: begin where `odometer` stands instead; what was known from there on is forgotten."""
         self.odometer = odometer
+        self._marks = {at: mark for at, mark in self._marks.items() if at < odometer.end_offset}
+        self._keep()
 
     def learn(self, offset: int, totals: Totals, accepted_ms: int) -> None:
         """Totals at an offset where no stamp was seen to end."""

@@ -49,6 +49,7 @@ class ClaimCheck:
             at, to = self._untold()
             self.problem(Kind.UNPROVEN, f"nothing tells how much offsets {at} to {to} hold", at, to)
         self._check_ends()
+        self._check_gained()
         if claim.lost_from is None:
             self._check_commitment()
         days = claim.billed.days
@@ -111,16 +112,7 @@ class ClaimCheck:
 
     def _check_commitment(self) -> None:
         """What is billed is what the readings at both ends say, and so is the log."""
-        claim, mark, begin = self._claim, self._fold.mark(self._end), self._claim.begin
-        if begin is not None:
-            gained = (claim.end.messages - begin.messages, claim.end.bytes - begin.bytes)
-            if gained != (claim.messages, claim.bytes):
-                self.problem(
-                    Kind.QUANTITY_DIFFERS,
-                    f"{claim.messages} messages and {claim.bytes} bytes on the invoice, "
-                    f"{gained[0]} and {gained[1]} by the brokers' cuts",
-                    self._first,
-                )
+        claim, mark = self._claim, self._fold.mark(self._end)
         if self._first == self._end or mark is None or self._broken:
             return
         if not self._is_relative(mark):
@@ -150,6 +142,18 @@ class ClaimCheck:
                 max(at, self._first),
             )
 
+    def _check_gained(self) -> None:
+        claim, begin = self._claim, self._claim.begin
+        if begin is not None:
+            gained = (claim.end.messages - begin.messages, claim.end.bytes - begin.bytes)
+            if gained != (claim.messages, claim.bytes):
+                self.problem(
+                    Kind.QUANTITY_DIFFERS,
+                    f"{claim.messages} messages and {claim.bytes} bytes on the invoice, "
+                    f"{gained[0]} and {gained[1]} by the brokers' cuts",
+                    self._first,
+                )
+
     def _check_loss(self, begin: _Counted | None, end: _Counted | None) -> None:
         """What is billed and not in the log any more is credited, to the unit."""
         claim, finding = self._claim, self.finding
@@ -159,7 +163,7 @@ class ClaimCheck:
             return
         lost = (claim.messages - finding.messages, claim.bytes - finding.bytes)
         credited = (claim.credited_messages, claim.credited_bytes)
-        if lost != credited and credited != (0, 0):
+        if lost != credited and claim.credited:
             self.problem(
                 Kind.CREDIT_DIFFERS,
                 f"{lost[0]} messages and {lost[1]} bytes are lost, {credited[0]} and {credited[1]} credited",

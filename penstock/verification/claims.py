@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from penstock.contract.documents import (
     BilledDay,
@@ -15,6 +16,9 @@ from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import CutEnd
 from penstock.verification.commitments import Commitments
 from penstock.verification.findings import Kind, Problem
+
+_PROBLEMS_MAX = 20
+"""Of one partition's days: after so many the rest says nothing new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ class PartitionClaim:
     """A loss declared since took what stood from here on."""
     credited_messages: int = 0
     credited_bytes: int = 0
+    credited: bool = False
+    """Some credit note names offsets of it."""
 
     @property
     def name(self) -> str:
@@ -60,7 +66,7 @@ def cut_ends(readings: Iterable[Reading]) -> list[CutEnd]:
     """The readings of a cut's document."""
     return [
         CutEnd(
-            where=place(reading),
+            where=where_of(reading),
             log_generation=reading.log_generation,
             end_offset=reading.end_offset,
             accepted_ms=reading.accepted_ms,
@@ -72,7 +78,7 @@ def cut_ends(readings: Iterable[Reading]) -> list[CutEnd]:
     ]
 
 
-def place(value: Reading | BilledPartition) -> TopicPartition:
+def where_of(value: Reading | BilledPartition) -> TopicPartition:
     return TopicPartition(TopicId(bytes.fromhex(value.topic_id)), value.partition)
 
 
@@ -81,16 +87,21 @@ def claims_of(
     before: Mapping[TopicPartition, CutEnd] | None,
     commitments: Commitments,
     credits: Iterable[CreditNoteDocument],
+    seen_later: Mapping[TopicPartition, int],
 ) -> tuple[list[PartitionClaim], list[Problem]]:
     """The claims of an invoice whose cut's readings are known to be right, and what is wrong with them before any batch
-    is read. `before`: the readings of the cut before, None when they are not known.
+    is read. `before`: the readings of the cut before, None when they are not known; `seen_later`: the log generation at
+    the newest later cut that was billed.
     """
     problems: list[Problem] = []
     ends = {end.where: end for end in cut_ends(invoice.cut.readings)}
-    notes = list(credits)
+    credited: dict[tuple[str, int], list[CreditedRange]] = {}
+    for note in credits:
+        for lost in note.ranges:
+            credited.setdefault((lost.topic_id, lost.partition), []).append(lost)
     claims: list[PartitionClaim] = []
     for billed in invoice.partitions:
-        where = place(billed)
+        where = where_of(billed)
         end = ends.pop(where, None)
         name = f"{billed.topic}-{billed.partition}"
         if end is None:
@@ -128,33 +139,31 @@ def claims_of(
             message = f"offsets {billed.counts_from} to {billed.end_offset} behind {billed.start_offset}"
             problems.append(Problem(kind=Kind.OFFSETS_NOT_CONTIGUOUS, where=name, message=message))
             continue
-        problems += _days(name, billed.days, billed.counts_from, billed.end_offset)
+        problems += islice(_days(name, billed.days, billed.counts_from, billed.end_offset), _PROBLEMS_MAX)
         begin: CutEnd | None = None
         if billed.counts_from == 0:
             begin = CutEnd(where=where, log_generation=0, end_offset=0, accepted_ms=-1, messages=0, bytes=0)
         elif earlier is not None and earlier.end_offset == billed.counts_from:
             begin = earlier
         later = [
-            loss.offset
+            loss
             for loss in losses
             if loss.log_generation > end.log_generation and loss.offset < billed.end_offset
         ]
-        ranges = [
-            lost
-            for note in notes
-            for lost in note.ranges
-            if (lost.topic_id, lost.partition) == (billed.topic_id, billed.partition)
-        ]
-        problems += _credited_offsets(name, billed, min(later, default=None), ranges_of(ranges))
+        lost_from = min((loss.offset for loss in later), default=None)
+        overdue = any(loss.log_generation <= seen_later.get(where, 0) for loss in later)
+        ranges = credited.get((billed.topic_id, billed.partition), [])
+        problems += _credited_offsets(name, billed, lost_from, ranges_of(ranges), overdue=overdue)
         claims.append(
             PartitionClaim(
                 billed=billed,
                 where=where,
                 begin=begin,
                 end=end,
-                lost_from=min(later, default=None),
+                lost_from=lost_from,
                 credited_messages=sum(lost.messages for lost in ranges),
                 credited_bytes=sum(lost.bytes for lost in ranges),
+                credited=bool(ranges),
             )
         )
     for where, end in ends.items():
@@ -201,7 +210,12 @@ def ranges_of(ranges: Iterable[CreditedRange]) -> list[tuple[int, int]]:
 
 
 def _credited_offsets(
-    name: str, billed: BilledPartition, lost_from: int | None, ranges: list[tuple[int, int]]
+    name: str,
+    billed: BilledPartition,
+    lost_from: int | None,
+    ranges: list[tuple[int, int]],
+    *,
+    overdue: bool,
 ) -> Iterator[Problem]:
     if lost_from is None:
         if ranges:
@@ -213,6 +227,15 @@ def _credited_offsets(
             )
         return
     first = max(lost_from, billed.counts_from)
+    if not ranges and overdue:
+        yield Problem(
+            kind=Kind.CREDIT_DIFFERS,
+            where=name,
+            message=f"offsets {first} to {billed.end_offset} are lost, and a later invoice came without a credit note",
+            offset=first,
+            end_offset=billed.end_offset,
+        )
+        return
     if not ranges:
         yield Problem(
             kind=Kind.CREDIT_DUE,

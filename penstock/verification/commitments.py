@@ -25,6 +25,8 @@ class KeptCut:
     """Of where every partition stood (penstock/records/cut.py)."""
     billing: ChainPoint | None
     """The chain's newest entry when the cut was asked for."""
+    kept_ms: int
+    """When that was, by a broker's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,16 @@ from penstock.contract.documents import (
     read_document,
 )
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
 from penstock.rules.rating import PriceBook
-from penstock.verification.claims import cut_ends
+from penstock.verification.claims import cut_ends, where_of
 from penstock.verification.commitments import ChainPoint, Commitments, KeptCut, Notes
 from penstock.verification.findings import Kind, Problem
 
 CHAIN = "billing chain"
+NOTED_LATE_MS = 3_600_000
+"""New prices that brokers noted later than so long after a period's start may have been made up afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,10 @@ class Place:
     cut: KeptCut | None
     """None: brokers keep none, the invoice is older than that."""
     previous_cut: KeptCut | None
+    noted_before: int
+    """Of the chain, entries that the brokers had noted before `previous_cut`."""
+    rank: int
+    """The invoice is the so manieth of the chain, from 1 on."""
 
 
 def place_of(chain: BillingChain, invoice_id: str, cut_id: str, commitments: Commitments) -> Place | None:
@@ -150,6 +157,10 @@ def place_of(chain: BillingChain, invoice_id: str, cut_id: str, commitments: Com
         previous=invoices[index - 1] if index else None,
         cut=None if at is None else cuts[at],
         previous_cut=cuts[at - 1] if at else None,
+        noted_before=max(
+            [1, *(cut.billing.sequence for cut in cuts[: max(0, (at or 0) - 1)] if cut.billing is not None)]
+        ),
+        rank=index + 1,
     )
 
 
@@ -173,9 +184,6 @@ def check_document(
     order = [(p.topic, p.topic_id, p.partition, p.log_generation) for p in invoice.partitions]
     if order != sorted(order):
         yield _document(name, "its partitions are not in order")
-    rank = 1 + sum(
-        entry.kind == "invoice" and entry.sequence < place.entry.sequence for entry in chain.entries
-    )
     cut = place.cut
     if cut is None and commitments.cuts and invoice.period_end_ms > commitments.cuts[0].start_ms:
         yield _cut(
@@ -192,9 +200,13 @@ def check_document(
             yield _cut(name, f"its period is not that of cut {cut.cut_id} as the brokers keep it")
         index = commitments.cuts.index(cut)
         if not commitments.cuts[0].start_ms:
-            rank_due = index + 1
-            if rank != rank_due:
-                yield _altered(name, f"is invoice {rank} of the chain, and its cut the tenant's {rank_due}.")
+            if (place.rank, invoice.number) != (index + 1, index + 1):
+                message = (
+                    f"is numbered {invoice.number} and invoice {place.rank} of the chain, of cut {index + 1}"
+                )
+                yield _altered(name, message)
+        elif place.previous is None and index:
+            yield _altered(name, "is the first of the chain, and the brokers keep a cut before its own")
     yield from check_readings(invoice, cut)
     if place.previous is None:
         if invoice.previous is not None:
@@ -298,6 +310,15 @@ def check_prices(
                 f"was assigned by entry {due}, after the period had begun (brokers noted {kept.billing.sequence})",
             )
         )
+    elif due > place.noted_before and kept.kept_ms > invoice.period_start_ms + NOTED_LATE_MS:
+        late_h = (kept.kept_ms - invoice.period_start_ms) // 3_600_000
+        problems.append(
+            Problem(
+                kind=Kind.UNCOMMITTED,
+                where=where,
+                message=f"is new with this period, and the brokers noted it {late_h} hours after the period had begun",
+            )
+        )
     for said, is_due, what in (
         (invoice.price_book_sha256, book.sha256, "prices of the hash"),
         (invoice.currency, book.currency, "the currency"),
@@ -315,12 +336,51 @@ def credits_of(chain: BillingChain, invoice: InvoiceDocument) -> list[CreditNote
     return [note for _, note in sorted(chain.credit_notes.items()) if note.invoice.id == invoice.id]
 
 
+def check_lost_before(
+    previous: InvoiceDocument, place: Place, chain: BillingChain, recounted: Mapping[TopicPartition, int]
+) -> Iterator[Problem]:
+    """What a loss took from the invoices before, and this one counts again, was credited in between. `recounted`: from
+    which offset, by partition.
+    """
+    first = 0 if place.previous is None else place.previous.sequence
+    credited: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for sequence, note in chain.credit_notes.items():
+        if first < sequence < place.entry.sequence:
+            for lost in note.ranges:
+                ranges = credited.setdefault((lost.topic_id, lost.partition), [])
+                ranges.append((lost.first_offset, lost.end_offset))
+    for reading in previous.cut.readings:
+        at = recounted.get(where_of(reading))
+        if at is None or at >= reading.end_offset:
+            continue
+        lost_from = at
+        for first_offset, end_offset in sorted(credited.get((reading.topic_id, reading.partition), ())):
+            if first_offset <= at:
+                at = max(at, end_offset)
+        if at < reading.end_offset:
+            yield Problem(
+                kind=Kind.CREDIT_DIFFERS,
+                where=str(where_of(reading)),
+                message=f"offsets {lost_from} to {reading.end_offset} were lost after {previous.id} had billed them, "
+                f"are counted again here, and are not credited from {at} on",
+                offset=at,
+                end_offset=reading.end_offset,
+            )
+
+
 def check_credit_documents(
     invoice: InvoiceDocument, credits: Iterable[CreditNoteDocument]
 ) -> Iterator[Problem]:
     """Credit notes name this very invoice and its prices."""
     sha256 = document_sha256(invoice)
+    billed = {(part.topic_id, part.partition) for part in invoice.partitions}
     for note in credits:
+        if not note.ranges or any((lost.topic_id, lost.partition) not in billed for lost in note.ranges):
+            yield Problem(
+                kind=Kind.CREDIT_DIFFERS,
+                where=note.id,
+                message="credits nothing, or what the invoice does not count",
+            )
         if note.invoice.document_sha256 != sha256:
             yield _document(note.id, f"credits {note.invoice.id} as it was with another content")
         if (note.price_book_sha256, note.currency) != (invoice.price_book_sha256, invoice.currency):

@@ -361,7 +361,7 @@ class PartitionCheck:
                 if counted is not None:
                     messages, size = counted
                     totals = Totals(committed_messages=messages, committed_bytes=size)
-                    self._fold.learn(offset, totals, before_ms - 1)
+                    self._fold.learn(offset, totals, -1 if offset == self._end else before_ms - 1)
 
     def _finish(self) -> None:
         if not self.done:

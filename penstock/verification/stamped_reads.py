@@ -106,6 +106,7 @@ class StampedReads:
                     start_ms=cut.start_ms,
                     end_ms=cut.end_ms,
                     sha256=cut.sha256,
+                    kept_ms=cut.kept_ms,
                     billing=ChainPoint(sequence=cut.billing_sequence, hash=cut.billing_hash)
                     if cut.billing_sequence
                     else None,

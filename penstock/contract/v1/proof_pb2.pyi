@@ -77,20 +77,22 @@ class ReadCommitmentsResponse(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., cuts: _Optional[_Iterable[_Union[KeptCut, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[KeptLoss, _Mapping]]] = ...) -> None: ...
 
 class KeptCut(_message.Message):
-    __slots__ = ("cut_id", "start_ms", "end_ms", "sha256", "billing_sequence", "billing_hash")
+    __slots__ = ("cut_id", "start_ms", "end_ms", "sha256", "billing_sequence", "billing_hash", "kept_ms")
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
     END_MS_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     BILLING_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     BILLING_HASH_FIELD_NUMBER: _ClassVar[int]
+    KEPT_MS_FIELD_NUMBER: _ClassVar[int]
     cut_id: str
     start_ms: int
     end_ms: int
     sha256: str
     billing_sequence: int
     billing_hash: str
-    def __init__(self, cut_id: _Optional[str] = ..., start_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., sha256: _Optional[str] = ..., billing_sequence: _Optional[int] = ..., billing_hash: _Optional[str] = ...) -> None: ...
+    kept_ms: int
+    def __init__(self, cut_id: _Optional[str] = ..., start_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., sha256: _Optional[str] = ..., billing_sequence: _Optional[int] = ..., billing_hash: _Optional[str] = ..., kept_ms: _Optional[int] = ...) -> None: ...
 
 class KeptLoss(_message.Message):
     __slots__ = ("topic_id", "partition", "log_generation", "offset")

@@ -104,8 +104,10 @@ def test_a_cut_tells_the_last_reading_of_a_topic_that_was_deleted(usage: Metered
     usage.cluster.admin.delete_topic("tn_deleted", "orders")
     found: list[admin_pb2.CutReading] = []
 
+    end_ms = now_ms()
+
     def told() -> bool:
-        found[:] = usage.cluster.admin.cut("cut_deleted", "tn_deleted", now_ms())
+        found[:] = usage.cluster.admin.cut("cut_deleted", "tn_deleted", end_ms)
         return bool(found) and not any(reading.error for reading in found)
 
     usage.cluster.wait_until("the last reading is made", told)
@@ -147,13 +149,16 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     usage.cluster.create_topic(tenant, "orders")
     usage.cluster.kill(1)
     usage.cluster.wait_until("the partition has no leader", lambda: usage.cluster.leader(alone) < 0)
-    readings = usage.cluster.admin.cut("cut_alone", "tn_alone", now_ms())
+    end_ms = now_ms()
+    readings = usage.cluster.admin.cut("cut_alone", "tn_alone", end_ms)
     usage.cluster.start(1)
     failed = [reading for reading in readings if reading.error]
     assert [(reading.topic_id, reading.error) for reading in failed] == [(alone, ErrorCode.NO_LEADER)]
     assert len(readings) == 2
     usage.cluster.wait_until("the partition has a leader again", lambda: usage.cluster.whole(alone))
-    assert len(vector(usage.cluster.admin.cut("cut_alone", "tn_alone", now_ms()))) == 2
+    with pytest.raises(InvalidRequest, match="cut cut_alone is under way"):
+        usage.cluster.admin.cut("cut_other", "tn_alone", end_ms)
+    assert len(vector(usage.cluster.admin.cut("cut_alone", "tn_alone", end_ms))) == 2
 
 
 def kept(usage: Metered, tenant: Tenant) -> Commitments:
@@ -201,7 +206,14 @@ def test_a_kept_cut_is_told_to_its_tenant_alone_and_stays_whatever_is_asked_late
     with pytest.raises(InvalidRequest, match="billing_hash"):
         admin.cut("cut_2", "tn_kept", later_ms, previous_end_ms=end_ms, billing=(5, "no hash"))
     assert kept(usage, tenant).cuts == (cut,)
-    admin.cut("cut_2", "tn_kept", later_ms, previous_end_ms=end_ms)
+    usage.cluster.create_topic(tenant, "later")
+    assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
+    admin.delete_topic("tn_kept", "orders")
+    assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
+    usage.cluster.wait_until(
+        "the cut is answered",
+        lambda: not any(one.error for one in admin.cut("cut_2", "tn_kept", later_ms, previous_end_ms=end_ms)),
+    )
     assert [one.cut_id for one in kept(usage, tenant).cuts] == ["cut_1", "cut_2"]
     assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
 
@@ -267,3 +279,45 @@ def test_seals_and_batches_of_another_tenant_do_not_exist(usage: Metered) -> Non
     assert seals == usage.seals(topic_id)
     with reads(stranger) as foreign, pytest.raises(NotFound):
         foreign.seals(where)
+
+
+def test_topics_deleted_as_soon_as_they_are_made_hold_up_no_cut(usage: Metered) -> None:
+    admin, cluster = usage.cluster.admin, usage.cluster
+    tenant = cluster.tenant("tn_brief")
+    for number in range(15):
+        cluster.create_topic(tenant, f"brief-{number}", partitions=3)
+        admin.delete_topic("tn_brief", f"brief-{number}")
+    end_ms = now_ms()
+    found: list[admin_pb2.CutReading] = []
+
+    def told() -> bool:
+        found[:] = admin.cut("cut_brief", "tn_brief", end_ms)
+        return not any(reading.error for reading in found)
+
+    cluster.wait_until("the cut is answered", told, 30)
+    assert len(found) == 45
+    assert {(reading.end_offset, reading.last) for reading in found} == {(0, True)}
+
+
+def test_a_last_reading_that_forgot_what_a_cut_has_counted_adds_nothing(usage: Metered) -> None:
+    admin, cluster = usage.cluster.admin, usage.cluster
+    tenant = cluster.tenant("tn_forgot")
+    cluster.create_topic(tenant, "orders")
+    with cluster.client(tenant) as client:
+        produce(client, 10, 1)
+        produce(client, 400, 1)
+    time.sleep(0.005)
+    first_ms = now_ms()
+    assert list(vector(admin.cut("cut_f1", "tn_forgot", first_ms)).values()) == [410]
+    admin.delete_topic("tn_forgot", "orders")
+    cluster.kill(1, 2, 3)
+    cluster.start(1, 2, 3)
+    second_ms = now_ms()
+    found: list[admin_pb2.CutReading] = []
+
+    def told() -> bool:
+        found[:] = admin.cut("cut_f2", "tn_forgot", second_ms, previous_end_ms=first_ms)
+        return not any(reading.error for reading in found)
+
+    cluster.wait_until("the cut is answered", told, 30)
+    assert [(reading.end_offset, reading.messages, reading.last) for reading in found] == [(410, 410, True)]

@@ -131,6 +131,14 @@ puts = st.one_of(
         st.integers(1, 9),
     ),
     st.builds(
+        lambda t, end: (
+            model.begun_cut_key(t),
+            model.BegunCut(cut_id="c", start_ms=0, end_ms=end).encode(),
+        ),
+        tenants,
+        st.integers(1, 9),
+    ),
+    st.builds(
         lambda t, p, g, kind: (
             model.loss_key(t, p, g),
             model.LossRecord(

@@ -5,14 +5,24 @@ from typing import Any
 
 import pytest
 
-from data_plane.controller.cuts import check_order, close_topic, deleted_parts, keep_cut, keep_finals
+from data_plane.controller.cuts import (
+    begin_cut,
+    close_topic,
+    cut_end,
+    deleted_parts,
+    final_end,
+    keep_cut,
+    keep_ends,
+    keep_finals,
+)
 from data_plane.controller.topics import create_topic, delete_topic
 from data_plane.metadata import model
-from data_plane.metadata.model import CutRecord, FinalRecord
+from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord, KeptEnd
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
+from penstock.records.cut import CutEnd
 
 from .setup import ACME, Store
 
@@ -106,7 +116,26 @@ def test_once_a_cut_has_closed_a_topic_no_later_reading_and_no_later_cut_changes
     assert deleted_parts(store.image, ACME, "cut_2", ()).ends == {}
 
 
-# -- kept cuts --------------------------------------------------------------------------------------------------
+def test_a_last_reading_below_the_cut_before_adds_nothing() -> None:
+    before = end_of(9)
+    assert final_end(before.where, "gone", final(7), before) == replace(before, last=True)
+    assert final_end(before.where, "gone", final(11), before).end_offset == 11
+    assert final_end(before.where, "gone", final(3, generation=2), before).place == (2, 3)
+    assert final_end(before.where, "gone", final(7), None).end_offset == 7
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------
+
+
+def end_of(end_offset: int, partition: int = 0) -> KeptEnd:
+    return KeptEnd(
+        where=TopicPartition(GONE, partition),
+        topic="gone",
+        log_generation=1,
+        end_offset=end_offset,
+        accepted_ms=5,
+        totals=(end_offset, 10 * end_offset, 0, 0, 0, 0),
+    )
 
 
 def cut(number: int, **changes: Any) -> CutRecord:
@@ -117,13 +146,23 @@ def cut(number: int, **changes: Any) -> CutRecord:
         sha256=f"{number}" * 64,
         billing_sequence=number,
         billing_hash="a" * 64,
+        kept_ms=number * 100 + 7,
     )
     return replace(made, **changes)
+
+
+def begun(one: CutRecord) -> BegunCut:
+    return BegunCut(cut_id=one.cut_id, start_ms=one.start_ms, end_ms=one.end_ms)
+
+
+def begin(store: Store, one: CutRecord) -> None:
+    assert apply(store, begin_cut(store.image, ACME, begun(one)))
 
 
 def kept(*cuts: CutRecord) -> Store:
     store = Store()
     for one in cuts:
+        begin(store, one)
         assert apply(store, keep_cut(store.image, ACME, one))
     return store
 
@@ -131,55 +170,77 @@ def kept(*cuts: CutRecord) -> Store:
 def test_a_cut_is_kept_under_its_end_and_as_the_newest() -> None:
     store = kept(cut(1), cut(2))
     assert store.image.cuts == {ACME: cut(2)}
-    held = {
-        key: item.value for key, item in store.items.items() if key.startswith(model.kept_cuts_prefix(ACME))
-    }
-    assert [model.CutRecord.decode(value) for _, value in sorted(held.items())] == [cut(1), cut(2)]
+    prefix = model.kept_cuts_prefix(ACME)
+    held = {key: item.value for key, item in store.items.items() if key.startswith(prefix)}
+    assert [CutRecord.decode(value) for _, value in sorted(held.items())] == [cut(1), cut(2)]
 
 
-def test_the_same_cut_again_is_the_same_whatever_the_billing_chain_is_by_then() -> None:
+def test_a_kept_cut_stays_as_it_was_first() -> None:
     store = kept(cut(1))
     assert keep_cut(store.image, ACME, cut(1, billing_sequence=9, billing_hash="b" * 64)).changes == ()
     assert store.image.cuts[ACME].billing_sequence == 1
+    with pytest.raises(InvalidRequest, match="this answer has the hash"):
+        keep_cut(store.image, ACME, cut(1, sha256="f" * 64))
 
 
 @pytest.mark.parametrize(
-    ("again", "told"),
+    ("wrong", "told"),
     [
-        (cut(1, sha256="f" * 64), "this answer has the hash"),
-        (cut(1, end_ms=99), "another cut, or none, up to 99"),
-        (cut(1, start_ms=1), "is kept from 0 to 100, not 1 to 100"),
-        (cut(1, end_ms=200), "is kept from 0 to 100, not 0 to 200"),
-        (cut(1, cut_id="cut_other"), "begins at 0, the tenant's newest kept cut, cut_1, ends at 100"),
         (cut(3), "begins at 200, the tenant's newest kept cut, cut_1, ends at 100"),
+        (cut(2, start_ms=99), "begins at 99"),
+        (cut(2, start_ms=101), "begins at 101"),
+        (cut(2, start_ms=0), "begins at 0"),
         (cut(2, end_ms=100), "is not after its start"),
     ],
 )
-def test_another_answer_to_a_kept_cut_and_one_that_does_not_follow_are_refused(
-    again: CutRecord, told: str
-) -> None:
-    store = kept(cut(1))
+def test_a_cut_that_does_not_follow_the_newest_is_not_begun(wrong: CutRecord, told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
-        keep_cut(store.image, ACME, again)
+        begin_cut(kept(cut(1)).image, ACME, begun(wrong))
 
 
-def test_an_earlier_cut_asked_for_again_is_compared_with_the_one_that_is_kept() -> None:
-    store = kept(cut(1), cut(2))
-    check_order(store.image, ACME, "cut_1", 0, 100)
-    assert keep_cut(store.image, ACME, cut(1), cut(1)).changes == ()
-    with pytest.raises(InvalidRequest, match="this answer has the hash"):
-        keep_cut(store.image, ACME, cut(1, sha256="e" * 64), cut(1))
-    with pytest.raises(InvalidRequest, match="another cut, or none"):
-        keep_cut(store.image, ACME, cut(1, cut_id="cut_9"), cut(1))
-
-
-def test_of_two_cuts_decided_at_once_one_is_kept() -> None:
+def test_one_cut_of_a_tenant_is_under_way_and_no_other_begins_or_is_kept() -> None:
     store = kept(cut(1))
-    both = [keep_cut(store.image, ACME, cut(2)), keep_cut(store.image, ACME, cut(2, cut_id="x", end_ms=250))]
+    begin(store, cut(2))
+    assert begin_cut(store.image, ACME, begun(cut(2))).changes == ()
+    for other in (cut(2, cut_id="cut_x"), cut(2, end_ms=201)):
+        with pytest.raises(InvalidRequest, match="cut cut_2 is under way, from 100 to 200"):
+            begin_cut(store.image, ACME, begun(other))
+        with pytest.raises(InvalidRequest, match="is not the one that is under way"):
+            keep_cut(store.image, ACME, other)
+    assert apply(store, keep_cut(store.image, ACME, cut(2)))
+    begin(store, cut(3))
+
+
+def test_of_two_cuts_begun_at_once_one_is_under_way() -> None:
+    store = kept(cut(1))
+    both = [begin_cut(store.image, ACME, begun(one)) for one in (cut(2), cut(2, cut_id="x", end_ms=250))]
     assert [apply(store, change) for change in both] == [True, False]
+
+
+def test_the_ends_of_a_cut_are_written_before_it_is_kept_and_never_after() -> None:
+    store = kept(cut(1))
+    begin(store, cut(2))
+    ends = [end_of(5, number) for number in range(2 * model.ENDS_PER_CHUNK + 1)]
+    changes = list(keep_ends(store.image, ACME, cut(2), ends))
+    assert [len(change.changes) for change in changes] == [1, 1, 1]
+    assert all(apply(store, change) for change in changes)
+    prefix = model.cut_ends_prefix(ACME, 200)
+    held = [item.value for key, item in sorted(store.items.items()) if key.startswith(prefix)]
+    assert [end for value in held for end in model.decode_ends(value)] == ends
+    assert apply(store, keep_cut(store.image, ACME, cut(2)))
+    assert not any(apply(store, change) for change in changes)
+
+
+def test_every_value_of_an_end_counts_in_the_hash() -> None:
+    end = end_of(7)
+    assert cut_end(end) == CutEnd(
+        where=end.where, log_generation=1, end_offset=7, accepted_ms=5, messages=7, bytes=70, last=False
+    )
+    assert cut_end(replace(end, last=True)).last
 
 
 def test_tenants_have_cuts_of_their_own() -> None:
     store = kept(cut(1))
+    assert apply(store, begin_cut(store.image, OTHER, begun(cut(1))))
     assert apply(store, keep_cut(store.image, OTHER, cut(1, sha256="0" * 64)))
-    assert model.kept_cuts_prefix("acme") != model.kept_cuts_prefix("acme-2")[: len("/kept_cuts/acme/")]
+    assert not model.kept_cut_key("acme-2", 5).startswith(model.kept_cuts_prefix("acme"))

@@ -123,13 +123,13 @@ SOURCES = {
     "inv-before": Source(lambda service: service.documents["inv_2"], "inv_3"),
     # The newest entries of the chain are those that no cut has noted yet.
     "newest-inv": Source(lambda service: service.documents["inv_2"], "inv_2", 2),
-    "newest-credit": Source(lambda service: service.chain_items[4]["document"], "inv_1", 2),
-    "newest-entry": Source(lambda service: service.chain_items[3], "inv_2", 2),
+    "newest-credit": Source(lambda service: service.chain_items[3]["document"], "inv_1", 2),
+    "newest-entry": Source(lambda service: service.chain_items[4], "inv_2", 2),
     "prices-1": Source(lambda service: service.chain_items[0]["document"], "inv_1"),
     "prices-2": Source(lambda service: service.chain_items[2]["document"], "inv_3"),
-    "credit": Source(lambda service: service.chain_items[4]["document"], "inv_1"),
+    "credit": Source(lambda service: service.chain_items[3]["document"], "inv_1"),
     "shown": Source(lambda service: service.shown["inv_1"], "inv_1"),
-    "chain": Source(lambda service: service.chain_items[3], "inv_2"),
+    "chain": Source(lambda service: service.chain_items[4], "inv_2"),
 }
 
 

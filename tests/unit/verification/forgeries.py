@@ -185,9 +185,9 @@ def late_prices(service: Service) -> None:
 
 def other_currency(service: Service) -> None:
     service.chain_items[0]["document"]["price_book"]["currency"] = "GBP"
-    service.chain_items[4]["document"]["currency"] = "GBP"
+    service.chain_items[3]["document"]["currency"] = "GBP"
     _agree(service, "inv_1")
-    service.chain_items[4]["document"]["price_book_sha256"] = service.documents["inv_1"]["price_book_sha256"]
+    service.chain_items[3]["document"]["price_book_sha256"] = service.documents["inv_1"]["price_book_sha256"]
     service.rechain()
     service.show_again()
 
@@ -274,7 +274,7 @@ def not_deleted_after_all(service: Service) -> None:
 
 def credit_kept_back(service: Service) -> None:
     """The credit note is taken out of the chain."""
-    del service.chain_items[4]
+    del service.chain_items[3]
     for number, item in enumerate(service.chain_items, 1):
         item["sequence"] = number
     service.rechain()
@@ -282,7 +282,7 @@ def credit_kept_back(service: Service) -> None:
 
 
 def smaller_credit(service: Service) -> None:
-    note = service.chain_items[4]["document"]
+    note = service.chain_items[3]["document"]
     note["lines"][0]["amount_micro"] -= 10_000
     note["total_micro"] -= 10_000
     service.rechain()
@@ -290,7 +290,7 @@ def smaller_credit(service: Service) -> None:
 
 
 def credit_of_another(service: Service) -> None:
-    service.chain_items[4]["document"]["invoice"]["id"] = "inv_2"
+    service.chain_items[3]["document"]["invoice"]["id"] = "inv_2"
     service.rechain()
     service.show_again()
 

@@ -93,8 +93,15 @@ class Service:
         log.lose_from(offset)
         self.losses.append(KeptLoss(where=log.where, log_generation=log.generation, offset=offset))
 
-    def cut(self, end_ms: int | None = None, ends: Mapping[TopicPartition, int] | None = None) -> str:
-        """End the period and issue its invoice; its id. `ends` where a partition is cut below its log's end."""
+    def cut(
+        self,
+        end_ms: int | None = None,
+        ends: Mapping[TopicPartition, int] | None = None,
+        credits: Sequence[tuple[str, StoredLog, int, int, int]] = (),
+    ) -> str:
+        """End the period and issue its invoice; its id. `ends` where a partition is cut below its log's end; `credits`
+        as `credit` takes them, issued before the invoice.
+        """
         end_ms = self.period_begins_ms + PERIOD_MS if end_ms is None else end_ms
         number = len(self.cuts) + 1
         cut_id, invoice = f"cut_{number}", f"inv_{number}"
@@ -143,8 +150,11 @@ class Service:
                 end_ms=end_ms,
                 sha256=cut_sha256(TENANT, cut_id, end_ms, cut_ends(read.cut.readings)),
                 billing=head,
+                kept_ms=end_ms,
             )
         )
+        for one in credits:
+            self.credit(*one)
         self.documents[invoice] = document
         self._enter("invoice", invoice, document, end_ms + 60_000)
         self.shown[invoice] = shown(document, [])
@@ -170,7 +180,7 @@ class Service:
             "id": name,
             "number": len(notes) + 1,
             "tenant": TENANT,
-            "issued_at_ms": self.period_begins_ms + 70_000 + len(notes),
+            "issued_at_ms": max(self.cuts[-1].end_ms + 50_000, self.chain_items[-1]["at_ms"]),
             "invoice": {"id": invoice, "document_sha256": sha256_of(document)},
             "cut_id": self.cuts[-1].cut_id,
             "currency": self.book.currency,
@@ -459,9 +469,8 @@ def world(periods: int = 3) -> Service:
     dearer = BOOK.document() | {"version": 2}
     dearer["meters"][0]["tiers"][0]["unit_price"] = "0.030000000000"
     service.assign(PriceBook.read(dearer), second_ms + PERIOD_MS)
-    service.cut()
     service.book = BOOK
-    service.credit("inv_1", returns, 5, 5, size)
+    service.cut(credits=[("inv_1", returns, 5, 5, size)])
     if periods > 2:
         orders.write(8, second_ms + PERIOD_MS + 1)
         service.cut()
