@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.markup import escape
 
+from penstock.cli.display import line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress
@@ -98,7 +100,7 @@ def verify_invoice(
             receipts=receipts,
             receipts_complete=receipts_complete,
             progress=lambda done, total, what: bar.to(
-                done / total if total else 1.0, f"{what}, {done:,} of {total:,} offsets"
+                done / total if total else 1.0, f"{escape(line(what))}, {done:,} of {total:,} offsets"
             ),
         )
     note(file, report)
@@ -160,18 +162,18 @@ def _print(report: Report) -> None:
         ["line", "billed quantity", "shown by the log", "not shown", "billed amount", "by the prices"],
         [
             [
-                line.meter,
-                "-" if line.billed_quantity is None else line.billed_quantity,
-                line.counted_quantity,
-                line.unproven_quantity or "-",
-                "-" if line.billed_amount_micro is None else _money(report, line.billed_amount_micro),
-                _money(report, line.due_amount_micro),
+                priced.meter,
+                "-" if priced.billed_quantity is None else priced.billed_quantity,
+                priced.counted_quantity,
+                priced.unproven_quantity or "-",
+                "-" if priced.billed_amount_micro is None else _money(report, priced.billed_amount_micro),
+                _money(report, priced.due_amount_micro),
             ]
-            for line in report.lines
+            for priced in report.lines
         ],
     )
     for finding in report.partitions:
-        name = f"{finding.topic}-{finding.partition}"
+        name = line(f"{finding.topic}-{finding.partition}")
         if finding.by_seals is not None:
             first, end = finding.by_seals
             click.echo(f"{name}: offsets {first} to {end} are deleted; the seals that the brokers keep tell.")
@@ -187,10 +189,10 @@ def _print(report: Report) -> None:
                 f"counted up to {end}: {finding.lost_messages} messages and {finding.lost_bytes} bytes are credited."
             )
         for text in finding.malformed:
-            click.echo(f"{name}: {text}")
+            click.echo(f"{name}: {line(text)}")
     for text in report.receipts:
-        click.echo(text)
-    click.echo(f"Prices {report.price_book_sha256}, cut {report.cut}")
+        click.echo(line(text))
+    click.echo(f"Prices {report.price_book_sha256}, cut {line(report.cut)}")
     click.echo(
         f"Total billed {_money(report, report.billed_total_micro)}, "
         f"by the prices {_money(report, report.due_total_micro)}"
@@ -198,18 +200,19 @@ def _print(report: Report) -> None:
     if report.credited_total_micro:
         click.echo(f"Credited for what was lost {_money(report, report.credited_total_micro)}")
     for problem in report.problems[:_PROBLEMS_SHOWN_MAX]:
-        click.secho(str(problem), fg="red" if problem.is_wrong else "yellow")
+        click.secho(line(str(problem)), fg="red" if problem.is_wrong else "yellow")
     left = len(report.problems) - _PROBLEMS_SHOWN_MAX
     if left > 0:
         click.echo(f"and {left} more")
+    invoice = line(report.invoice)
     wrong = sum(problem.is_wrong for problem in report.problems)
     if report.verdict is Verdict.PROVEN:
-        click.secho(f"{report.invoice}: proven", fg="green", bold=True)
+        click.secho(f"{invoice}: proven", fg="green", bold=True)
     elif report.verdict is Verdict.PARTLY:
         named = "1 thing" if len(report.problems) == 1 else f"{len(report.problems)} things"
-        click.secho(f"{report.invoice}: proven but for {named} named above", fg="yellow", bold=True)
+        click.secho(f"{invoice}: proven but for {named} named above", fg="yellow", bold=True)
     else:
-        click.secho(f"{report.invoice}: WRONG, {wrong} problems", fg="red", bold=True)
+        click.secho(f"{invoice}: WRONG, {wrong} problems", fg="red", bold=True)
 
 
 def _money(report: Report, amount_micro: int) -> str:

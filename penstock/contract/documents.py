@@ -17,18 +17,24 @@ import msgspec
 
 from penstock.contract.errors import InvalidRequest
 
-Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""Offsets, generations and amounts: far enough below the 64 bits of the brokers' interface that one more fits."""
 Quantity = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Number = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+"""Of invoices and of credit notes: 1, 2, … within the tenant."""
 Partition = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-AcceptedTime = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
+TIME_MAX_MS = 253_402_300_799_999
+"""The calendar's last ms, at the end of the year 9999."""
+Time = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
+AcceptedTime = Annotated[int, msgspec.Meta(ge=-1, le=TIME_MAX_MS)]
 """-1: nothing was accepted yet."""
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
-TopicIdHex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
+# \Z, as $ would let a line end follow.
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+TopicIdHex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}$")]
-UnitPrice = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,7}\.[0-9]{12}$")]
+Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
+UnitPrice = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,7}\.[0-9]{12}\Z")]
 NO_HASH = "0" * 64
 """What the first entry of a chain follows."""
 
@@ -107,7 +113,7 @@ class Predecessor(Strict, frozen=True):
     """The invoice before."""
 
     id: Name
-    number: Ordinal
+    number: Number
     document_sha256: Sha256
 
 
@@ -117,8 +123,7 @@ class InvoiceDocument(Strict, frozen=True):
     format: Literal[1]
     kind: Literal["invoice"]
     id: Name
-    number: Ordinal
-    """1, 2, … within the tenant."""
+    number: Number
     tenant: Name
     period_start_ms: Time
     period_end_ms: Time
@@ -173,7 +178,7 @@ class CreditNoteDocument(Strict, frozen=True):
     format: Literal[1]
     kind: Literal["credit_note"]
     id: Name
-    number: Ordinal
+    number: Number
     tenant: Name
     issued_at_ms: Time
     invoice: CreditedInvoice
@@ -237,11 +242,16 @@ _Read = TypeVar("_Read", bound=Strict)
 
 
 def read_document(value: object, kind: type[_Read], what: str) -> _Read:
-    """A parsed JSON value as a document. Raises `InvalidRequest` with the place of the first thing that is wrong."""
+    """A parsed JSON value as a document, which then has a hash. Raises `InvalidRequest` with the place of the first
+    thing that is wrong.
+    """
     try:
-        return msgspec.convert(value, kind, strict=True)
-    except msgspec.ValidationError as error:
+        read = msgspec.convert(value, kind, strict=True)
+        # JSON may name half of a surrogate pair, which has no UTF-8: such text can be neither hashed nor noted.
+        msgspec.json.encode(read)
+    except (msgspec.ValidationError, ValueError) as error:
         raise InvalidRequest(f"{what}: {error}") from None
+    return read
 
 
 def plain(document: Strict) -> dict[str, Any]:

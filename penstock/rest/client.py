@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from penstock.contract.errors import (
     ConfigurationError,
     InternalError,
+    InvalidRequest,
     OutcomeUnknown,
     PenstockError,
     TimedOut,
@@ -160,6 +161,7 @@ class RestClient:
     ) -> Iterator[Any]:
         """Every item of a list, page after page. Each page has the deadline of one call. Raises as `get` does."""
         cursor: str | None = None
+        seen: set[str] = set()
         for _ in range(_PAGES_MAX):
             asked = dict(query or {})
             if cursor is not None:
@@ -171,9 +173,12 @@ class RestClient:
             following = page.get("next")
             if following is None:
                 return
-            if following == cursor:
-                raise InternalError(f"{self.api_url}{path}: a page names itself as the next")
-            cursor = str(following)
+            if not isinstance(following, str) or not following.isprintable():
+                raise InternalError(f"{self.api_url}{path}: the next page has no name")
+            if following in seen:
+                raise InternalError(f"{self.api_url}{path}: a page names itself or one before it as the next")
+            seen.add(following)
+            cursor = following
         raise InternalError(f"{self.api_url}{path}: over {_PAGES_MAX} pages")
 
     # -- one call --------------------------------------------------------------------------------------------
@@ -204,7 +209,7 @@ class RestClient:
                 answer = self._attempt(method, target, payload, headers, deadline)
                 if answer.status not in _NOT_APPLIED:
                     return self._read(method, answer, url, was_lost)
-                failure = problem_error(answer.status, answer.body, url)
+                failure = _refusal(answer, url)
                 wait = max(pause, answer.retry_after_s or 0.0)
             except _Unsent as error:
                 failure = ServiceUnavailable(f"{url}: cannot be reached: {error}")
@@ -244,7 +249,7 @@ class RestClient:
         if answer.status >= 400:
             if method == "DELETE" and answer.status == 404 and was_lost:
                 return None  # the attempt whose answer was lost did it
-            raise problem_error(answer.status, answer.body, url)
+            raise _refusal(answer, url)
         if answer.status >= 300:
             raise InternalError(f"{url}: status {answer.status} where an answer was expected")
         if not answer.body:
@@ -253,6 +258,10 @@ class RestClient:
             return json.loads(answer.body)
         except ValueError as error:
             raise InternalError(f"{url}: the answer is no JSON: {error}") from error
+        except RecursionError:
+            # Of a read nothing is left unknown: it is refused like any value that is not what was asked for.
+            kind = InvalidRequest if method == "GET" else InternalError
+            raise kind(f"{url}: the answer is nested too deep") from None
 
     def _attempt(
         self, method: str, target: str, payload: bytes | None, headers: dict[str, str], deadline: float
@@ -328,6 +337,14 @@ class RestClient:
 def segment(text: str) -> str:
     """`text` as one part of a path."""
     return quote(text, safe="")
+
+
+def _refusal(answer: _Answer, url: str) -> PenstockError:
+    """What an answer of status 400 or more stands for; by its status alone where its document is nested too deep."""
+    try:
+        return problem_error(answer.status, answer.body, url)
+    except RecursionError:
+        return problem_error(answer.status, b"", url)
 
 
 def _whole_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> bytes:

@@ -16,11 +16,13 @@ from penstock.rules.odometer import Odometer
 
 DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1).toordinal()
+_FIRST_DAY, _LAST_DAY = date.min.toordinal(), date.max.toordinal()
 
 
 def day_of(time_ms: int) -> date:
-    """The UTC day of a time in ms since 1970."""
-    return date.fromordinal(_EPOCH + time_ms // DAY_MS)
+    """The UTC day of a time in ms since 1970; of a time beyond the calendar, the calendar's end."""
+    # A stamp has room for such times, and a verifier must outlive them: no period holds them.
+    return date.fromordinal(min(max(_EPOCH + time_ms // DAY_MS, _FIRST_DAY), _LAST_DAY))
 
 
 def day_start_ms(day: date) -> int:

@@ -4,6 +4,7 @@ shows of it beside its document. Pure.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from reprlib import Repr
 from typing import Any
 
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256
@@ -15,6 +16,10 @@ from penstock.verification.findings import Kind, LineFinding, PartitionFinding, 
 
 MESSAGES = "messages_in"
 BYTES = "bytes_in"
+_SHORT = Repr()
+"""Shows values of somebody else's in a message, however long or deep they are."""
+_SHORT.maxlevel = 2
+_SHORT.maxstring = _SHORT.maxother = 120
 
 
 def check_lines(invoice: InvoiceDocument, book: PriceBook) -> Iterator[Problem]:
@@ -166,14 +171,39 @@ def check_shown(
     }
     for name, value in due.items():
         said = shown.get(name)
-        if name in ("period_start", "period_end", "issued_at"):
-            said = _moment(said)
-        if said != value or type(said) is not type(value):
+        if isinstance(value, datetime):
+            differing = None if _moment(said) == value else (name, said, value.isoformat())
+        else:
+            differing = _differing(name, said, value)
+        if differing is not None:
+            place, told, right = differing
             yield Problem(
                 kind=Kind.DOCUMENT_ALTERED,
                 where=invoice.id,
-                message=f"the service shows {name} {shown.get(name)!r}, {value!r} is due by its documents",
+                message=f"the service shows {place} {_SHORT.repr(told)}, {_SHORT.repr(right)} is due by its documents",
             )
+
+
+def _differing(place: str, said: Any, due: Any) -> tuple[str, Any, Any] | None:
+    """The first place below `place` where two JSON values differ, with both; None if they are the same.
+
+    Types count: to Python 25.0 is 25 and true is 1, in a document neither is.
+    """
+    if type(said) is not type(due):
+        return place, said, due
+    below: Sequence[tuple[str, Any, Any]] = ()
+    if isinstance(due, dict):
+        if said.keys() != due.keys():
+            return place, said, due
+        below = [(name, said[name], due[name]) for name in due]
+    elif isinstance(due, list):
+        if len(said) != len(due):
+            return place, said, due
+        below = [(str(index), one, other) for index, (one, other) in enumerate(zip(said, due, strict=True))]
+    elif said != due:
+        return place, said, due
+    found = (_differing(f"{place}.{name}", one, other) for name, one, other in below)
+    return next((differing for differing in found if differing is not None), None)
 
 
 def _at(time_ms: int) -> datetime:
@@ -182,10 +212,10 @@ def _at(time_ms: int) -> datetime:
 
 def _moment(text: object) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+        return None if moment is None or moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None  # no time, or one that in UTC is before the year 1 or after 9999
 
 
 def make_report(
