@@ -77,7 +77,7 @@ class SealFile:
 
         At least one, else up to `bytes_max` of them. They are not looked into: who reads them checks them.
         """
-        if self.end_offset <= offset:
+        if self.last is None or self.end_offset <= offset:
             return b"", False
         data = read_whole(self._disk, self._path)
         at, first, end = 0, -1, 0

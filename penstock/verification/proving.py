@@ -90,10 +90,15 @@ def prove(
         if report.verdict is not Verdict.WRONG or attempt == _TRIES - 1:
             return report
         # Periods end, credit notes come and topics go while one verifies: nothing is wrong that was seen half.
-        now = (reads.commitments(), reads.topics(), history.read_chain(documents.chain()))
-        if now == (commitments, topics, chain):
+        now = (reads.commitments(), _extent(reads.topics()), history.read_chain(documents.chain()))
+        if now == (commitments, _extent(topics), chain):
             return report
     raise InvariantBroken("the last attempt returns")
+
+
+def _extent(topics: Mapping[bytes, LiveTopic]) -> dict[bytes, tuple[str, int]]:
+    """Which topics there are, whoever leads them now."""
+    return {topic_id: (topic.name, len(topic.leaders)) for topic_id, topic in topics.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

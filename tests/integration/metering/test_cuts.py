@@ -274,8 +274,10 @@ def test_seals_and_batches_of_another_tenant_do_not_exist(usage: Metered) -> Non
         settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
         return StampedReads(settings, patience_s=5)
 
+    empty = usage.cluster.create_topic(owner, "empty")
     with reads(owner) as own:
         seals = own.seals(where)
+        assert own.seals(TopicPartition(empty, 0)) == []
     assert seals == usage.seals(topic_id)
     with reads(stranger) as foreign, pytest.raises(NotFound):
         foreign.seals(where)

@@ -8,7 +8,7 @@ from data_plane.log import sealing
 from data_plane.log.sealing import SealFile
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from penstock.records.batch import BATCH_HEADER_BYTES
-from penstock.records.seal import Seal, SegmentDigest
+from penstock.records.seal import Seal, SegmentDigest, pack_seal
 from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature, reopened, where
@@ -177,3 +177,24 @@ def test_seals_of_another_partition_are_not_taken() -> None:
     assert isinstance(disk, SimDisk)
     file = SealFile(disk, miniature.log._segments.directory, where(1))
     assert file.read_all() == ([], False)
+
+
+def test_packed_seals_are_those_of_the_file_from_an_offset_on_and_bounded() -> None:
+    miniature = filled()
+    found, file = seals(miniature), miniature.log._seals
+    assert len(found) > 3
+    packed = [pack_seal(seal) for seal in found]
+    assert file.packed_above(-1, 1 << 20) == (b"".join(packed), False)
+    assert file.packed_above(found[1].end_offset - 1, 1 << 20) == (b"".join(packed[1:]), False)
+    assert file.packed_above(found[1].end_offset, len(packed[2])) == (packed[2], True)
+    assert file.packed_above(found[1].end_offset, 1) == (packed[2], True), "one at least"
+    assert file.packed_above(found[-1].end_offset, 1 << 20) == (b"", False)
+    assert file.packed_above(2**62, 1) == (b"", False)
+
+
+def test_a_log_without_a_seal_has_none_to_give_and_no_file() -> None:
+    miniature = Miniature()
+    miniature.create()
+    assert [miniature.log._seals.packed_above(offset, 1) for offset in (-(2**63), -1, 0, 5)] == [
+        (b"", False)
+    ] * 4
