@@ -7,7 +7,8 @@ What a rewrite writes is held in memory. Where gaps are many that is bounded: wh
 is, copied along, and forgotten.
 
 A new file is complete and synced before it takes the old one's name, so a crash at any point leaves one or the other,
-whole. Its lock is taken before, so the name always leads to a locked file.
+whole. Its lock is taken before, so the name always leads to a locked file. Where the process is killed meanwhile, the
+new file stays beside the old one under its own name, `.penstock-receipts-<random>.new`.
 """
 
 from __future__ import annotations
@@ -188,8 +189,9 @@ class ReceiptsFile:
             if number >= self._sealed_topics
         ]
         records, crc = pack_records(self._held, self._numbers, topics, self._seal_crc)
-        new_path = self.path + ".new"
-        fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        # A name of its own: any fixed one may be the file of another producer.
+        new_path = os.path.join(os.path.dirname(self.path), f".penstock-receipts-{os.urandom(8).hex()}.new")
+        fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(fd, FILE_MODE)
@@ -200,7 +202,7 @@ class ReceiptsFile:
             self._disk.rename(new_path, self.path)
         except BaseException as error:
             os.close(fd)
-            if isinstance(error, OSError):
+            if isinstance(error, Exception | KeyboardInterrupt):
                 _remove(new_path)
             raise
         os.close(self._fd)
@@ -265,7 +267,7 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # it is in no one's way: the next attempt begins it again
+        pass  # it is in no one's way: each attempt has a name of its own
 
 
 def _read_all(fd: int) -> bytes:

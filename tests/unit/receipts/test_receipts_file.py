@@ -133,6 +133,24 @@ def test_a_second_writer_is_refused_until_the_first_one_ends(tmp_path: Path) -> 
     ReceiptsFile(path).close()
 
 
+def test_writing_a_file_touches_none_of_its_neighbours(tmp_path: Path) -> None:
+    path, neighbour = tmp_path / "receipts", tmp_path / "receipts.new"
+    other = ReceiptsFile(neighbour)
+    other.append(spans_of((key(), 5, 9, 200)), NAMES)
+    file = ReceiptsFile(path, disk := FailingDisk())
+    file.append(spans_of((key(), 0, 3, 100)), NAMES)
+    file._rewrite()
+    disk.refuse = ("rename",)
+    with pytest.raises(OSError, match="No space"):
+        file._rewrite()
+    file.close()
+    other.append(spans_of((key(), 9, 10, 61)), NAMES)
+    other.sync()
+    other.close()
+    assert sorted(os.listdir(tmp_path)) == ["receipts", "receipts.new"]
+    assert (ranges(path), ranges(neighbour)) == ([(0, 3, 100)], [(5, 10, 261)])
+
+
 def test_the_file_is_compacted_and_its_size_follows_gaps_and_not_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
