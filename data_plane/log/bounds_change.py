@@ -56,7 +56,8 @@ class BoundsChange:
         if found is not None:
             self._reader.found(found)
         damage[:] = recovery.damage_below(damage, end)
-        self._seals.cut(end)
+        # The last segment is active again, even where it was cut at its end: what it takes now its seal does not tell.
+        self._seals.cut(self._segments.closed_end(end))
         if self._derived.epochs.truncate_end(end):
             self._derived.write_epochs()
         self._derived.rewind(end)
@@ -81,10 +82,11 @@ class BoundsChange:
         self._request(JournalPiece(PieceKind.START_OVER, offset, self._appender.end_offset), offset)
 
     def start_over(self, offset: int) -> None:
-        """Wipe. Seals stay: they tell of what was committed."""
+        """Wipe. Seals of what lies below stay: they tell of what was committed. The rest is sealed as it is fetched."""
         self._carry_out(PieceKind.START_OVER, offset)
         damage = self._reader.damage
         self._segments.cut(CutPoint(-1, 0, 0, offset), damage)
+        self._seals.cut(offset)
         self._tail.clear()
         damage.clear()
         derived = self._derived

@@ -373,7 +373,7 @@ class PartitionLog:
         self._bounds_change.request_start_over(offset, state)
 
     def start_over(self, offset: int) -> None:
-        """Wipe and begin anew at `offset` (RL32). Seals stay: they tell of what was committed."""
+        """Wipe and begin anew at `offset` (RL32). Seals of what lies below stay: they tell of what was committed."""
         self._bounds_change.start_over(offset)
         self.log_start_offset = self.high_watermark = offset
 

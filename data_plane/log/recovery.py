@@ -56,7 +56,7 @@ class Bounds:
     """A segment that was not part of the log was removed. That has to be durable before anything is written in its
     place: a file that came back would end the segment before it."""
     cut_to: int | None = None
-    """Lowest offset that a replayed change of bounds cut to."""
+    """Where the lowest segment begins that a replayed change of bounds made the active one."""
     touched: dict[int, None] = field(default_factory=dict)
     """Segments that the replay wrote to, by base offset."""
     damage: list[DamagedRange] = field(default_factory=list)
@@ -125,8 +125,12 @@ def open_log(
     if not seals.load():
         bounds.rebuilt.append("seals")
     if bounds.cut_to is not None:
-        # Below the log's start all was committed and sealed, durably, before the start moved: it cannot be made again.
-        seals.cut(max(bounds.cut_to, bounds.log_start))
+        # Segments that are gone were sealed, durably, before the log's start moved: their seals cannot be made again.
+        first = segments.all[0].base_offset if segments.all else bounds.log_start
+        seals.cut(max(bounds.cut_to, first))
+    if bounds.log_end >= bounds.durable_end:
+        # Also a crash may have taken what stood behind a sealed segment, and more is appended to it now.
+        seals.cut(segments.closed_end(bounds.log_end))
     derived = DerivedState(disk, directory, segments, seals)
     kept = read_epochs(disk, directory)
     derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())
@@ -265,10 +269,12 @@ def replay_journal(
                         files.cut(head.segment_base, head.position, head.stamp_index, set_aside=given_up)
                         bounds.touched[head.segment_base] = None
                     _cut_bounds(bounds, head.offset)
+                    _cut_seals(bounds, head.segment_base if head.segment_base >= 0 else head.offset)
                 case PieceKind.START_OVER:
                     if acts:
                         files.cut(-1, 0, 0, set_aside=head.offset < bounds.high_watermark)
                     bounds.log_start = head.offset
+                    _cut_seals(bounds, head.offset)
                     bounds.damage.clear()
                     bounds.durable_end = bounds.high_watermark = bounds.checked_from = head.offset
     finally:
@@ -290,7 +296,10 @@ def _cut_bounds(bounds: Bounds, offset: int) -> None:
     bounds.high_watermark = min(bounds.high_watermark, offset)
     bounds.checked_from = min(bounds.checked_from, offset)
     bounds.damage = damage_below(bounds.damage, offset)
-    bounds.cut_to = offset if bounds.cut_to is None else min(bounds.cut_to, offset)
+
+
+def _cut_seals(bounds: Bounds, active_base: int) -> None:
+    bounds.cut_to = active_base if bounds.cut_to is None else min(bounds.cut_to, active_base)
 
 
 def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRange]:

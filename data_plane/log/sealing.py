@@ -102,7 +102,8 @@ class SealFile:
         self.last = seal
 
     def cut(self, offset: int) -> None:
-        """Forget seals of segments that end above `offset`: a declared loss, or a range that is fetched anew."""
+        """Forget seals of segments that end above `offset`, where no closed segment is any more: after a declared
+        loss, or before a range is fetched anew."""
         if self.end_offset <= offset:
             return
         kept = [seal for seal in self.read_all()[0] if seal.end_offset <= offset]

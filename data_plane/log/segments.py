@@ -52,6 +52,10 @@ class Segments:
     def active(self) -> Segment | None:
         return self.all[-1] if self.all else None
 
+    def closed_end(self, log_end: int) -> int:
+        """Where the closed segments of a log that ends at `log_end` end: only what lies below has seals."""
+        return self.all[-1].base_offset if self.all else log_end
+
     @property
     def size(self) -> int:
         return sum(segment.size for segment in self.all)

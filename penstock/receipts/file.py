@@ -7,7 +7,8 @@ What a rewrite writes is held in memory. Where gaps are many that is bounded: wh
 is, copied along, and forgotten.
 
 A new file is complete and synced before it takes the old one's name, so a crash at any point leaves one or the other,
-whole. Its lock is taken before, so the name always leads to a locked file.
+whole. Its lock is taken before, so the name always leads to a locked file. Where the process is killed meanwhile, the
+new file stays beside the old one under its own name, `.penstock-receipts-<random>.new`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import stat
 from typing import Protocol
 
 from penstock.contract.errors import ConfigurationError
-from penstock.receipts.format import FILE_ID_BYTES, HEADER_BYTES, pack_header, pack_records, unpack
+from penstock.receipts.format import FILE_ID_BYTES, HEADER_BYTES, goes_on, pack_header, pack_records, unpack
 from penstock.receipts.spans import Spans
 
 COMPACT_BYTES = 256 * 1024
@@ -31,6 +32,8 @@ SPANS_MAX = 50_000
 """Spans in memory; some 10 MB."""
 HELD_BYTES_MAX = 1024 * 1024
 """A longer file is sealed when it is opened."""
+TORN_BYTES_MAX = 64 * 1024
+"""A longer rest that is no whole record is not taken for a write that a crash cut short."""
 FILE_MODE = 0o600
 _COPY_BYTES = 1 << 20
 _log = logging.getLogger("penstock")
@@ -106,15 +109,40 @@ class ReceiptsFile:
             self._file_id = os.urandom(FILE_ID_BYTES)
             self._rewrite()
         elif self._end < len(data):
-            _log.warning(
-                "penstock: receipts: %s: %d bytes at its end are no whole record and were cut off",
-                self.path, len(data) - self._end,
-            )  # fmt: skip
-            self._disk.truncate(self._fd, self._end)
+            self._cut_off(data)
         if len(data) > HELD_BYTES_MAX or self._held.count > SPANS_MAX:
             self._disk.sync(self._fd)
             self._seal_all()
         self._plan()
+
+    def _cut_off(self, data: bytes) -> None:
+        """The rest of `data`, which is no whole record, or more than a crash leaves: then it is kept beside."""
+        rest = data[self._end :]
+        kept = ""
+        if len(rest) > TORN_BYTES_MAX or goes_on(data, self._end, self._crc):
+            kept = f"; the file is damaged there, and they are kept in {self._set_aside(rest)}"
+        self._disk.truncate(self._fd, self._end)
+        _log.warning(
+            "penstock: receipts: %s: %d bytes at its end are no whole record and were cut off%s",
+            self.path, len(rest), kept,
+        )  # fmt: skip
+
+    def _set_aside(self, rest: bytes) -> str:
+        """Write it to a new file beside, durably; its path."""
+        number = 1
+        while os.path.lexists(path := f"{self.path}.damaged.{number}"):
+            number += 1
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            self._write(fd, rest, 0)
+            self._disk.sync(fd)
+        except OSError:
+            _remove(path)
+            raise
+        finally:
+            os.close(fd)
+        self._disk.sync_folder(os.path.dirname(path))
+        return path
 
     @property
     def size(self) -> int:
@@ -188,8 +216,9 @@ class ReceiptsFile:
             if number >= self._sealed_topics
         ]
         records, crc = pack_records(self._held, self._numbers, topics, self._seal_crc)
-        new_path = self.path + ".new"
-        fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        # A name of its own: any fixed one may be the file of another producer.
+        new_path = os.path.join(os.path.dirname(self.path), f".penstock-receipts-{os.urandom(8).hex()}.new")
+        fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(fd, FILE_MODE)
@@ -200,7 +229,7 @@ class ReceiptsFile:
             self._disk.rename(new_path, self.path)
         except BaseException as error:
             os.close(fd)
-            if isinstance(error, OSError):
+            if isinstance(error, Exception | KeyboardInterrupt):
                 _remove(new_path)
             raise
         os.close(self._fd)
@@ -265,7 +294,7 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # it is in no one's way: the next attempt begins it again
+        pass  # it is in no one's way: each attempt has a name of its own
 
 
 def _read_all(fd: int) -> bytes:

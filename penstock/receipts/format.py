@@ -121,6 +121,33 @@ def unpack(data: bytes, path: str, *, with_spans: bool = True) -> Content:
     return Content(file_id, topics, spans, at, crc)
 
 
+def goes_on(data: bytes, at: int, crc: int) -> bool:
+    """Whether a whole record stands anywhere behind the one at `at`, the first that does not pass with the seed `crc`.
+    A write that was cut short leaves none.
+
+    The seed of a record is the checksum that stands before it. Takes time for each byte behind `at`.
+    """
+    if len(data) - at < 2 * RECORD_BYTES_MIN:
+        return False
+    end = at + _SIZE.size + _SIZE.unpack_from(data, at)[0]
+    if _whole(data, end + _CRC.size, crc32c.crc32c(data[at:end], crc)):
+        return True  # only its checksum is bad
+    return any(
+        _whole(data, begin, _CRC.unpack_from(data, begin - _CRC.size)[0])
+        for begin in range(at + RECORD_BYTES_MIN, len(data) - RECORD_BYTES_MIN + 1)
+    )
+
+
+def _whole(data: bytes, at: int, crc: int) -> bool:
+    if len(data) - at < RECORD_BYTES_MIN:
+        return False
+    size = _SIZE.unpack_from(data, at)[0]
+    end = at + _SIZE.size + size
+    if not size or end + _CRC.size > len(data) or data[at + _SIZE.size] not in (_TOPIC, _ACKNOWLEDGED):
+        return False
+    return bool(crc32c.crc32c(data[at:end], crc) == _CRC.unpack_from(data, end)[0])
+
+
 def _topic_body(number: int, topic_id: bytes, name: str) -> bytes:
     return bytes([_TOPIC]) + _numbers(number) + topic_id + name.encode()
 

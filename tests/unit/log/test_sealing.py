@@ -1,23 +1,40 @@
 """Seals: one a closed segment, when the next one's first batch is committed, alike whenever they are made."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from data_plane.log import sealing
 from data_plane.log.sealing import SealFile
+from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import DiskFaults, SimDisk
+from penstock.contract.topic_settings import Durability
 from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.records.seal import Seal, SegmentDigest, pack_seal
 from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from tests.unit.log.batches import made_batch
-from tests.unit.log.miniature import Miniature, reopened, where
+from tests.unit.log.miniature import SMALL, Miniature, reopened, where
 
 
 def seals(miniature: Miniature) -> list[Seal]:
     found, good = miniature.log._seals.read_all()
     assert good
     return found
+
+
+def demand_one_seal_a_closed_segment(disk: SimDisk, at: str = "") -> None:
+    """Opened from `disk` and written on, the log has the seals that it gets when all of them are made again."""
+    found = Miniature(disk)
+    found.fill(30, epoch=9)
+    made = seals(found)
+    bases = [segment.base_offset for segment in found.log._segments.all]
+    assert [(seal.base_offset, seal.end_offset) for seal in made] == list(pairwise(bases)), at
+    disk.kill()
+    SimDisk(disk.medium).remove(f"{found.log._segments.directory}/seals")
+    again = Miniature(SimDisk(disk.medium))
+    again.log.set_high_watermark(again.log.log_end_offset)
+    assert seals(again) == made, at
 
 
 def filled(batches: int = 30) -> Miniature:
@@ -138,6 +155,72 @@ def test_a_declared_loss_below_a_seal_removes_it() -> None:
     assert seals(miniature) == found[:1]
     miniature.fill(30, epoch=5)
     assert len(seals(miniature)) == miniature.log.segment_count - 1
+
+
+def test_a_segment_that_is_active_again_after_a_loss_at_its_end_loses_its_seal() -> None:
+    miniature = filled()
+    found = seals(miniature)
+    miniature.truncate(found[2].end_offset, declared=True)
+    assert seals(miniature) == found[:2]
+    miniature.append(batch=made_batch(2, 10), epoch=5)
+    miniature.fill(30, epoch=5)
+    bases = [segment.base_offset for segment in miniature.log._segments.all]
+    assert [(seal.base_offset, seal.end_offset) for seal in seals(miniature)] == list(pairwise(bases))
+    assert seals(miniature)[2].end_offset > found[2].end_offset
+
+
+def test_seals_above_the_offset_where_a_log_starts_over_go() -> None:
+    miniature = filled()
+    found = seals(miniature)
+    other = Miniature()
+    other.create()
+    other.now_ms = miniature.now_ms
+    other.fill(30)
+    assert seals(other)[0].end_offset != found[0].end_offset
+    miniature.start_over(0)
+    miniature.fill(30)
+    assert seals(miniature) == seals(other)
+
+
+@pytest.mark.parametrize("change", ["loss at a segment's end", "loss within a segment", "start over"])
+def test_a_crash_at_any_point_of_a_cut_and_of_what_follows_leaves_no_seal_of_what_was_cut(
+    change: str,
+) -> None:
+    miniature = filled(20)
+    miniature.checkpoint()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    second = seals(miniature)[1]
+
+    def operate() -> None:
+        if change == "start over":
+            miniature.start_over(0)
+        else:
+            within = 0 if change == "loss at a segment's end" else 2
+            miniature.truncate(second.end_offset - within, declared=True)
+        miniature.append(batch=made_batch(2, 10), epoch=5)
+        miniature.fill(14, epoch=5, body_bytes=600)
+        assert len(seals(miniature)) >= 2
+
+    explored = explore_crashes(disk, operate, demand_one_seal_a_closed_segment, states_per_point_max=4)
+    assert explored.states > explored.points > 1
+
+
+def test_a_crash_that_takes_what_stood_behind_a_sealed_segment_takes_its_seal() -> None:
+    miniature = Miniature(settings=replace(SMALL, replication=2, durability=Durability.REPLICATED))
+    miniature.create()
+    miniature.fill(12, body_bytes=400)
+    miniature.checkpoint()
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def operate() -> None:
+        for _ in range(16):  # committed by replicas in memory
+            miniature.append(batch=made_batch(2, 400))
+            miniature.log.set_high_watermark(miniature.log.log_end_offset)
+
+    explored = explore_crashes(disk, operate, demand_one_seal_a_closed_segment, states_per_point_max=12)
+    assert explored.states > explored.points
 
 
 def test_on_a_full_disk_the_seal_waits() -> None:

@@ -133,6 +133,24 @@ def test_a_second_writer_is_refused_until_the_first_one_ends(tmp_path: Path) -> 
     ReceiptsFile(path).close()
 
 
+def test_writing_a_file_touches_none_of_its_neighbours(tmp_path: Path) -> None:
+    path, neighbour = tmp_path / "receipts", tmp_path / "receipts.new"
+    other = ReceiptsFile(neighbour)
+    other.append(spans_of((key(), 5, 9, 200)), NAMES)
+    file = ReceiptsFile(path, disk := FailingDisk())
+    file.append(spans_of((key(), 0, 3, 100)), NAMES)
+    file._rewrite()
+    disk.refuse = ("rename",)
+    with pytest.raises(OSError, match="No space"):
+        file._rewrite()
+    file.close()
+    other.append(spans_of((key(), 9, 10, 61)), NAMES)
+    other.sync()
+    other.close()
+    assert sorted(os.listdir(tmp_path)) == ["receipts", "receipts.new"]
+    assert (ranges(path), ranges(neighbour)) == ([(0, 3, 100)], [(5, 10, 261)])
+
+
 def test_the_file_is_compacted_and_its_size_follows_gaps_and_not_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +313,55 @@ def test_a_cut_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.WARNING):
         write(path)
     assert "4 bytes at its end are no whole record and were cut off" in caplog.text
+
+
+def test_what_stands_behind_damage_is_kept_beside_the_file_and_never_overwritten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "receipts"
+    ends = []
+    for count in range(1, 6):
+        path.unlink(missing_ok=True)
+        write(path, *[[(key(), at * 10, at * 10 + 3, 100 + at)] for at in range(count)])
+        ends.append(path.stat().st_size)
+    data = path.read_bytes()
+    kept: dict[str, bytes] = {}
+    for at in range(ends[1], ends[3]):  # any byte of the third or fourth of five batches
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+        with caplog.at_level(logging.WARNING):
+            write(path, [(key(), 1_000, 1_001, 61)])
+        name = f"receipts.damaged.{len(kept) + 1}"
+        kept[name] = path.parent.joinpath(name).read_bytes()
+        begin = max(end for end in ends if end <= at)
+        assert kept[name][at - begin + 1 :] == data[at + 1 :] and len(kept[name]) == len(data) - begin, at
+        assert f"the file is damaged there, and they are kept in {path}.damaged.{len(kept)}" in caplog.text
+        assert ranges(path)[-1] == (1_000, 1_001, 61)
+    assert {name: (tmp_path / name).read_bytes() for name in kept} == kept
+    assert stat.S_IMODE((tmp_path / "receipts.damaged.1").stat().st_mode) == 0o600
+    assert len(os.listdir(tmp_path)) == 1 + len(kept)
+
+
+def test_a_rest_longer_than_a_write_is_kept_and_a_torn_write_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "receipts"
+    for size, kept in [(receipts_file.TORN_BYTES_MAX, False), (receipts_file.TORN_BYTES_MAX + 1, True)]:
+        write(path, [(key(), 0, 1, 61)])
+        with path.open("ab") as file:
+            file.write(bytes(size))
+        write(path)
+        assert (tmp_path / "receipts.damaged.1").exists() == kept
+        assert ranges(path)[0][:2] == (0, 1)
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "sync folder"])
+def test_a_file_whose_damaged_rest_cannot_be_kept_is_left_as_it_is(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "receipts"
+    write(path, *[[(key(), at * 10, at * 10 + 3, 100 + at)] for at in range(4)])
+    damaged = bytearray(path.read_bytes())
+    damaged[HEADER_BYTES + 1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(ConfigurationError, match="cannot be written: No space"):
+        ReceiptsFile(path, FailingDisk(refuse=(step,)))
+    assert path.read_bytes() == damaged
 
 
 def test_spans_join_in_any_order_and_keep_what_overlaps() -> None:
