@@ -111,7 +111,9 @@ class StoredLog:
             assert self._digest is not None
             self._digest.add(bytes(self.batches[index][:BATCH_HEADER_BYTES]), bytes(self.stamps[index]))
             self._odometer.apply(stamp)
-        self.seals = [seal for seal in self.seals if seal.end_offset <= offset]
+        bases = [self.stamp(i).base_offset for i in kept if self.stamp(i).flags & StampFlag.FIRST_OF_SEGMENT]
+        # The segment that is appended to again has no seal any more.
+        self.seals = [seal for seal in self.seals if seal.end_offset <= max(bases, default=0)]
         self.generation += 1
 
     def delete_below(self, offset: int) -> None:
