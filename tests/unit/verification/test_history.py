@@ -186,7 +186,8 @@ def test_what_is_older_than_the_brokers_cuts_is_named_and_a_predecessor_left_out
 def test_a_period_that_ends_while_one_verifies_makes_nothing_wrong() -> None:
     service = Service(two_days())
     service.cut()
-    honest_chain, calls = service.chain, []
+    honest_chain = service.chain
+    calls: list[int] = []
 
     def chain() -> Any:
         seen = honest_chain()
@@ -204,7 +205,8 @@ def test_a_period_that_ends_while_one_verifies_makes_nothing_wrong() -> None:
 
 def test_a_credit_note_that_comes_while_one_verifies_makes_nothing_wrong() -> None:
     service = lossy()
-    honest_invoice, calls = service.invoice, []
+    honest_invoice = service.invoice
+    calls: list[str] = []
 
     def invoice(invoice_id: str) -> Any:
         if not calls:
