@@ -203,6 +203,15 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
     }
 
 
+def invoices_from_before(invoice: Invoice) -> QuerySet[Invoice]:
+    """The tenant's issued invoices from the one before this on."""
+    return Invoice.objects.filter(
+        tenant=invoice.tenant,
+        status=Invoice.Status.ISSUED,
+        cut__period_end__gte=invoice.cut.period_start,
+    ).order_by("number")
+
+
 def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
     """The tenant's billing chain; rows by primary key are in the order of the chain."""
     return BillingEntry.objects.filter(tenant=tenant)

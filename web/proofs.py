@@ -116,8 +116,8 @@ class GatheredDocuments:
     def __init__(self, tenant: Tenant, invoice: Invoice) -> None:
         self._shown = _as_sent(shapes.shown_invoice(invoice))
         self._evidence: dict[str, Any] = {}
-        cut_before = queries.cut_before(invoice.cut)
-        for row in [invoice] if cut_before is None else [invoice, cut_before.invoice]:
+        # Later ones tell whether a loss had to be credited by now.
+        for row in (invoice, *queries.invoices_from_before(invoice)):
             self._evidence[row.public_id] = _as_sent(queries.evidence(row))
         self._chain: list[dict[str, Any]] = [
             _as_sent(shapes.shown_entry(entry)) for entry in queries.chain(tenant).order_by("pk")
