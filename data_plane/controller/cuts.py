@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from data_plane.controller.tenants import Transaction
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord, KeptEnd
+from data_plane.metadata.kept_ends import ENDS_PER_CHUNK, KeptEnd, encode_ends
+from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Compare, Put
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
@@ -187,8 +188,8 @@ def keep_ends(
     """The ends of a cut that is about to be kept, in transactions that every store takes. Repeating one is harmless."""
     under_way = Compare(model.begun_cut_key(tenant), image.begun_cut_revisions.get(tenant, 0))
     not_kept = Compare(model.cut_key(tenant), image.cut_revisions.get(tenant, 0))
-    for chunk, at in enumerate(range(0, len(ends), model.ENDS_PER_CHUNK)):
-        value = model.encode_ends(ends[at : at + model.ENDS_PER_CHUNK])
+    for chunk, at in enumerate(range(0, len(ends), ENDS_PER_CHUNK)):
+        value = encode_ends(ends[at : at + ENDS_PER_CHUNK])
         key = model.cut_ends_key(tenant, cut.end_ms, chunk)
         yield Transaction(compares=(under_way, not_kept), changes=(Put(key, value),))
 

@@ -17,7 +17,7 @@
     /cuts/<tenant>                   CutRecord: the tenant's newest period end
     /kept_cuts/<tenant>/<end>        CutRecord: every one; no image holds them, brokers read them when asked
     /cut_ends/<tenant>/<end>/<chunk>
-                                     up to ENDS_PER_CHUNK KeptEnds of such a cut; read likewise
+                                     up to ENDS_PER_CHUNK ends of such a cut (kept_ends.py); read likewise
     /losses/<topic id>/<partition>/<log generation>
                                      LossRecord: the loss by which that generation began; kept for ever
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
@@ -29,17 +29,14 @@ Broker epochs, controller epochs and fencing all compare the mod_revision of the
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 PARTITIONS_PER_CELL = 100
-ENDS_PER_CHUNK = 1_000
-"""Some 150 KB."""
 
 CLUSTER_KEY = "/cluster"
 CONTROLLER_KEY = "/controller"
@@ -284,53 +281,6 @@ class BegunCut(_Json):
     cut_id: str
     start_ms: int
     end_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptEnd:
-    """Where one partition stood at a kept cut: all that its reading said."""
-
-    where: TopicPartition
-    topic: str
-    """Its name then."""
-    log_generation: int
-    end_offset: int
-    accepted_ms: int
-    totals: tuple[int, ...]
-    """Of `penstock.records.usage.Totals`, in the order of its fields."""
-    last: bool = False
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Later in the log's life is higher."""
-        return (self.log_generation, self.end_offset)
-
-
-def encode_ends(ends: Sequence[KeptEnd]) -> bytes:
-    """One chunk's value."""
-    rows = [
-        [
-            end.where.topic_id.hex(), end.where.partition, end.topic, end.log_generation, end.end_offset,
-            end.accepted_ms, list(end.totals), end.last,
-        ]
-        for end in ends
-    ]  # fmt: skip
-    return json.dumps(rows, separators=(",", ":")).encode()
-
-
-def decode_ends(value: bytes) -> list[KeptEnd]:
-    return [
-        KeptEnd(
-            where=TopicPartition(TopicId(bytes.fromhex(topic_id)), partition),
-            topic=topic,
-            log_generation=generation,
-            end_offset=end_offset,
-            accepted_ms=accepted_ms,
-            totals=tuple(totals),
-            last=last,
-        )
-        for topic_id, partition, topic, generation, end_offset, accepted_ms, totals, last in json.loads(value)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

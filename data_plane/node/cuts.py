@@ -28,7 +28,8 @@ from data_plane.controller.cuts import (
 from data_plane.controller.tenants import Transaction
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord, KeptEnd
+from data_plane.metadata.kept_ends import KeptEnd, decode_ends
+from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord
 from data_plane.metadata.port import KeyValue, MetaStore, OutcomeUnknown, StoreUnavailable
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.client_calls import parsed
@@ -160,7 +161,7 @@ class Cuts:
 
     async def _kept_ends(self, tenant: TenantId, end_ms: int) -> list[KeptEnd]:
         found = await self._range(model.cut_ends_prefix(tenant, end_ms))
-        return [end for item in found for end in model.decode_ends(item.value)]
+        return [end for item in found for end in decode_ends(item.value)]
 
     async def _range(self, prefix: str) -> tuple[KeyValue, ...]:
         try:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_plane.contract import usage_pb2
-from data_plane.metadata.model import FinalRecord, KeptEnd
+from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metadata.model import FinalRecord
 from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.unserved import Unserved

@@ -1,7 +1,8 @@
 """What metering counted, put into the messages of usage records."""
 
 from data_plane.contract import usage_pb2 as pb
-from data_plane.metadata.model import KeptEnd, TopicRecord
+from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import DeliveredKey, RequestsKey
 from data_plane.metering.readings import DueReading
 from data_plane.node.replica import Replica

@@ -91,9 +91,11 @@ def verify_invoice(
         StampedReads(chosen, patience_s=timeout) as reads,
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
     ):
+        documents = _OverRest(rest)
+        documents.invoice(invoice_id)  # an unknown one is told before brokers are asked
         report = prove(
             invoice_id,
-            _OverRest(rest),
+            documents,
             reads,
             notes=read_notes(file, reads.commitments().tenant),
             price_book_sha256=price_book_sha256,

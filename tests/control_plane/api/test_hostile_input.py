@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
+from billing.price_actions import STANDARD_PRICE_BOOK
 from control_plane.outbox import queries as outbox
 from control_plane.placement import driving
 from control_plane.topics import actions as topics
@@ -88,6 +89,11 @@ VALID: dict[str, Any] = {
     "partition": 0,
     "broker": 1,
     "accept_loss": False,
+    "document": json.loads(STANDARD_PRICE_BOOK.read_text(encoding="utf-8")),
+    "effective_from": "2999-01-01T00:00:00Z",
+    "dry_run": True,
+    "waive": ["0" * 32 + "-0"],
+    "reason": "its disk is lost",
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 

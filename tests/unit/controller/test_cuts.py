@@ -17,7 +17,8 @@ from data_plane.controller.cuts import (
 )
 from data_plane.controller.topics import create_topic, delete_topic
 from data_plane.metadata import model
-from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord, KeptEnd
+from data_plane.metadata.kept_ends import ENDS_PER_CHUNK, KeptEnd, decode_ends
+from data_plane.metadata.model import BegunCut, CutRecord, FinalRecord
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
@@ -220,13 +221,13 @@ def test_of_two_cuts_begun_at_once_one_is_under_way() -> None:
 def test_the_ends_of_a_cut_are_written_before_it_is_kept_and_never_after() -> None:
     store = kept(cut(1))
     begin(store, cut(2))
-    ends = [end_of(5, number) for number in range(2 * model.ENDS_PER_CHUNK + 1)]
+    ends = [end_of(5, number) for number in range(2 * ENDS_PER_CHUNK + 1)]
     changes = list(keep_ends(store.image, ACME, cut(2), ends))
     assert [len(change.changes) for change in changes] == [1, 1, 1]
     assert all(apply(store, change) for change in changes)
     prefix = model.cut_ends_prefix(ACME, 200)
     held = [item.value for key, item in sorted(store.items.items()) if key.startswith(prefix)]
-    assert [end for value in held for end in model.decode_ends(value)] == ends
+    assert [end for value in held for end in decode_ends(value)] == ends
     assert apply(store, keep_cut(store.image, ACME, cut(2)))
     assert not any(apply(store, change) for change in changes)
 

@@ -269,8 +269,8 @@ def test_packed_seals_are_those_of_the_file_from_an_offset_on_and_bounded() -> N
     packed = [pack_seal(seal) for seal in found]
     assert file.packed_above(-1, 1 << 20) == (b"".join(packed), False)
     assert file.packed_above(found[1].end_offset - 1, 1 << 20) == (b"".join(packed[1:]), False)
-    assert file.packed_above(found[1].end_offset, len(packed[2])) == (packed[2], True)
-    assert file.packed_above(found[1].end_offset, 1) == (packed[2], True), "one at least"
+    assert file.packed_above(found[0].end_offset, len(packed[1])) == (packed[1], True)
+    assert file.packed_above(found[0].end_offset, 1) == (packed[1], True), "one at least"
     assert file.packed_above(found[-1].end_offset, 1 << 20) == (b"", False)
     assert file.packed_above(2**62, 1) == (b"", False)
 
