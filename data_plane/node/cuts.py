@@ -290,12 +290,9 @@ class Cuts:
             await self._settle(lambda: next(keep_finals(self._image, nothing), _NO_CHANGE))
             missing = []
         for where in missing:
-            if True:
-                name = self._image.buried[where.topic_id].name
-                message = (
-                    f"{name}-{where.partition}: was deleted, and no broker has told its last reading yet"
-                )
-                failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
+            name = self._image.buried[where.topic_id].name
+            message = f"{name}-{where.partition}: was deleted, and no broker has told its last reading yet"
+            failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
         if failed or not deleted:
             return {}
         for topic_id in deleted:

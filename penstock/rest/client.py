@@ -203,8 +203,8 @@ class RestClient:
         url = self.api_url + path
         pause = _BACKOFF_S
         was_lost = False
+        failure: PenstockError | None = None
         while True:
-            failure: PenstockError
             try:
                 answer = self._attempt(method, target, payload, headers, deadline)
                 if answer.status not in _NOT_APPLIED:
@@ -223,9 +223,10 @@ class RestClient:
                 wait = pause
                 was_lost = True
             except TimeoutError as error:
+                before = "" if failure is None else f"; before that: {failure.message}"
                 if method == "GET" and not was_lost:
-                    raise TimedOut(f"{url}: no answer within {given:g} s") from error
-                raise OutcomeUnknown(f"{method} {url}: no answer within {given:g} s") from error
+                    raise TimedOut(f"{url}: no answer within {given:g} s{before}") from error
+                raise OutcomeUnknown(f"{method} {url}: no answer within {given:g} s{before}") from error
             # A little of chance, so that many clients do not come back together.
             wait *= random.uniform(0.8, 1.2)
             if time.monotonic() + wait >= deadline:

@@ -31,12 +31,17 @@ class Deliveries:
         with service.sdk(acme.api_key) as client, client.producer() as producer:
             assert producer.send("orders", b"one").result(20).offset == 0
 
-        def leaders() -> list[int]:
+        def partitions() -> list[Any]:
             seen = service.brokers.describe(partitions=True)
-            return sorted(p.leader for p in seen.partitions if p.topic_id == topic["topic_id"])
+            return [p for p in seen.partitions if p.topic_id == topic["topic_id"]]
 
         # A broker that a busy machine held up may have lost what it led for some seconds.
-        service.wait_until("each broker leads one", lambda: leaders() == [1, 2, 3], 60.0)
+        service.wait_until(
+            "each broker leads one",
+            lambda: sorted(p.leader for p in partitions()) == [1, 2, 3],
+            60.0,
+            instead=partitions,
+        )
 
     def test_a_tenant_asks_how_safe_its_own_topics_are(self, service: Service) -> None:
         acme, other = service.sign_up(), service.sign_up()

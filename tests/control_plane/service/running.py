@@ -229,12 +229,19 @@ class Service:
             parts.append(f"--- {name}\n" + "\n".join(text.splitlines()[-25:]))
         return "\n".join(parts)
 
-    def wait_until(self, what: str, holds: Callable[[], bool], timeout_s: float = 20.0) -> float:
-        """Seconds until `holds()`; fails with what the processes said when it never does."""
+    def wait_until(
+        self,
+        what: str,
+        holds: Callable[[], bool],
+        timeout_s: float = 20.0,
+        *,
+        instead: Callable[[], object] = lambda: "",
+    ) -> float:
+        """Seconds until `holds()`; fails with `instead()` and what the processes said when it never does."""
         began = time.monotonic()
         while not holds():
             if time.monotonic() - began > timeout_s:
-                pytest.fail(f"after {timeout_s:g} s still not: {what}\n{self.last_words()}")
+                pytest.fail(f"after {timeout_s:g} s still not: {what}\n{instead()}\n{self.last_words()}")
             time.sleep(_POLL_S)
         return time.monotonic() - began
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.contract.errors import InternalError, InvalidRequest, NotFound, PenstockError
+from penstock.contract.errors import InternalError, InvalidRequest, NotFound, PenstockError, TimedOut
 from penstock.rest.client import RestClient
 from tests.integration.rest.little_server import Answer, little_server
 
@@ -51,7 +51,17 @@ def test_an_answer_nested_too_deep_is_refused(body: bytes) -> None:
 def test_a_refusal_nested_too_deep_is_told_by_its_status(status: int, kind: type[PenstockError]) -> None:
     with (
         little_server(lambda _: Answer(status=status, body=DEEP)) as server,
-        RestClient(server.url, timeout_s=0.3) as rest,
+        RestClient(server.url, timeout_s=3) as rest,
         pytest.raises(kind, match=f"status {status}"),
+    ):
+        rest.get("/v1/invoices/inv_1")
+
+
+def test_a_read_that_ends_without_an_answer_tells_the_refusal_before_it() -> None:
+    answers = iter([Answer(status=503, body={"detail": "the brokers are away"}), Answer(wait_s=60)])
+    with (
+        little_server(lambda _: next(answers)) as server,
+        RestClient(server.url, timeout_s=3) as rest,
+        pytest.raises(TimedOut, match=r"no answer within 3 s; before that: .*the brokers are away"),
     ):
         rest.get("/v1/invoices/inv_1")
