@@ -11,7 +11,7 @@ from data_plane.dev.broker_config import write_broker_config
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
 from data_plane.dev.provisioning import admin_of, provision
 from data_plane.dev.status import BrokerState, BrokerStatus, look, state_of
-from penstock.contract.errors import BrokerUnavailable, TimedOut
+from penstock.contract.errors import BrokerUnavailable, InvalidRequest, TimedOut
 
 START_S = 60.0
 """A broker that is not ready after this is not going to be; recovery of a dev log takes seconds."""
@@ -121,6 +121,24 @@ class DevCluster:
             added = spec.brokers[-1]
             self._start([added], spec, report)
         return next(broker for broker in look(self.directory).brokers if broker.spec.id == added.id)
+
+    def remove_broker(self, number: int) -> Path:
+        """Take a broker that the others have forgotten out of the cluster, so that `up` does not start it again.
+
+        Returns where its files are from now on. Raises `InvalidRequest` while it runs or is known.
+        """
+        with self.directory.changing():
+            if self.process_of(number) is not None:
+                raise InvalidRequest(
+                    f"broker {number}: it still runs; `penstock dev broker stop {number}` first"
+                )
+            with admin_of(self.directory) as admin:
+                if any(broker.id == number for broker in admin.describe_cluster().brokers):
+                    raise InvalidRequest(
+                        f"broker {number}: the others know it still; `penstock cluster drain {number}` and "
+                        f"`penstock cluster forget {number}` first"
+                    )
+            return self.directory.remove_broker(number)
 
     def reap(self) -> None:
         """Collect the exit states of brokers that this object started and that have ended."""

@@ -153,6 +153,22 @@ def broker_add(data: Path | None) -> None:
     _tell_broker(seen.spec.id, seen.pid, seen.state.value)
 
 
+@broker.command("remove", examples=["penstock dev broker remove 4"])
+@click.argument("number", metavar="ID", type=int)
+@data_option
+def broker_remove(number: int, data: Path | None) -> None:
+    """Take a broker out of the data directory, once the others have forgotten it.
+
+    `penstock dev up` would start it again. Drain, stop and forget it before: `penstock cluster drain`, `penstock dev
+    broker stop`, `penstock cluster forget`.
+    """
+    files = DevCluster(directory_of(data)).remove_broker(number)
+    if current().json:
+        print_json({"broker": number, "pid": None, "state": "removed", "files": str(files)})
+    else:
+        say(f"Broker {number}: removed. Its files are in {files}; delete them when nobody wants them.")
+
+
 def _on(bar: Bar) -> Report:
     return lambda done, steps, note: bar.to(done / steps, note)
 

@@ -7,7 +7,7 @@ metadata.sqlite     the metadata store of all brokers, unless it is etcd
 etcd/               config.json, output.log and data/ of the etcd that is the metadata store, where it is
 profile.toml        ready tenant, key and addresses, in the form of the user's profile file
 lock                held by the command that is changing the cluster
-brokers/<id>/       config.json, output.log and data/, the broker's log directory
+brokers/<id>/       config.json, output.log and data/, the broker's log directory; <id>.removed once it was removed
 """
 
 import fcntl
@@ -78,7 +78,7 @@ class EtcdSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What is fixed of a dev cluster. Brokers by id, from 1 without gaps; `etcd` None = metadata in a SQLite file."""
+    """What is fixed of a dev cluster. Brokers by id, ascending, with gaps where one was removed; `etcd` None = metadata in a SQLite file."""
 
     cluster_id: str
     tenant: str
@@ -204,6 +204,20 @@ class DataDirectory:
             self.etcd_data.mkdir(parents=True, exist_ok=True, mode=0o700)
         return spec
 
+    def remove_broker(self, number: int) -> Path:
+        """Take a broker out of the cluster; returns where its files are from now on. Refuses the last one."""
+        spec = self.load()
+        spec.broker(number)
+        if len(spec.brokers) == 1:
+            raise InvalidRequest(f"broker {number}: it is the only one; `penstock dev down` stops it")
+        left = tuple(broker for broker in spec.brokers if broker.id != number)
+        write_private(self.cluster_file, replace(spec, brokers=left).encode())
+        kept, tries = self._broker(number).with_name(f"{number}.removed"), 1
+        while kept.exists():
+            tries += 1
+            kept = kept.with_name(f"{number}.removed-{tries}")
+        return self._broker(number).rename(kept)
+
     def _write_secrets(self) -> None:
         for file in (self.secret_file, self.pepper_file):
             if not file.exists():
@@ -236,7 +250,8 @@ def _new_brokers(spec: ClusterSpec, want: int) -> Iterator[BrokerSpec]:
     taken = {port for b in spec.brokers for port in (b.client_port, b.internal_port, b.http_port)}
     if spec.etcd is not None:
         taken |= {spec.etcd.client_port, spec.etcd.peer_port}
-    for number in range(len(spec.brokers) + 1, want + 1):
+    newest = max((broker.id for broker in spec.brokers), default=0)
+    for number in range(newest + 1, newest + 1 + want - len(spec.brokers)):
         client, internal, http = (free_port(taken) for _ in range(3))
         yield BrokerSpec(id=number, client_port=client, internal_port=internal, http_port=http)
 

@@ -82,8 +82,13 @@ class Placing:
             with pytest.raises(InvalidRequest, match="it still runs"):
                 operator.delete("/v1/cluster/brokers/4")
             service.cluster.stop_broker(4)
+            with pytest.raises(InvalidRequest, match="the others know it still"):
+                service.cluster.remove_broker(4)
             operator.delete("/v1/cluster/brokers/4")
             assert sorted(brokers()) == [1, 2, 3]
+            # Or whoever starts the cluster again starts the fourth with it.
+            service.cluster.remove_broker(4)
+            assert [broker.id for broker in service.cluster.directory.load().brokers] == [1, 2, 3]
         assert sender.ended and len(sender.deliveries) > 100
         places = [(r.partition, r.offset) for r in (delivery.result(1) for delivery in sender.deliveries)]
         assert len(set(places)) == len(places)

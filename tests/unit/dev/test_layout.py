@@ -59,6 +59,30 @@ def test_small_clusters_lower_the_default_replication(
     assert (spec.replication, spec.min_insync) == (replication, min_insync)
 
 
+def test_a_removed_broker_is_not_made_again_and_its_id_only_if_it_was_the_newest(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    made = directory.load_or_create(4)
+    (directory.log_directory(2) / "kept").touch()
+    assert (directory.remove_broker(2) / "data" / "kept").exists()
+    assert directory.load().brokers == (made.brokers[0], *made.brokers[2:])
+    assert not directory.log_directory(2).exists()
+    assert [broker.id for broker in directory.load_or_create(None).brokers] == [1, 3, 4]
+    assert [broker.id for broker in directory.load_or_create(4).brokers] == [1, 3, 4, 5]
+    first = directory.remove_broker(5)
+    assert [broker.id for broker in directory.load_or_create(4).brokers] == [1, 3, 4, 5]
+    assert directory.remove_broker(5) != first
+    with pytest.raises(NotFound, match="broker 2: no such broker; there are 1, 3, 4"):
+        directory.remove_broker(2)
+
+
+def test_the_last_broker_stays(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    directory.load_or_create(1)
+    with pytest.raises(InvalidRequest, match="it is the only one"):
+        directory.remove_broker(1)
+    assert [broker.id for broker in directory.load().brokers] == [1]
+
+
 def test_secrets_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     directory.load_or_create(1)
