@@ -78,11 +78,12 @@ class EtcdSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What is fixed of a dev cluster. Brokers by id, ascending, with gaps where one was removed; `etcd` None = metadata in a SQLite file."""
+    """What is fixed of a dev cluster. `etcd` None = its metadata is in a SQLite file."""
 
     cluster_id: str
     tenant: str
     brokers: tuple[BrokerSpec, ...]
+    """By id, ascending, from 1, with gaps where one was removed."""
     etcd: EtcdSpec | None = None
 
     @property
