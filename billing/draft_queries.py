@@ -100,7 +100,8 @@ def _to_do(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list
         found.append(f"Have the brokers write the cut's readings again: {mend}")
     if refused:
         found.append("See why the pipeline's data sets are refused: GET /v1/billing/data-sets")
-    found.append(f"Give up what cannot be had back of a deleted topic: {mend} --waive TOPIC_ID-PARTITION")
+    if cut.delivered_at is None or cut.readings.filter(last=True).exists():
+        found.append(f"Give up what cannot be had back of a deleted topic: {mend} --waive TOPIC_ID-PARTITION")
     return found
 
 

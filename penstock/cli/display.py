@@ -22,6 +22,11 @@ def line(text: str) -> str:
     )
 
 
+def counted(number: int, what: str) -> str:
+    """`1 topic`, `2 topics`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def moment(timestamp_ms: int) -> str:
     """ISO 8601 in UTC with milliseconds; a number beyond the calendar stays a number."""
     try:

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.cli.display import counted
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.api_keys import BRAND, MalformedApiKey, parse_api_key
 from penstock.contract.errors import (
@@ -280,7 +281,7 @@ def data_plane(client: "Client", timeout_s: float) -> Iterator[Finding]:
     partitions = [(topic.name, partition) for topic in topics for partition in topic.partitions]
     headless = [f"{name}-{partition.partition}" for name, partition in partitions if partition.leader < 0]
     behind = [name for name, partition in partitions if len(partition.in_sync) < len(partition.replicas)]
-    fact = f"{_counted(len(topics), 'topic')}, {_counted(len(partitions), 'partition')}"
+    fact = f"{counted(len(topics), 'topic')}, {counted(len(partitions), 'partition')}"
     if headless:
         lost = BrokerUnavailable(f"{fact}; {len(headless)} without a leader: {', '.join(headless[:5])}")
         yield wrong("topics", lost, "Start the brokers that are down (penstock dev status).")
@@ -291,8 +292,3 @@ def data_plane(client: "Client", timeout_s: float) -> Iterator[Finding]:
         yield doubtful("topics", f"{fact}; {len(behind)} not fully in sync", remedy)
     else:
         yield well("topics", f"{fact}, all led and in sync")
-
-
-def _counted(number: int, what: str) -> str:
-    """`1 topic`, `2 topics`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

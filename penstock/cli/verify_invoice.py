@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from penstock.cli.display import line
+from penstock.cli.display import counted, line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress
@@ -211,10 +211,10 @@ def _print(report: Report) -> None:
     if report.verdict is Verdict.PROVEN:
         click.secho(f"{invoice}: proven", fg="green", bold=True)
     elif report.verdict is Verdict.PARTLY:
-        named = "1 thing" if len(report.problems) == 1 else f"{len(report.problems)} things"
+        named = counted(len(report.problems), "thing")
         click.secho(f"{invoice}: proven but for {named} named above", fg="yellow", bold=True)
     else:
-        click.secho(f"{invoice}: WRONG, {wrong} problems", fg="red", bold=True)
+        click.secho(f"{invoice}: WRONG, {counted(wrong, 'problem')}", fg="red", bold=True)
 
 
 def _money(report: Report, amount_micro: int) -> str:

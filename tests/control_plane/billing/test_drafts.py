@@ -115,6 +115,17 @@ def test_a_draft_is_shown_with_every_reason_and_what_helps(acme: Tenant, operato
     assert two["to_do"][0].endswith(f"penstock billing mend {first.public_id}")
     assert (one["overdue"], told["alerts"], told["next"]) == (False, [], None)
     assert second.public_id in " ".join(two["to_do"])
+    assert [one["to_do"][-1].startswith("Give up"), two["to_do"][-1].startswith("Give up")] == [True, True]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_only_a_deleted_topic_is_to_be_given_up(
+    world: World, acme: Tenant, operator: APIClient, deleted: bool
+) -> None:
+    cut = world.cut(acme, PARTS)
+    cut.readings.update(last=deleted)
+    (draft,) = operator.get("/v1/billing/drafts").json()["items"]
+    assert any(advice.startswith("Give up") for advice in draft["to_do"]) is deleted
 
 
 def test_an_issued_invoice_is_no_draft(world: World, acme: Tenant, operator: APIClient) -> None:
