@@ -96,6 +96,40 @@ def scenarios() -> Written:
     made_again = reading(7, NOON + 3 * DAY, 7, 70, tenant="tn_end", topic="gone-again", **of_three)
     usage.read(made_again, made_ms=at + DAY)
 
+    # one cut has readings at two ends, and in two generations, in either order; the next cut goes on
+    for partition, numbers in enumerate(((0, 1), (1, 0))):
+        of_cut: dict[str, Any] = {"partition": partition, "cut": "cut_twice_1", "cut_end": NOON + HOUR}
+        twice = [
+            reading(20, NOON, 20, 200, tenant="tn_twice", **of_cut),
+            reading(26, NOON + 1, 26, 260, tenant="tn_twice", **of_cut),
+        ]
+        views = [
+            reading(40, NOON, 40, 400, tenant="tn_older", generation=1, **of_cut),
+            reading(45, NOON + 2, 45, 450, tenant="tn_older", generation=2, **of_cut),
+        ]
+        for number in numbers:
+            usage.read(twice[number], views[number])
+        begun: dict[str, Any] = {"tenant": "tn_older", "partition": partition, "generation": 2}
+        usage.read(reading(30, NOON + 1, 30, 300, kind=pb.GENERATION_START, **begun))
+        of_next = of_cut | {"cut": "cut_twice_2", "cut_end": day_two}
+        usage.read(reading(33, day_two - 1, 33, 330, tenant="tn_twice", **of_next), made_ms=day_two)
+        usage.read(reading(50, day_two - 1, 50, 500, tenant="tn_older", generation=2, **of_next))
+
+    # topics of brokers from before are deleted as a cut is taken, which is when the first of its readings is made
+    of_given: dict[str, Any] = {"tenant": "tn_given", "cut": "cut_given", "cut_end": NOON + MINUTE}
+    taken_ms = NOON + HOUR
+    usage.read(reading(5, NOON, 5, 50, partition=1, **of_given), made_ms=taken_ms + 5)
+    usage.read(reading(5, NOON, 5, 50, **of_given), made_ms=taken_ms)
+    for topic, *deleted_ms in (
+        ("before", taken_ms - 1),
+        ("same_ms", taken_ms),
+        ("after", taken_ms + 1),
+        ("by_two_replicas", taken_ms + 2, taken_ms - 2),
+    ):
+        for made_ms in deleted_ms:
+            final = reading(9, NOON, 9, 90, tenant="tn_given", topic=topic, kind=pb.FINAL)
+            usage.read(final, made_ms=made_ms)
+
     # a topic made after a period's end is not in its cut
     usage.read(reading(3, NOON, 3, 30, tenant="tn_new", cut="cut_new", cut_end=NOON + HOUR))
     usage.read(reading(8, NOON + 2 * HOUR, 8, 80, tenant="tn_new", topic="later"))
@@ -249,6 +283,57 @@ def test_deleted_topics_without_a_message_are_covered_and_those_without_a_readin
     assert [row[0] for row in found if row[1] == "of_before"] == ["cut_end_1"]
     assert [row[:6] for row in found if row[1] == "gone-again"] == [
         ("cut_end_3", "gone-again", 0, 0, 7, "covered")
+    ]
+
+
+def messages_by_cut(folded: Folded, tenant: str) -> list[tuple[object, ...]]:
+    """(partition, cut, generation, first offset, end offset, messages)."""
+    found = folded.rows(
+        *("cut_usage", tenant, "meter", "partition", "cut_id", "log_generation"),
+        *("first_offset", "end_offset", "quantity"),
+    )
+    return sorted((*row[1:6], int(str(row[6]))) for row in found if row[0] == "messages_in")
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["lower end first", "higher end first"])
+def test_of_two_readings_of_one_cut_the_lower_end_counts_and_the_next_cut_begins_there(
+    folded: Folded, partition: int
+) -> None:
+    found = folded.rows("cut_coverage", "tn_twice", *COVERAGE)
+    assert [row[:6] for row in found if row[2] == partition] == [
+        ("cut_twice_1", "orders", partition, 0, 20, "covered"),
+        ("cut_twice_2", "orders", partition, 20, 33, "covered"),
+    ]
+    counted = [row for row in messages_by_cut(folded, "tn_twice") if row[0] == partition]
+    assert counted == [
+        (partition, "cut_twice_1", 0, 0, 20, 20),
+        # of the first day, and of the second
+        (partition, "cut_twice_2", 0, 20, 26, 6),
+        (partition, "cut_twice_2", 0, 26, 33, 7),
+    ]
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["older first", "newer first"])
+def test_of_readings_of_one_cut_in_two_generations_the_newer_counts(folded: Folded, partition: int) -> None:
+    found = folded.rows("cut_coverage", "tn_older", *COVERAGE, "log_generation")
+    assert [(row[0], *row[3:6], row[-1]) for row in found if row[2] == partition] == [
+        ("cut_twice_1", 0, 45, "covered", 2),
+        ("cut_twice_2", 45, 50, "covered", 2),
+    ]
+    counted = [row[1:] for row in messages_by_cut(folded, "tn_older") if row[0] == partition]
+    assert counted == [
+        ("cut_twice_1", 1, 0, 30, 30),
+        ("cut_twice_1", 2, 30, 45, 15),
+        ("cut_twice_2", 2, 45, 50, 5),
+    ]
+
+
+def test_a_topic_of_before_is_due_in_the_cuts_that_were_taken_before_it_was_deleted(folded: Folded) -> None:
+    found = folded.rows("cut_coverage", "tn_given", *COVERAGE)
+    assert sorted(row[1:6] for row in found) == [
+        ("after", 0, 0, 9, "gap"),
+        ("orders", 0, 0, 5, "covered"),
+        ("orders", 1, 0, 5, "covered"),
     ]
 
 

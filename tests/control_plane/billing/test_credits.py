@@ -1,13 +1,14 @@
 """A declared loss in a closed period becomes a credit note: the lost messages, at the invoice's prices."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
 
-from billing import queries
+from billing import queries, shapes
 from billing.credits import BilledPart, allocate
 from billing.models import CreditNote, Cut, Invoice
 from billing.settlement import Place, Usage
@@ -142,6 +143,88 @@ def test_a_second_loss_takes_what_is_left_of_both_invoices_newest_first(
     assert world.invoice(third).status == "issued"
 
 
+def test_a_second_credit_of_an_invoice_is_rated_from_where_the_first_left_it(
+    world: World, acme: Tenant, cuts: tuple[Cut, Cut]
+) -> None:
+    rest = Part(first=500, end=500, size=0, generation=3)
+    third = world.cut(acme, [rest])
+    world.covered(third, [rest], start_offset=2_600)
+    world.lost(third, Part(first=500, end=2_600, size=1_070_000, generation=2))
+    world.spark()
+    world.bill()
+    invoice = queries.invoice(acme, world.invoice(cuts[0]).public_id)
+    notes = list(invoice.credit_notes.order_by("number"))
+    assert [{line.meter: line.quantity for line in note.lines.all()} for note in notes] == [
+        {"messages_in": 500, "bytes_in": 250_000},
+        {"messages_in": 2_000, "bytes_in": 1_000_000},
+    ]
+    # Of 2,000 messages the last 500 had been free.
+    assert [note.total_micro for note in notes] == [1_250_000, 4_000_000]
+    left = {"messages_in": 500, "bytes_in": 250_000}
+    total = rate(PriceBook.read(invoice.price_book.document), left).total_micro
+    shown = shapes.shown_invoice(invoice)
+    assert (shown["total_micro"] - shown["credited_micro"], total) == (250_000, 250_000)
+    assert [note["id"] for note in shown["credit_notes"]] == [note.public_id for note in notes]
+
+
+def test_what_was_credited_of_an_invoice_is_not_credited_again(world: World, acme: Tenant) -> None:
+    def period(hours: int, first: int, end: int, generation: int, was: int, lost: int = 0) -> Cut:
+        """Counts [first, end) behind a loss that took [first, was) of the generation before."""
+        part = Part(first=first, end=end, size=10 * (end - first), generation=generation)
+        cut = world.cut(acme, [part], end=hours_ago(hours))
+        world.covered(cut, [part], start_offset=was)
+        if lost:
+            world.lost(cut, Part(first=first, end=was, size=10 * lost, generation=generation - 1))
+        world.spark()
+        world.bill()
+        return cut
+
+    oldest = period(5, 0, 100, 1, was=0)
+    older = period(4, 100, 200, 1, was=100)
+    newest = period(3, 150, 160, 2, was=200, lost=50)
+    last = period(2, 50, 50, 3, was=160, lost=110)
+    found = [
+        (note.cut, note.invoice.cut, queries.lost_ranges(note)[0])
+        for note in queries.credit_notes(acme).order_by("number")
+    ]
+    assert [
+        (cut, of, one["first_offset"], one["end_offset"], one["quantities"]) for cut, of, one in found
+    ] == [
+        (newest, older, 150, 200, {"messages_in": 50, "bytes_in": 500}),
+        (last, newest, 150, 160, {"messages_in": 10, "bytes_in": 100}),
+        (last, older, 100, 150, {"messages_in": 50, "bytes_in": 500}),
+        (last, oldest, 50, 100, {"messages_in": 50, "bytes_in": 500}),
+    ]
+    assert world.invoice(last).status == "issued"
+
+
+def test_a_loss_of_two_partitions_is_one_credit_that_names_both(world: World, acme: Tenant) -> None:
+    parts = [Part(partition=number, first=0, end=100, size=1_000, generation=1) for number in (0, 1)]
+    lost_from = (60, 90)
+    anew = [
+        replace(part, first=at, end=at, size=0, generation=2)
+        for part, at in zip(parts, lost_from, strict=True)
+    ]
+    first = world.cut(acme, parts, end=hours_ago(2))
+    world.covered(first, parts)
+    second = world.cut(acme, anew, end=hours_ago(1))
+    world.covered(second, anew, start_offset=100)
+    for part, at in zip(parts, lost_from, strict=True):
+        world.lost(second, replace(part, first=at, size=10 * (100 - at)))
+    world.spark()
+    world.bill()
+    assert world.invoice(second).status == "issued", world.invoice(second).gaps
+    (note,) = CreditNote.objects.all()
+    assert {line.meter: line.quantity for line in note.lines.all()} == {"messages_in": 50, "bytes_in": 500}
+    assert [
+        (one["partition"], one["first_offset"], one["end_offset"], one["quantities"])
+        for one in queries.lost_ranges(note)
+    ] == [
+        (0, 60, 100, {"messages_in": 40, "bytes_in": 400}),
+        (1, 90, 100, {"messages_in": 10, "bytes_in": 100}),
+    ]
+
+
 def test_a_loss_of_what_was_free_is_credited_with_nothing_and_still_told(world: World, acme: Tenant) -> None:
     small = Part(first=0, end=500, size=500, generation=1)
     first = world.cut(acme, [small], end=hours_ago(2))
@@ -203,11 +286,32 @@ def test_partitions_are_taken_back_each_by_itself() -> None:
     newest = {ORDERS: billed(50, 60, 10), LOGS: billed(0, 5, 5)}
     older = {ORDERS: billed(0, 50, 50)}
     rows = [lost(ORDERS, 40, 20), lost(LOGS, 3, 2)]
-    assert divided(rows, [newest, older]) == [[2, 10], [10]] if LOGS < ORDERS else [[10, 2], [10]]
+    # In the order of topic ids.
+    assert ORDERS < LOGS
+    assert divided(rows, [newest, older]) == [[10, 2], [10]]
 
 
 def test_rows_of_several_days_are_one_loss() -> None:
     assert divided([lost(ORDERS, 40, 5), lost(ORDERS, 45, 5)], [{ORDERS: billed(0, 50, 50)}]) == [[10]]
+
+
+@pytest.mark.parametrize("starts", [(40, 45), (45, 40)], ids=["lower day first", "higher day first"])
+def test_a_loss_of_several_days_begins_at_the_lowest_of_them(starts: tuple[int, int]) -> None:
+    rows = [lost(ORDERS, first, 5) for first in starts]
+    allocation = allocate(rows, [{ORDERS: billed(43, 50, 7)}, {ORDERS: billed(0, 43, 43)}])
+    assert [
+        (part.first_offset, part.end_offset, part.quantities["messages_in"]) for (part,) in allocation.credits
+    ] == [(43, 50, 7), (40, 43, 3)]
+
+
+def test_what_is_left_over_is_not_taken_from_an_invoice_that_ended_below_the_loss() -> None:
+    rows = [lost(ORDERS, 40, 20), lost(LOGS, 5, 1)]
+    allocation = allocate(rows, [{ORDERS: billed(40, 50, 10)}, {ORDERS: billed(0, 40, 40)}])
+    assert [len(parts) for parts in allocation.credits] == [1, 0]
+    assert set(allocation.unexplained) == {
+        f"{ORDERS[0]}-0: 10 messages_in taken back by a declared loss were never billed",
+        f"{LOGS[0]}-0: 1 messages_in taken back by a declared loss were never billed",
+    }
 
 
 def test_an_invoice_that_ended_below_the_loss_is_left_alone() -> None:

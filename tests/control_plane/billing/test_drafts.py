@@ -186,6 +186,22 @@ def test_a_draft_that_waits_too_long_is_logged_once_an_hour(
     assert Invoice.objects.get().alerted_at is not None
 
 
+def test_each_draft_that_waits_too_long_is_logged(
+    world: World, acme: Tenant, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = world.tenant("other")
+    aged(close(other, 1), 2 * DAY)
+    aged(close(acme, 1), 3 * DAY)
+    now = datetime.now(UTC)
+    assert [draft_actions.tell_overdue(now), draft_actions.tell_overdue(now)] == [2, 0]
+    lines = [record for record in caplog.records if record.message == "invoice is a draft for over a day"]
+    assert {getattr(record, "tenant", "") for record in lines} == {acme.public_id, other.public_id}
+    number, since = draft_queries.waiting(now)
+    assert since is not None
+    assert (number, (now - since).days) == (2, 3)
+    assert draft_queries.alerts(now) == ["2 drafts wait for over a day"]
+
+
 # -- mending ------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +340,95 @@ def test_earlier_periods_keep_what_is_given_up_later(world: World, acme: Tenant,
         500,
         2_100,
     )
+
+
+GONE_TOO = Part(topic="gone_too", partition=1, first=0, end=300, size=200_000)
+
+
+@pytest.fixture
+def gone_too(acme: Tenant) -> str:
+    """A second deleted topic; its partition as operators name it."""
+    Topic.objects.create(
+        public_id="top_gone_too",
+        tenant=acme,
+        name=GONE_TOO.topic,
+        topic_id=GONE_TOO.topic_id,
+        partitions=2,
+        settings={},
+        on_brokers=True,
+        delivered_generation=1,
+        deleted_at=datetime.now(UTC),
+    )
+    return f"{GONE_TOO.topic_id}-1"
+
+
+def billed_messages(tenant: Tenant) -> dict[str, int]:
+    """By topic, on issued invoices."""
+    shown = queries.usage(tenant, by=["topic"], first=None, end=None)
+    return {row["topic"]: row["meters"]["messages_in"]["billed"] for row in shown}
+
+
+LACKING = {"status": "gap", "reason": "no cut reading"}
+
+
+def test_two_partitions_are_given_up_at_once(
+    world: World, acme: Tenant, operator: APIClient, gone_too: str
+) -> None:
+    cut = world.cut(acme, [*PARTS, GONE_TOO])
+    world.covered(cut, [ORDERS])
+    world.covered(cut, [GONE, GONE_TOO], **LACKING)
+    world.spark()
+    world.bill()
+    assert len(world.invoice(cut).gaps) == 2
+    told = mend(operator, cut, waive=[*WAIVE["waive"], gone_too], reason="their brokers are gone")
+    assert sum("is given up" in did for did in told["did"]) == 2
+    assert (told["status"], told["remains"]) == ("issued", [])
+    assert billed_messages(acme) == {"orders": 2_000, "gone": 0, "gone_too": 0}
+    assert world.invoice(cut).total_micro == 3_000_000
+
+
+def test_a_partition_is_given_up_after_another(
+    broker: Answering, world: World, acme: Tenant, operator: APIClient, gone_too: str
+) -> None:
+    first = world.cut(acme, [*PARTS, GONE_TOO], end=datetime.now(UTC) - timedelta(hours=2))
+    world.covered(first, [ORDERS, GONE_TOO])
+    world.covered(first, [GONE], **LACKING)
+    world.spark()
+    world.bill()
+    assert mend(operator, first, **WAIVE)["status"] == "issued"
+    more = [replace(ORDERS, first=2_000, end=2_100), replace(GONE_TOO, first=300, end=400)]
+    second = world.cut(acme, more, end=datetime.now(UTC) - timedelta(hours=1))
+    world.covered(second, more[:1])
+    world.covered(second, more[1:], **LACKING)
+    world.spark()
+    world.bill()
+    assert world.invoice(second).status == "draft"
+    told = mend(operator, second, waive=[gone_too], reason="its brokers are gone too")
+    assert (told["status"], told["remains"]) == ("issued", [])
+    given_up = {(GONE.topic_id, 0), (GONE_TOO.topic_id, 1)}
+    assert (queries.waived(first), queries.waived(second)) == ({(GONE.topic_id, 0)}, given_up)
+    assert billed_messages(acme) == {"orders": 2_100, "gone": 0, "gone_too": 300}
+    mend(operator, close(acme, 0))
+    assert {(place.topic_id.hex(), place.partition) for place in broker.asked[-1].waived} == given_up
+
+
+def test_a_loss_of_what_was_given_up_before_is_not_credited(
+    world: World, acme: Tenant, operator: APIClient
+) -> None:
+    first = world.cut(acme, PARTS, end=datetime.now(UTC) - timedelta(hours=2))
+    world.covered(first, [ORDERS])
+    world.covered(first, [GONE], **LACKING)
+    world.spark()
+    world.bill()
+    assert mend(operator, first, **WAIVE)["status"] == "issued"
+    still = replace(ORDERS, first=2_000, end=2_000, size=0)
+    second = world.cut(acme, [still])
+    world.covered(second, [still])
+    world.lost(second, replace(GONE, first=400, size=20_000))
+    world.spark()
+    world.bill()
+    assert world.invoice(second).status == "issued"
+    assert not acme.credit_notes.exists()
 
 
 def test_a_loss_of_what_is_given_up_is_credited_as_far_as_it_was_billed(

@@ -152,6 +152,26 @@ def test_the_standard_book_is_not_followed_once_there_are_prices(world: World, f
     assert price_actions.configured_file_problem(datetime.now(UTC)) == ""
 
 
+# -- the prices of a tenant -------------------------------------------------------------------------------------
+
+
+def test_a_book_of_another_name_changes_prices_although_its_version_is_the_same(
+    world: World, first: PriceBook
+) -> None:
+    acme = world.tenant("acme")
+    now = datetime.now(UTC)
+    world.cut(acme, [], end=now - timedelta(hours=4))
+    at = now - timedelta(hours=3)
+    partners = publish(book(1, name="partners"), at, now=at)
+    assert (partners.version, partners == first) == (first.version, False)
+    ended = [world.cut(acme, [], end=now - timedelta(hours=hours)) for hours in (2, 1)]
+    world.spark()
+    world.bill()
+    assert [world.invoice(cut).price_book for cut in ended] == [first, partners]
+    prices = BillingEntry.objects.filter(tenant=acme, kind="prices").order_by("sequence")
+    assert [entry.object_id for entry in prices] == [first.public_id, partners.public_id]
+
+
 # -- operators ----------------------------------------------------------------------------------------------
 
 
