@@ -40,13 +40,13 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
     cuts = cuts.withColumn(
         "end_ms", F.when(F.col("told_end_ms") > 0, F.col("told_end_ms")).otherwise(F.col("taken_ms"))
     )
+    # A reading that was refused answers only where there is no other.
+    worth = F.struct(F.col("point").isNull(), ~F.col("last"), -F.col("log_generation"), "end_offset")
     answers = (
         made.join(usable, [*POINT, "totals"], "left")
         .groupBy(*_CUT, *PARTITION)
         .agg(
-            F.min_by("point", F.struct(~F.col("last"), -F.col("log_generation"), "end_offset")).alias(
-                "answer"
-            ),
+            F.min_by("point", worth).alias("answer"),
             F.max("last").alias("last"),
         )
         .withColumn("answered", F.lit(True))

@@ -33,18 +33,26 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 5_000),
 )
 
-SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+_SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SHARED,
     # Two brokers never share a port by accident: the second one's start fails.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1_000),
     ("grpc.max_metadata_size", 16 * limits.KIB),
     ("grpc.server_handshake_timeout_ms", 10_000),
+    # A connection without a call is a client's that left without a word, or nobody's.
+    ("grpc.max_connection_idle_ms", 300_000),
     # Clients may ask for signs of life this often, and silent ones are asked.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
+
+
+def server_options(connections_max: int) -> tuple[tuple[str, int], ...]:
+    """Of a listener that takes so many connections."""
+    return (*_SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", connections_max))
+
 
 CALLS_AT_ONCE_MAX = 20_000
 """Streams and calls of one listener; above it the answer is RESOURCE_EXHAUSTED."""

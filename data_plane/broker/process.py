@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
+from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.http import HttpListener
 from data_plane.broker.logs import set_up_logs
@@ -60,6 +61,8 @@ _CANNOT_START = (ConfigurationError, DiskFault, OSError, StoreFault, WrongDirect
 _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
+_TELL_TURNED_AWAY_S = 10.0
+_ADDRESSES_TOLD = 5
 _CLOSE_S = 2.0
 """For listeners and connections to close. Whoever is still there then finds them closed by the process's end."""
 
@@ -82,8 +85,9 @@ class BrokerProcess:
         config = self._config
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
-        client_server, client_port = bind(config.client_listen, credentials)
-        internal_server, internal_port = bind(config.internal_listen, None)
+        descriptors = raise_descriptor_limit()
+        client_server, client_port = bind(config.client_listen, credentials, descriptors // 2)
+        internal_server, internal_port = bind(config.internal_listen, None, descriptors // 8)
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),
@@ -164,10 +168,11 @@ class BrokerProcess:
         """Take calls once the node has booted: it then holds the log directory."""
         await node.booted.wait()
         secret = self._config.cluster_secret()
-        client.add_generic_rpc_handlers((Listener(node.client_service, fault=self._fail),))
-        internal.add_generic_rpc_handlers(
-            (Listener(node.internal_service, cluster_secret=secret, fault=self._fail),)
-        )
+        for_clients = Listener(node.client_service, fault=self._fail)
+        for_brokers = Listener(node.internal_service, cluster_secret=secret, fault=self._fail)
+        client.add_generic_rpc_handlers((for_clients,))
+        internal.add_generic_rpc_handlers((for_brokers,))
+        self._start(_tell_turned_away(for_clients, for_brokers))
         # What the boot has built stays: later collections need not look at it again.
         gc.collect()
         gc.freeze()
@@ -240,6 +245,24 @@ class BrokerProcess:
         await asyncio.sleep(self._node.config.timings.drain_ms / 1000 + _LAST_STEPS_S)
         _log.warning("not drained in time; the next start recovers")
         self._end_with(EXIT_ABORTED)
+
+
+async def _tell_turned_away(*listeners: Listener) -> None:
+    """A line for each time in which calls were not admitted: somebody's key is wrong, or somebody tries keys."""
+    while True:
+        await asyncio.sleep(_TELL_TURNED_AWAY_S)
+        for listener in listeners:
+            found = listener.turned_away()
+            if found:
+                _log.warning(
+                    "calls were not admitted",
+                    extra={
+                        "listener": "internal" if listener.internal else "client",
+                        "calls": sum(found.values()),
+                        "seconds": _TELL_TURNED_AWAY_S,
+                        "addresses": dict(sorted(found.items(), key=lambda one: -one[1])[:_ADDRESSES_TOLD]),
+                    },
+                )
 
 
 async def _closed(name: str, closing: Awaitable[Any]) -> None:

@@ -5,15 +5,17 @@ import hmac
 import logging
 import secrets
 import string
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn
 
 import grpc
 
 from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
-from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, SERVER_OPTIONS
+from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, server_options
 from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
+from penstock.contract import limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError
 from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
@@ -23,6 +25,7 @@ _log = logging.getLogger("penstock.server")
 _MESSAGE_LENGTH_MAX = 1_000
 """Status details travel as a header, which peers bound."""
 _REQUEST_ID_LENGTH_MAX = 100
+_ADDRESSES_TOLD_MAX = 100
 _REQUEST_ID_SIGNS = frozenset(string.ascii_letters + string.digits + "-_.:/")
 _EXPECTED = (ConnectionLost, CallFailed, FrameError, PenstockError)
 
@@ -49,6 +52,9 @@ class Listener(grpc.GenericRpcHandler):
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
     connection, or finishes what it has begun (RL19). A watch's handler only tells, so it ends with its
     client.
+
+    Calls and watches are served as streams, which is the same on the wire: grpc waits for the request of a unary
+    call before it asks anybody, so whoever sends none would hold a place that nobody admitted it to.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class Listener(grpc.GenericRpcHandler):
         self._service, self._secret, self._fault = service, cluster_secret, fault
         self._handling: set[asyncio.Task[Any]] = set()
         """Strong references, never iterated."""
+        self._turned_away: dict[str, int] = {}
+        """How many calls of each address were not admitted since `turned_away` was asked."""
 
     @property
     def internal(self) -> bool:
@@ -68,9 +76,9 @@ class Listener(grpc.GenericRpcHandler):
         if method in self._service.streams:
             return grpc.stream_stream_rpc_method_handler(self._stream(method))
         if method in self._service.calls:
-            return grpc.unary_unary_rpc_method_handler(self._call(method))
+            return grpc.stream_stream_rpc_method_handler(self._call(method))
         if method in self._service.watches:
-            return grpc.unary_stream_rpc_method_handler(self._watch(method))
+            return grpc.stream_stream_rpc_method_handler(self._watch(method))
         return None
 
     def _stream(self, method: str) -> Callable[[Any, Any], Awaitable[None]]:
@@ -93,30 +101,24 @@ class Listener(grpc.GenericRpcHandler):
 
         return handle
 
-    def _call(self, method: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def handle(request: bytes, context: Any) -> bytes:
-            async def act(caller: Caller) -> bytes:
-                if len(request) > REQUEST_BYTES_MAX:
-                    raise CallFailed(
-                        ErrorCode.LIMIT_EXCEEDED,
-                        f"a request of {len(request)} bytes, at most {REQUEST_BYTES_MAX} allowed",
-                    )
-                answer = self._service.calls[method](caller, request)
-                return bytes(await self._outlive(method, caller, answer))
+    def _call(self, method: str) -> Callable[[Any, Any], Awaitable[None]]:
+        async def handle(_requests: Any, context: Any) -> None:
+            async def act(caller: Caller) -> None:
+                request = await _request(context)
+                answer = await self._outlive(method, caller, self._service.calls[method](caller, request))
+                await _write(context, answer)
 
-            return bytes(await self._guarded(context, act))
+            await self._guarded(context, act)
 
         return handle
 
-    def _watch(self, method: str) -> Callable[[bytes, Any], Awaitable[None]]:
-        async def handle(request: bytes, context: Any) -> None:
+    def _watch(self, method: str) -> Callable[[Any, Any], Awaitable[None]]:
+        async def handle(_requests: Any, context: Any) -> None:
             async def push(message: bytes) -> None:
-                try:
-                    await context.write(message)
-                except GRPC_ERRORS as error:
-                    raise ConnectionLost(str(error)) from None
+                await _write(context, message)
 
             async def act(caller: Caller) -> None:
+                request = await _request(context)
                 await context.send_initial_metadata(((REQUEST_ID, caller.request_id),))
                 try:
                     await self._service.watches[method](caller, request, push)
@@ -147,14 +149,15 @@ class Listener(grpc.GenericRpcHandler):
             _log.error("handler failed", exc_info=error, extra=told)
             self._fault(error)
 
-    async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[Any]]) -> Any:
+    async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
         """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
         caller = self._caller(context)
         try:
-            self._admit(caller)
-            return await act(caller)
+            with self._admitted(caller):
+                await act(caller)
+            return
         except ConnectionLost:
-            return b""
+            return
         except (CallFailed, PenstockError) as refusal:
             code, message = refusal.code, refusal.message
         except FrameError as wrong:
@@ -165,6 +168,24 @@ class Listener(grpc.GenericRpcHandler):
                 f"the broker failed; see its log for request {caller.request_id}",
             )
         await _refuse(context, int(code), message, caller.request_id)
+
+    @contextmanager
+    def _admitted(self, caller: Caller) -> Iterator[None]:
+        """Raises `CallFailed` before the block for whoever may not enter, and counts him."""
+        with ExitStack() as entered:
+            try:
+                self._admit(caller)
+                entered.enter_context(self._service.enter(caller))
+            except CallFailed:
+                if caller.peer in self._turned_away or len(self._turned_away) < _ADDRESSES_TOLD_MAX:
+                    self._turned_away[caller.peer] = self._turned_away.get(caller.peer, 0) + 1
+                raise
+            yield
+
+    def turned_away(self) -> dict[str, int]:
+        """How many calls were not admitted since this was asked last, by address."""
+        found, self._turned_away = self._turned_away, {}
+        return found
 
     def _admit(self, caller: Caller) -> None:
         """The internal listener takes the cluster secret and nothing else; raises `CallFailed`."""
@@ -184,6 +205,34 @@ class Listener(grpc.GenericRpcHandler):
             internal=self.internal,
             request_id=_request_id(sent.get(REQUEST_ID, "")),
         )
+
+
+async def _request(context: Any) -> bytes:
+    """The one request of a call. Raises `CallFailed`."""
+    try:
+        async with asyncio.timeout(limits.FIRST_REQUEST_MS_MAX / 1000):
+            request = await context.read()
+    except TimeoutError:
+        raise CallFailed(
+            ErrorCode.INVALID_REQUEST, f"no request came within {limits.FIRST_REQUEST_MS_MAX} ms"
+        ) from None
+    except GRPC_ERRORS as error:
+        raise ConnectionLost(str(error)) from None
+    if not isinstance(request, bytes):
+        raise CallFailed(ErrorCode.INVALID_REQUEST, "the call ended without a request")
+    if len(request) > REQUEST_BYTES_MAX:
+        raise CallFailed(
+            ErrorCode.LIMIT_EXCEEDED,
+            f"a request of {len(request)} bytes, at most {REQUEST_BYTES_MAX} allowed",
+        )
+    return request
+
+
+async def _write(context: Any, message: bytes) -> None:
+    try:
+        await context.write(message)
+    except GRPC_ERRORS as error:
+        raise ConnectionLost(str(error)) from None
 
 
 async def _as_coroutine(work: Awaitable[Any]) -> Any:
@@ -212,13 +261,17 @@ def _host(peer: str) -> str:
     return peer.partition(":")[2].rpartition(":")[0] or peer
 
 
-def bind(address: str, credentials: grpc.ServerCredentials | None) -> tuple[grpc.aio.Server, int]:
+def bind(
+    address: str, credentials: grpc.ServerCredentials | None, connections_max: int
+) -> tuple[grpc.aio.Server, int]:
     """A server that is bound but does not serve yet, and its port. Raises `OSError` when the address is
     taken.
 
-    Who connects meanwhile waits: nobody is refused while the broker boots.
+    Who connects meanwhile waits: nobody is refused while the broker boots. Connections beyond `connections_max` are
+    closed at once.
     """
-    server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_MAX)
+    options = server_options(connections_max)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_AT_ONCE_MAX)
     try:
         if credentials is None:
             port = server.add_insecure_port(address)

@@ -1,7 +1,8 @@
 """The gate every client request passes: who is it, is the key still good, may it do this to that topic."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from data_plane.authz.access import Authenticator, Operation, Principal
@@ -9,9 +10,9 @@ from data_plane.metadata.model import TopicRecord
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
-from penstock.contract import errors
-from penstock.contract.errors import PenstockError
-from penstock.contract.ids import TopicId
+from penstock.contract import errors, limits
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.ids import TenantId, TopicId
 
 _EXPIRY_CHECK_MS = 250
 """Between looks at the clock while a key of an open stream has an expiry."""
@@ -31,6 +32,8 @@ class Gate:
         self._open: dict[asyncio.Future[None], Principal] = {}
         """Conversations: what ends each, and whose it is."""
         self._look = asyncio.Event()
+        self._calls: dict[TenantId, int] = {}
+        """Open streams and calls; only tenants that have some."""
 
     def admit(self, caller: Caller) -> Principal:
         """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
@@ -45,6 +48,27 @@ class Gate:
         except PenstockError as refusal:
             self._stats.authentication_failures += 1
             raise CallFailed(refusal.code, refusal.message) from None
+
+    @contextmanager
+    def enter(self, caller: Caller) -> Iterator[None]:
+        """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when the tenant has too
+        many open.
+        """
+        tenant = self.admit(caller).tenant
+        calls = self._calls.get(tenant, 0)
+        if calls >= limits.CALLS_PER_TENANT_MAX:
+            raise CallFailed(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"the tenant has {calls} streams and calls open at this broker, at most "
+                f"{limits.CALLS_PER_TENANT_MAX} allowed; close clients that are not used",
+            )
+        self._calls[tenant] = calls + 1
+        try:
+            yield
+        finally:
+            self._calls[tenant] -= 1
+            if not self._calls[tenant]:
+                del self._calls[tenant]
 
     def check(self, principal: Principal) -> None:
         """Raise `CallFailed` when the key was revoked or has expired, or its tenant was suspended, since the stream

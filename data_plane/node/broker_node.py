@@ -455,6 +455,7 @@ class BrokerNode:
                     caller, request, push
                 )
             },
+            enter=self._gate.enter,
         )
 
     def _internal_service(self) -> Service:

@@ -1,6 +1,7 @@
 """Ports of the node besides disk and metadata: clock, randomness and transport."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +76,10 @@ class Service:
     streams: dict[str, StreamHandler]
     calls: dict[str, CallHandler]
     watches: dict[str, WatchHandler]
+    enter: Callable[[Caller], AbstractContextManager[object]] = nullcontext
+    """Entered for each call and stream before anything that its caller sends is read, and left at its end. Refuses by
+    `CallFailed`.
+    """
 
 
 class Transport(Protocol):

@@ -30,6 +30,12 @@ FRAME_ENTRIES_MAX = 10_000
 """Batches, partitions or topics that one frame or request of a client may name: the work of one turn of a broker's
 event loop.
 """
+CALLS_PER_TENANT_MAX = 5_000
+"""Streams and calls that one tenant may have open at a broker, a quarter of what the broker takes: a client has three
+streams at each broker.
+"""
+FIRST_REQUEST_MS_MAX = 10_000
+"""What a call may take to send its request, once it is admitted; then it ends."""
 UNREAD_ANSWERS_MAX = 100_000
 """Answers a broker keeps for one stream whose client does not read them; then the stream ends."""
 FRAME_BYTES_MAX = 32 * MIB

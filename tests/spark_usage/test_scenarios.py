@@ -107,8 +107,17 @@ def scenarios() -> Written:
             reading(40, NOON, 40, 400, tenant="tn_older", generation=1, **of_cut),
             reading(45, NOON + 2, 45, 450, tenant="tn_older", generation=2, **of_cut),
         ]
+        differing = [
+            reading(20, NOON, 20, 200, tenant="tn_differing", **of_cut),
+            reading(20, NOON, 19, 190, tenant="tn_differing", **of_cut),
+        ]
+        usage.read(reading(10, NOON - 1, 10, 100, tenant="tn_refused", partition=partition))
+        refused = [
+            reading(20, NOON, 9, 90, tenant="tn_refused", **of_cut),
+            reading(26, NOON + 1, 26, 260, tenant="tn_refused", **of_cut),
+        ]
         for number in numbers:
-            usage.read(twice[number], views[number])
+            usage.read(twice[number], views[number], differing[number], refused[number])
         begun: dict[str, Any] = {"tenant": "tn_older", "partition": partition, "generation": 2}
         usage.read(reading(30, NOON + 1, 30, 300, kind=pb.GENERATION_START, **begun))
         of_next = of_cut | {"cut": "cut_twice_2", "cut_end": day_two}
@@ -313,6 +322,24 @@ def test_of_two_readings_of_one_cut_the_lower_end_counts_and_the_next_cut_begins
     ]
 
 
+@pytest.mark.parametrize("partition", [0, 1], ids=["more first", "less first"])
+def test_of_two_totals_at_one_end_of_a_cut_the_smaller_covers_it(folded: Folded, partition: int) -> None:
+    found = folded.rows("cut_coverage", "tn_differing", *COVERAGE)
+    assert [row[:6] for row in found if row[2] == partition] == [
+        ("cut_twice_1", "orders", partition, 0, 20, "covered")
+    ]
+    counted = [row for row in messages_by_cut(folded, "tn_differing") if row[0] == partition]
+    assert counted == [(partition, "cut_twice_1", 0, 0, 20, 19)]
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["refused first", "good first"])
+def test_a_good_reading_of_a_cut_closes_the_gap_of_a_refused_one(folded: Folded, partition: int) -> None:
+    found = folded.rows("cut_coverage", "tn_refused", *COVERAGE)
+    assert [row[:6] for row in found if row[2] == partition] == [
+        ("cut_twice_1", "orders", partition, 0, 26, "covered")
+    ]
+
+
 @pytest.mark.parametrize("partition", [0, 1], ids=["older first", "newer first"])
 def test_of_readings_of_one_cut_in_two_generations_the_newer_counts(folded: Folded, partition: int) -> None:
     found = folded.rows("cut_coverage", "tn_older", *COVERAGE, "log_generation")
@@ -353,7 +380,7 @@ def test_totals_that_fall_are_rejected_and_a_cut_among_them_is_a_gap(folded: Fol
     found = folded.rows("usage_day", "tn_fall", "meter", "quantity")
     assert {row[0]: int(str(row[1])) for row in found} == {"messages_in": 50, "bytes_in": 500}
     reasons = Counter(reason for (reason,) in folded.pipeline.rows("rejected", "reason"))
-    assert reasons["totals or offset below those of an earlier reading"] == 2
+    assert reasons["totals or offset below those of an earlier reading"] == 2 + 2
 
 
 def test_of_two_totals_of_one_offset_the_smaller_counts(folded: Folded) -> None:
@@ -363,7 +390,7 @@ def test_of_two_totals_of_one_offset_the_smaller_counts(folded: Folded) -> None:
         (0, "messages_in", 20),
     ]
     reasons = Counter(reason for (reason,) in folded.pipeline.rows("rejected", "reason"))
-    assert reasons["other totals at the same offset"] == 1
+    assert reasons["other totals at the same offset"] == 1 + 2
 
 
 def test_a_declared_loss_is_taken_back_from_the_cut_that_counted_it(folded: Folded) -> None:

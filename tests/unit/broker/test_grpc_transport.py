@@ -5,7 +5,9 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -25,6 +27,7 @@ from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
 SECRET = "s" * 64
 LOOPBACK = "127.0.0.1:0"
 MS = 5_000
+CONNECTIONS = 100
 
 
 class World:
@@ -37,6 +40,10 @@ class World:
         self.faults: list[BaseException] = []
         self.began, self.release, self.finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.internal = self.client = ""
+        self.inside = 0
+        """Calls that the client listener has admitted and that have not ended."""
+        self.listener: Listener
+        """The one for clients."""
         self.transport = GrpcTransport(SECRET)
 
     def services(self) -> tuple[Service, Service]:
@@ -50,8 +57,23 @@ class World:
             calls={"/c/echo": self._call, "/c/slow": self._slow, "/c/fail": self._fail, "/c/bug": self._bug},
             watches={"/w/count": self._count},
         )
-        client = Service(streams={"/s/echo": self._echo}, calls={"/c/tenant": self._call}, watches={})
+        client = Service(
+            streams={"/s/echo": self._echo},
+            calls={"/c/tenant": self._call},
+            watches={"/w/count": self._count},
+            enter=self._enter,
+        )
         return internal, client
+
+    @contextlib.contextmanager
+    def _enter(self, caller: Caller) -> Iterator[None]:
+        if caller.authorization == "stranger":
+            raise CallFailed(ErrorCode.UNAUTHENTICATED, "nobody knows this key")
+        self.inside += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1
 
     async def _echo(self, caller: Caller, connection: Connection) -> None:
         self.callers.append(caller)
@@ -125,12 +147,13 @@ class World:
 async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
     world = World()
     internal, client = world.services()
-    internal_server, internal_port = bind(internal_at, None)
-    client_server, client_port = bind(LOOPBACK, None)
+    internal_server, internal_port = bind(internal_at, None, CONNECTIONS)
+    client_server, client_port = bind(LOOPBACK, None, CONNECTIONS)
     internal_server.add_generic_rpc_handlers(
         (Listener(internal, cluster_secret=SECRET, fault=world.faults.append),)
     )
-    client_server.add_generic_rpc_handlers((Listener(client, fault=world.faults.append),))
+    world.listener = Listener(client, fault=world.faults.append)
+    client_server.add_generic_rpc_handlers((world.listener,))
     world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
     await internal_server.start()
     await client_server.start()
@@ -346,7 +369,7 @@ def test_what_had_arrived_before_the_end_is_still_received() -> None:
 
 def test_nobody_there_is_a_lost_connection() -> None:
     async def scenario(world: World) -> None:
-        server, port = bind(LOOPBACK, None)
+        server, port = bind(LOOPBACK, None, CONNECTIONS)
         await server.stop(None)
         with pytest.raises(ConnectionLost, match="UNAVAILABLE"):
             await world.transport.connect(f"127.0.0.1:{port}", "/s/echo", MS)
@@ -397,9 +420,102 @@ def test_a_broker_that_comes_back_is_reached_within_two_seconds() -> None:
 def test_two_brokers_cannot_share_a_port() -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(OSError, match="cannot be bound"):
-            bind(world.client, None)
+            bind(world.client, None, CONNECTIONS)
 
     run(scenario)
+
+
+# -- those who hold places ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["/c/tenant", "/w/count", "/s/echo"])
+def test_who_may_not_enter_is_told_before_anything_of_his_request_is_waited_for(method: str) -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            call = opened.stream_stream(method)(metadata=((AUTHORIZATION, "stranger"),))
+            assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert world.listener.turned_away() == {"127.0.0.1": 1}
+        assert world.listener.turned_away() == {}
+        assert world.inside == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("method", ["/c/tenant", "/w/count"])
+def test_a_call_whose_request_does_not_come_ends(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FIRST_REQUEST_MS_MAX", 100)
+
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            call = opened.stream_stream(method)()
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert await call.details() == "no request came within 100 ms"
+        assert world.inside == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("method", ["/c/tenant", "/w/count"])
+def test_a_call_that_ends_without_a_request_is_refused(method: str) -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            call = opened.stream_stream(method)()
+            await call.done_writing()
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert await call.details() == "the call ended without a request"
+
+    run(scenario)
+
+
+def test_a_call_is_inside_until_it_has_ended() -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            call = opened.stream_stream("/w/count")()
+            await call.write(b"1")
+            assert await call.read() == b"0"
+            assert world.inside == 1
+            call.cancel()
+            await world.finished.wait()
+            assert await opened.unary_unary("/c/tenant")(b"again") == b"answer again"
+        assert world.inside == 0
+
+    run(scenario)
+
+
+def test_connections_above_the_bound_are_closed_and_the_others_go_on() -> None:
+    def whether_closed(connection: socket.socket) -> bool:
+        connection.settimeout(10)
+        return connection.recv(1) == b""
+
+    async def scenario() -> None:
+        server, port = bind(LOOPBACK, None, 3)
+        await server.start()
+        connections: list[socket.socket] = []
+        for number in range(5):
+            connections.append(socket.create_connection(("127.0.0.1", port)))
+            closed = await asyncio.to_thread(whether_closed, connections[-1])
+            assert closed is (number >= 3)
+        connections[0].close()
+        async with asyncio.timeout(30):
+            while await asyncio.to_thread(
+                whether_closed, again := socket.create_connection(("127.0.0.1", port))
+            ):
+                again.close()
+        for connection in (again, *connections):
+            connection.close()
+        await server.stop(None)
+
+    asyncio.run(scenario())
+
+
+def test_the_descriptor_limit_is_raised_as_far_as_it_may_be() -> None:
+    script = (
+        "import resource; from data_plane.broker.descriptors import raise_descriptor_limit as raised;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 900)); print(raised(), raised());"
+        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["900", "900", "900", "900"]
 
 
 # -- who may call ------------------------------------------------------------------------------------------
