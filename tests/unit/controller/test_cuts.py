@@ -27,7 +27,7 @@ from penstock.records.cut import CutEnd
 
 from .setup import ACME, Store
 
-GONE = TopicId(b"g" * 16)
+GONE, SECOND = TopicId(b"g" * 16), TopicId(b"s" * 16)
 OTHER = TenantId("other")
 
 
@@ -115,6 +115,47 @@ def test_once_a_cut_has_closed_a_topic_no_later_reading_and_no_later_cut_changes
         close_topic(store.image, GONE, "cut_2")
     assert deleted_parts(store.image, ACME, "cut_1", ()).ends == {TopicPartition(GONE, 0): final(7)}
     assert deleted_parts(store.image, ACME, "cut_2", ()).ends == {}
+
+
+def test_of_two_last_readings_decided_at_once_the_lower_never_takes_the_place_of_the_higher() -> None:
+    store = with_a_deleted_topic(partitions=1)
+    where = TopicPartition(GONE, 0)
+    for before, higher in ((None, final(7)), (final(7), final(9))):
+        assert store.image.finals.get(where) == before
+        both = [
+            next(keep_finals(store.image, {where: one})) for one in (higher, replace(higher, end_offset=8))
+        ]
+        if before is None:
+            both[1] = next(keep_finals(store.image, {where: final(3)}))
+        assert [apply(store, change) for change in both] == [True, False]
+        assert store.image.finals[where] == higher
+
+
+def test_of_one_brokers_last_readings_only_those_that_are_higher_are_kept() -> None:
+    store = with_a_deleted_topic(partitions=3)
+    keep(store, final(7), final(7), final(7))
+    assert keep(store, final(6), final(8), final(7)) == 1
+    kept_now = [store.image.finals[TopicPartition(GONE, number)] for number in range(3)]
+    assert kept_now == [final(7), final(8), final(7)]
+
+
+def test_two_deleted_topics_are_closed_each_by_itself() -> None:
+    store = with_a_deleted_topic(partitions=1)
+    places = [(1, 2, 3)]
+    assert apply(store, create_topic(store.image, SECOND, ACME, "second", TopicSettings(), places))
+    assert apply(store, delete_topic(store.image, ACME, "second", metered=True))
+    gone, second = TopicPartition(GONE, 0), TopicPartition(SECOND, 0)
+    for change in list(keep_finals(store.image, {gone: final(7), second: final(3)})):
+        assert apply(store, change)
+    assert apply(store, close_topic(store.image, GONE, "cut_1"))
+    assert deleted_parts(store.image, ACME, "cut_2", ()).ends == {second: final(3)}
+    assert deleted_parts(store.image, ACME, "cut_1", ()).ends == {gone: final(7), second: final(3)}
+    changes = list(keep_finals(store.image, {gone: final(9), second: final(4)}))
+    assert [apply(store, change) for change in changes] == [True]
+    assert store.image.finals == {gone: final(7), second: final(4)}
+    assert apply(store, close_topic(store.image, SECOND, "cut_2"))
+    assert deleted_parts(store.image, ACME, "cut_2", ()).ends == {second: final(4)}
+    assert deleted_parts(store.image, ACME, "cut_1", ()).ends == {gone: final(7)}
 
 
 def test_a_last_reading_below_the_cut_before_adds_nothing() -> None:
@@ -210,6 +251,24 @@ def test_one_cut_of_a_tenant_is_under_way_and_no_other_begins_or_is_kept() -> No
             keep_cut(store.image, ACME, other)
     assert apply(store, keep_cut(store.image, ACME, cut(2)))
     begin(store, cut(3))
+
+
+def test_the_first_cut_of_a_tenant_is_alone_under_way_too() -> None:
+    store = kept()
+    begin(store, cut(1))
+    for other in (cut(1, cut_id="cut_x"), cut(1, end_ms=101), cut(1, start_ms=1)):
+        with pytest.raises(InvalidRequest, match="cut cut_1 is under way, from 0 to 100"):
+            begin_cut(store.image, ACME, begun(other))
+    assert store.image.begun_cuts[ACME] == begun(cut(1))
+    assert apply(store, keep_cut(store.image, ACME, cut(1)))
+    begin(store, cut(2))
+    assert store.image.begun_cuts[ACME] == begun(cut(2))
+
+
+def test_of_two_first_cuts_begun_at_once_one_is_under_way() -> None:
+    store = kept()
+    both = [begin_cut(store.image, ACME, begun(one)) for one in (cut(1), cut(1, cut_id="x", end_ms=150))]
+    assert [apply(store, change) for change in both] == [True, False]
 
 
 def test_of_two_cuts_begun_at_once_one_is_under_way() -> None:

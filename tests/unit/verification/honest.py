@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -166,8 +166,12 @@ class Service:
         document = self.documents[invoice]
         notes = [item["document"] for item in self.chain_items if item["kind"] == "credit_note"]
         mine = [note for note in notes if note["invoice"]["id"] == invoice]
-        part = next(p for p in document["partitions"] if p["topic_id"] == log.where.topic_id.hex())
-        end = min([part["end_offset"], *(row["first_offset"] for note in mine for row in note["ranges"])])
+        place = (log.where.topic_id.hex(), log.where.partition)
+        part = next(p for p in document["partitions"] if (p["topic_id"], p["partition"]) == place)
+        rows = [
+            row for note in mine for row in note["ranges"] if (row["topic_id"], row["partition"]) == place
+        ]
+        end = min([part["end_offset"], *(row["first_offset"] for row in rows)])
         billed = {line["meter"]: line["quantity"] for line in document["lines"]}
         for note in mine:
             for line in note["lines"]:
@@ -273,6 +277,20 @@ class Service:
         notes = [item["document"] for item in self.chain_items if item["kind"] == "credit_note"]
         for invoice, document in self.documents.items():
             self.shown[invoice] = shown(document, [n for n in notes if n["invoice"]["id"] == invoice])
+
+    def keep_again(self) -> None:
+        """Brokers that lie with it: they keep cuts and chain as the documents are now."""
+        self.rechain()
+        self.show_again()
+        kept: list[KeptCut] = []
+        for number, cut in enumerate(self.cuts, 1):
+            invoice = read_document(self.documents[f"inv_{number}"], InvoiceDocument, "test")
+            billing = cut.billing
+            if billing is not None:
+                billing = replace(billing, hash=self.chain_items[billing.sequence - 1]["hash"])
+            sha256 = cut_sha256(TENANT, cut.cut_id, cut.end_ms, cut_ends(invoice.cut.readings))
+            kept.append(replace(cut, sha256=sha256, billing=billing))
+        self.cuts = kept
 
     def _enter(self, kind: str, name: str, document: dict[str, Any], at_ms: int) -> None:
         self.chain_items.append(chained(TENANT, self.chain_items, kind, name, document, at_ms))

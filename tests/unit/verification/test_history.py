@@ -236,3 +236,17 @@ def test_a_noted_chain_that_goes_on_is_the_same_chain() -> None:
     for item in service.chain_items:
         noted = Notes(billing=ChainPoint(sequence=item["sequence"], hash=item["hash"]))
         assert service.verify("inv_3", noted).proven
+
+
+@pytest.mark.parametrize("behind", ["a second entry of prices", "an invoice"])
+def test_an_entry_that_is_older_than_the_one_before_it_is_named(behind: str) -> None:
+    service = world()
+    if behind == "a second entry of prices":
+        service.assign(dearer(3, "0.500000000000"), service.period_begins_ms + PERIOD_MS)
+    at_ms = service.chain_items[-1]["at_ms"]
+    # The same moment is no order: a credit note and its invoice may be of one.
+    service.assign(dearer(4, "0.600000000000"), service.period_begins_ms + PERIOD_MS)
+    for changed_ms, due in ((at_ms, set()), (at_ms - 1, {Kind.HISTORY_ALTERED})):
+        service.chain_items[-1]["at_ms"] = changed_ms
+        service.rechain()
+        assert kinds(service.verify("inv_3")) == due
