@@ -7,10 +7,12 @@ import secrets
 import string
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import grpc
 
+from data_plane.authz.access import Principal
 from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, server_options
 from data_plane.contract.methods import CLUSTER_SECRET
@@ -153,8 +155,8 @@ class Listener(grpc.GenericRpcHandler):
         """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
         caller = self._caller(context)
         try:
-            with self._admitted(caller):
-                await act(caller)
+            with self._admitted(caller) as principal:
+                await act(replace(caller, principal=principal))
             return
         except ConnectionLost:
             return
@@ -170,17 +172,17 @@ class Listener(grpc.GenericRpcHandler):
         await _refuse(context, int(code), message, caller.request_id)
 
     @contextmanager
-    def _admitted(self, caller: Caller) -> Iterator[None]:
+    def _admitted(self, caller: Caller) -> Iterator[Principal | None]:
         """Raises `CallFailed` before the block for whoever may not enter, and counts him."""
         with ExitStack() as entered:
             try:
                 self._admit(caller)
-                entered.enter_context(self._service.enter(caller))
+                principal = entered.enter_context(self._service.enter(caller))
             except CallFailed:
                 if caller.peer in self._turned_away or len(self._turned_away) < _ADDRESSES_TOLD_MAX:
                     self._turned_away[caller.peer] = self._turned_away.get(caller.peer, 0) + 1
                 raise
-            yield
+            yield principal
 
     def turned_away(self) -> dict[str, int]:
         """How many calls were not admitted since this was asked last, by address."""

@@ -7,6 +7,11 @@ from data_plane.metadata import model
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
 
+_OF_TOPICS = frozenset(("topics", "partitions", "tombstones", "finals", "losses"))
+"""Kinds of keys whose second part is a topic's id."""
+_OF_TENANTS = frozenset(("tenants", "names", "use", "cuts", "begun_cuts", "cut_ends", "kept_cuts"))
+"""Kinds of keys whose second part is a tenant."""
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
@@ -111,6 +116,21 @@ class ClusterImage:
         return [
             cells[number].partitions[p] for number in sorted(cells) for p in sorted(cells[number].partitions)
         ]
+
+    def concerns(self, key: str, tenant: TenantId) -> bool:
+        """May a change of this key change what the tenant's callers are told of brokers and topics? Asked after the
+        change; True in doubt.
+        """
+        kind, _, rest = key[1:].partition("/")
+        whose = rest.partition("/")[0]
+        if kind in _OF_TOPICS:
+            # One that is gone has taken its name along, by which its tenant is told.
+            topic = self.topics.get(TopicId(bytes.fromhex(whose)))
+            return topic is not None and topic.tenant == tenant
+        if kind == "keys":
+            known = self.keys.get(whose)
+            return known is None or known.tenant == tenant
+        return whose == tenant if kind in _OF_TENANTS else True
 
     def partitions_used(self, tenant: TenantId) -> int:
         """Partitions of all topics of the tenant."""

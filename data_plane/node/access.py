@@ -37,6 +37,9 @@ class Gate:
 
     def admit(self, caller: Caller) -> Principal:
         """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
+        if caller.principal is not None:
+            self.check(caller.principal)
+            return caller.principal
         try:
             return self.authenticator.authenticate(
                 caller.authorization,
@@ -50,11 +53,12 @@ class Gate:
             raise CallFailed(refusal.code, refusal.message) from None
 
     @contextmanager
-    def enter(self, caller: Caller) -> Iterator[None]:
+    def enter(self, caller: Caller) -> Iterator[Principal]:
         """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when the tenant has too
         many open.
         """
-        tenant = self.admit(caller).tenant
+        principal = self.admit(caller)
+        tenant = principal.tenant
         calls = self._calls.get(tenant, 0)
         if calls >= limits.CALLS_PER_TENANT_MAX:
             raise CallFailed(
@@ -64,7 +68,7 @@ class Gate:
             )
         self._calls[tenant] = calls + 1
         try:
-            yield
+            yield principal
         finally:
             self._calls[tenant] -= 1
             if not self._calls[tenant]:

@@ -12,20 +12,20 @@ from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.journal import Journal
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
-from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
 from data_plane.node.catch_up import CatchUp
 from data_plane.node.client_calls import ClientCalls
+from data_plane.node.client_streams import ClientStreams
 from data_plane.node.commitments import Commitments
 from data_plane.node.committer import Committer, LogDirectoryFailed
 from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
-from data_plane.node.consume import ConsumeStream
 from data_plane.node.control import Control
 from data_plane.node.cuts import Cuts
 from data_plane.node.directory import mark_clean, open_directory
 from data_plane.node.durability import TopicDurability
+from data_plane.node.fairness import Fairness, fairly
 from data_plane.node.final_readings import FinalReadings
 from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
@@ -36,8 +36,15 @@ from data_plane.node.losses import DeclaredLosses
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.metering import Metering
 from data_plane.node.placement_calls import PlacementCalls
-from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Service, Transport
-from data_plane.node.produce import ProduceStream
+from data_plane.node.ports import (
+    Caller,
+    Clock,
+    Connection,
+    ConnectionLost,
+    Rng,
+    Service,
+    Transport,
+)
 from data_plane.node.proofs import Proofs
 from data_plane.node.push import FollowerStream
 from data_plane.node.record_deletion import RecordDeletion
@@ -49,7 +56,6 @@ from data_plane.node.stats import NodeStats
 from data_plane.node.step_aside import StepAside
 from data_plane.node.trust import Trust, TrustedStore
 from data_plane.node.usage_topic import UsageTopic
-from data_plane.throttling.pacing import Pacing
 from penstock.contract import methods
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
@@ -107,9 +113,8 @@ class BrokerNode:
             self.stats,
             lambda: self.registration.silence_ms(),
         )
+        self._fairness = Fairness(clock, self.stats)
         self.catch_up = CatchUp(config.catch_up_bytes_per_s, clock, self.stats)
-        self._pacing = Pacing(self.view.image, config.broker_id)
-        self._consumers: dict[ConsumeStream, None] = {}
         self.announce_loss: Callable[[TopicPartition, model.LossRecord], None] = lambda where, loss: None
         """Told of each loss that this broker declares, for the log. Set before `run`."""
         self._drained = asyncio.Event()
@@ -251,7 +256,24 @@ class BrokerNode:
         )
         self.conditions = Conditions(config, self.host, self.control, self.retention, self.step_aside)
         self.host.connect(self.committer, self.in_sync, self.registration, self._spawn)
-        self._calls = ClientCalls(config, view, self._gate, store, self.host.find, self.metering.count_call)
+        self._streams = ClientStreams(
+            config,
+            view,
+            self._gate,
+            self._fairness,
+            self._disk,
+            clock,
+            self._rng,
+            self.stats,
+            self.host,
+            self.committer,
+            self.metering,
+            writing=self.trust.writing(self.registration.confident),
+            reading=self.trust.reading(self.registration.confident),
+        )
+        self._calls = ClientCalls(
+            config, view, self._gate, store, self.host.find, self.metering.count_call, self._fairness
+        )
         self.groups = GroupCoordinators(
             view,
             self.host.find,
@@ -357,8 +379,7 @@ class BrokerNode:
         self.control.wake()
         if batch is None or any(event.key.startswith(("/keys/", "/tenants/")) for event in batch.events):
             self._gate.recheck()
-            for consumer in self._consumers:
-                consumer.recheck()
+            self._streams.recheck()
 
     def _registered(self) -> None:
         self.stats.registrations += 1
@@ -431,25 +452,46 @@ class BrokerNode:
 
     def _client_service(self) -> Service:
         return Service(
-            streams={methods.PRODUCE: self._produce, methods.CONSUME: self._consume},
-            calls={
-                methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
-                methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
-                methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
-                methods.READ_SEALS: lambda caller, request: self._proofs.read_seals(caller, request),
-                methods.READ_COMMITMENTS: lambda caller, asked: self._commitments.read(caller, asked),
-                methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(caller, asked),
-                methods.DESCRIBE_DURABILITY: lambda caller, of: self.scrubber.describe_durability(caller, of),
-                methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
-                methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(caller, asked),
-                methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),
-                methods.COMMIT_OFFSETS: lambda caller, request: self._groups.commit_offsets(caller, request),
-                methods.FETCH_COMMITTED: lambda caller, asked: self._groups.fetch_committed(caller, asked),
-                methods.LIST_GROUPS: lambda caller, request: self._groups.list_groups(caller, request),
-                methods.DESCRIBE_GROUP: lambda caller, request: self._groups.describe_group(caller, request),
-                methods.RESET_OFFSETS: lambda caller, request: self._groups.reset_offsets(caller, request),
-                methods.DELETE_GROUP: lambda caller, request: self._groups.delete_group(caller, request),
+            streams={
+                methods.PRODUCE: lambda caller, connection: self._streams.produce(caller, connection),
+                methods.CONSUME: lambda caller, connection: self._streams.consume(caller, connection),
             },
+            calls=fairly(
+                {
+                    methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
+                    methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
+                    methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
+                    methods.READ_SEALS: lambda caller, request: self._proofs.read_seals(caller, request),
+                    methods.READ_COMMITMENTS: lambda caller, asked: self._commitments.read(caller, asked),
+                    methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(
+                        caller, asked
+                    ),
+                    methods.DESCRIBE_DURABILITY: lambda caller, of: self.scrubber.describe_durability(
+                        caller, of
+                    ),
+                    methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
+                    methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(
+                        caller, asked
+                    ),
+                    methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),
+                    methods.COMMIT_OFFSETS: lambda caller, request: self._groups.commit_offsets(
+                        caller, request
+                    ),
+                    methods.FETCH_COMMITTED: lambda caller, asked: self._groups.fetch_committed(
+                        caller, asked
+                    ),
+                    methods.LIST_GROUPS: lambda caller, request: self._groups.list_groups(caller, request),
+                    methods.DESCRIBE_GROUP: lambda caller, request: self._groups.describe_group(
+                        caller, request
+                    ),
+                    methods.RESET_OFFSETS: lambda caller, request: self._groups.reset_offsets(
+                        caller, request
+                    ),
+                    methods.DELETE_GROUP: lambda caller, request: self._groups.delete_group(caller, request),
+                },
+                self._gate,
+                self._fairness,
+            ),
             watches={
                 methods.WATCH_METADATA: lambda caller, request, push: self._calls.watch_metadata(
                     caller, request, push
@@ -492,50 +534,6 @@ class BrokerNode:
             },
             watches={},
         )
-
-    async def _produce(self, caller: Caller, connection: Connection) -> None:
-        principal = self._gate.admit(caller)
-        tally = self.metering.tally(principal.tenant, PRODUCE)
-        stream = ProduceStream(
-            connection,
-            principal,
-            self._gate,
-            self.host.find,
-            self.committer,
-            self._clock,
-            self._rng,
-            self.stats,
-            lambda: self.host.room.refuses_writes,
-            self.trust.writing(self.registration.confident),
-            lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
-            tally,
-        )
-        try:
-            await self._gate.during(principal, stream.serve())
-        finally:
-            self.metering.drop(tally)
-
-    async def _consume(self, caller: Caller, connection: Connection) -> None:
-        principal = self._gate.admit(caller)
-        tally = self.metering.tally(principal.tenant, FETCH)
-        stream = ConsumeStream(
-            connection,
-            principal,
-            self._gate,
-            self.host.find,
-            self._disk,
-            self.config,
-            self.stats,
-            self.trust.reading(self.registration.confident),
-            self.metering,
-            tally,
-        )
-        self._consumers[stream] = None
-        try:
-            await self._gate.during(principal, stream.serve())
-        finally:
-            del self._consumers[stream]
-            self.metering.drop(tally)
 
     async def _replicate(self, caller: Caller, connection: Connection) -> None:
         await FollowerStream(

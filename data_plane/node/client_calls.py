@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -11,13 +11,15 @@ from data_plane.authz.access import Operation, Principal
 from data_plane.controller.topics import take_producer_ids
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import TopicRecord
+from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, StoreUnavailable, WatchBatch
 from data_plane.node.access import Gate
 from data_plane.node.config import NodeConfig
+from data_plane.node.fairness import Fairness
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replica import Replica
+from data_plane.node.tasks import in_turns
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
@@ -26,6 +28,8 @@ from penstock.contract.v1 import log_pb2 as pb
 _BEGINNING, _END = -2, -1
 _EPOCH_MAX = 2**15 - 1
 _TRIES = 20
+_TOLD_A_TURN = 500
+"""Topics and partitions that are told of before others have their turn of the event loop."""
 
 M = TypeVar("M", bound=Message)
 
@@ -60,9 +64,10 @@ class ClientCalls:
         store: MetaStore,
         find: Callable[[TopicPartition], Replica | None],
         count: Callable[[TenantId, int], None],
+        fairness: Fairness,
     ) -> None:
         """`count` is told of each answer: tenant and error code."""
-        self._count = count
+        self._count, self._fairness = count, fairness
         self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
         self._next_producer_id = self._producer_ids_end = 0
         self._taking = asyncio.Lock()
@@ -76,33 +81,42 @@ class ClientCalls:
     async def metadata(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)
         wanted = parsed(pb.MetadataRequest, request)
-        names = list(wanted.topics)
-        demand_few(len(names), "topics")
+        demand_few(len(wanted.topics), "topics")
+        names = dict.fromkeys(wanted.topics)
         if wanted.all_topics:
-            names = [topic.name for topic in self._gate.authenticator.topics(principal)]
+            names = dict.fromkeys(topic.name for topic in self._gate.authenticator.topics(principal))
         self._count(principal.tenant, ErrorCode.OK)
-        return self._metadata(principal, names).SerializeToString()
+        return (await self._metadata(principal, names)).SerializeToString()
 
-    def _metadata(self, principal: Principal, names: list[str]) -> pb.MetadataResponse:
+    async def _metadata(self, principal: Principal, names: Collection[str]) -> pb.MetadataResponse:
+        """Of each name, not before the revision that it says; others have their turns meanwhile."""
         image = self._image
         response = pb.MetadataResponse(cluster_id=image.cluster_id, revision=image.revision)
         for broker in sorted(image.brokers):
             known = image.brokers[broker]
             if known.epoch:
                 response.brokers.add(id=broker, address=known.record.client_address, zone=known.record.zone)
+        told = 0
         for name in names:
+            told += 1
+            if told >= _TOLD_A_TURN:
+                told = 0
+                await asyncio.sleep(0)
             try:
                 topic = self._gate.authenticator.topic(principal, Operation.DESCRIBE, name)
             except PenstockError as refusal:
                 response.topics.add(name=name, error=refusal.code, message=refusal.message)
                 continue
-            self._describe(response.topics.add(), topic)
+            records = self._image.partitions_of(topic.topic_id)
+            described = response.topics.add(name=topic.name, topic_id=topic.topic_id)
+            described.settings_json = json.dumps(topic.settings.to_dict())
+            async for some in in_turns(records, _TOLD_A_TURN):
+                self._describe(described, some)
+            told += len(records)
         return response
 
-    def _describe(self, described: pb.TopicMetadata, topic: TopicRecord) -> None:
-        described.name, described.topic_id = topic.name, topic.topic_id
-        described.settings_json = json.dumps(topic.settings.to_dict())
-        for record in self._image.partitions_of(topic.topic_id):
+    def _describe(self, described: pb.TopicMetadata, records: Iterable[PartitionRecord]) -> None:
+        for record in records:
             alive = record.leader >= 0 and self._image.epoch_of(record.leader) != 0
             described.partitions.add(
                 partition=record.partition,
@@ -118,18 +132,23 @@ class ClientCalls:
     ) -> None:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
-        names = list(parsed(pb.WatchMetadataRequest, request).topics)
-        demand_few(len(names), "topics")
+        asked = parsed(pb.WatchMetadataRequest, request).topics
+        demand_few(len(asked), "topics")
+        names = dict.fromkeys(asked)
         await self._gate.during(principal, self._push_metadata(principal, names, push))
 
     async def _push_metadata(
-        self, principal: Principal, names: list[str], push: Callable[[bytes], Awaitable[None]]
+        self, principal: Principal, names: Collection[str], push: Callable[[bytes], Awaitable[None]]
     ) -> None:
+        turns = self._fairness.of(principal.tenant)
         changed = asyncio.Event()
         changed.set()
 
         def observe(batch: WatchBatch | None) -> None:
-            changed.set()
+            if batch is None or any(
+                self._image.concerns(event.key, principal.tenant) for event in batch.events
+            ):
+                changed.set()
 
         self._view.listen(observe)
         try:
@@ -138,7 +157,7 @@ class ClientCalls:
                 await changed.wait()
                 changed.clear()
                 self._gate.check(principal)
-                response = self._metadata(principal, names)
+                response = await turns.run(lambda: self._metadata(principal, names))
                 revision, response.revision = response.revision, 0
                 essence = response.SerializeToString(deterministic=True)
                 if essence != told:

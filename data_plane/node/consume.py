@@ -12,6 +12,7 @@ from data_plane.metering.increments import RequestTally
 from data_plane.node.access import Gate
 from data_plane.node.cold import read_cold
 from data_plane.node.config import NodeConfig
+from data_plane.node.fairness import TenantTurns
 from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.metering import Metering
 from data_plane.node.ports import Connection
@@ -58,8 +59,9 @@ class ConsumeStream:
         confident: Callable[[], bool],
         metering: Metering,
         tally: RequestTally,
+        turns: TenantTurns,
     ) -> None:
-        self._metering, self._tally = metering, tally
+        self._metering, self._tally, self._turns = metering, tally, turns
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._disk, self._config, self._stats = find, disk, config, stats
         self._confident = confident
@@ -72,7 +74,7 @@ class ConsumeStream:
     async def serve(self) -> None:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
         try:
-            await together(self._receive(), self._send())
+            await together(self._turns.charged(self._receive()), self._turns.charged(self._send()))
         finally:
             for handle in list(self._opened):
                 self._close(handle)
@@ -91,7 +93,9 @@ class ConsumeStream:
 
     async def _receive(self) -> None:
         while True:
-            kind, head, _ = unpack_frame(await self._connection.receive())
+            frame = await self._connection.receive()
+            await self._turns.turn()
+            kind, head, _ = unpack_frame(frame)
             self._gate.check(self._principal)
             try:
                 self._take(kind, bytes(head))

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+from data_plane.authz.access import Principal
+
 
 class Clock(Protocol):
     def now_ms(self) -> int:
@@ -62,6 +64,8 @@ class Caller:
     internal: bool
     """True on the internal listener."""
     request_id: str = ""
+    principal: Principal | None = None
+    """Whom the listener has admitted this call as."""
 
 
 StreamHandler = Callable[[Caller, Connection], Awaitable[None]]
@@ -76,9 +80,9 @@ class Service:
     streams: dict[str, StreamHandler]
     calls: dict[str, CallHandler]
     watches: dict[str, WatchHandler]
-    enter: Callable[[Caller], AbstractContextManager[object]] = nullcontext
-    """Entered for each call and stream before anything that its caller sends is read, and left at its end. Refuses by
-    `CallFailed`.
+    enter: Callable[[Caller], AbstractContextManager[Principal | None]] = lambda caller: nullcontext()
+    """Entered for each call and stream before anything that its caller sends is read, and left at its end: who is
+    calling. Refuses by `CallFailed`.
     """
 
 

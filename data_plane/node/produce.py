@@ -11,6 +11,7 @@ from data_plane.disk.port import DiskFault
 from data_plane.metering.increments import RequestTally
 from data_plane.node.access import Gate
 from data_plane.node.committer import Committer
+from data_plane.node.fairness import TenantTurns
 from data_plane.node.group_coordinators import GROUPS_TOPIC
 from data_plane.node.heads import demand_few, demand_read, read_head
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
@@ -61,8 +62,9 @@ class ProduceStream:
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
         tally: RequestTally,
+        turns: TenantTurns,
     ) -> None:
-        self._tally = tally
+        self._tally, self._turns = tally, turns
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
@@ -85,8 +87,9 @@ class ProduceStream:
             while True:
                 frame = await self._connection.receive()
                 await self._committer.room()
+                await self._turns.turn()
                 self._gate.check(self._principal)
-                await self._take(frame)
+                await self._turns.charged(self._take(frame))
                 if sender.done():
                     raise ConnectionLost("the client stopped reading results")
                 if self._releaser is not None and self._releaser.done():

@@ -35,6 +35,10 @@ class NodeStats:
     """Held because of a tenant's produce rate, and let in when their turn came."""
     throttled_ms: int = 0
     """Time that they were held, all together."""
+    fairness_waits: int = 0
+    """Pieces of work of tenants that had used more than their share of the processor, and waited."""
+    fairness_wait_ms: int = 0
+    """Time that they waited, all together."""
     throttle_refusals: int = 0
     """Refused because of a tenant's produce rate."""
     duplicates: int = 0

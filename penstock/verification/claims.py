@@ -19,6 +19,7 @@ from penstock.verification.findings import Kind, Problem
 
 _PROBLEMS_MAX = 20
 """Of one partition's days: after so many the rest says nothing new."""
+_RANGES_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,16 +247,15 @@ def _credited_offsets(
             end_offset=billed.end_offset,
         )
         return
-    at = first
-    # A later loss credits what lies below an earlier one: together they reach from the lowest to the end.
-    for one_first, one_end in ranges:
-        if one_first != at:
-            break
-        at = one_end
-    if at != billed.end_offset:
+    # A later loss credits what lies below an earlier one: together they hold each lost offset once.
+    begins = [one_first for one_first, _ in ranges]
+    ends = [one_end for _, one_end in ranges]
+    if [*begins, billed.end_offset] != [first, *ends]:
+        credited = ", ".join(f"{one_first} to {one_end}" for one_first, one_end in ranges[:_RANGES_TOLD])
         yield Problem(
             kind=Kind.CREDIT_DIFFERS,
             where=name,
-            message=f"offsets {ranges[0][0]} to {at} are credited, {first} to {billed.end_offset} are lost",
+            message=f"offsets {credited}{', …' * (len(ranges) > _RANGES_TOLD)} are credited, "
+            f"{first} to {billed.end_offset} are lost",
             offset=first,
         )

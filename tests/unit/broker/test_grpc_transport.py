@@ -5,185 +5,30 @@ import asyncio
 import contextlib
 import os
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
 
 import grpc
 import pytest
 
 from data_plane.broker.connection import READ_AHEAD_BYTES
 from data_plane.broker.grpc_options import REQUEST_BYTES_MAX
-from data_plane.broker.server import Listener, bind
+from data_plane.broker.server import bind
 from data_plane.broker.transport import GrpcTransport
 from data_plane.contract.methods import CLUSTER_SECRET
-from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service
+from data_plane.node.ports import CallFailed, ConnectionLost
 from penstock.contract import limits
-from penstock.contract.errors import ErrorCode, NotFound
-from penstock.contract.frames import FrameError
+from penstock.contract.errors import ErrorCode
 from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
-
-SECRET = "s" * 64
-LOOPBACK = "127.0.0.1:0"
-MS = 5_000
-CONNECTIONS = 100
-
-
-class World:
-    """An internal and a client listener over the same handlers, and what these have seen."""
-
-    def __init__(self) -> None:
-        self.callers: list[Caller] = []
-        self.ends: list[str] = []
-        self.seen: list[bytes] = []
-        self.faults: list[BaseException] = []
-        self.began, self.release, self.finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.internal = self.client = ""
-        self.inside = 0
-        """Calls that the client listener has admitted and that have not ended."""
-        self.listener: Listener
-        """The one for clients."""
-        self.transport = GrpcTransport(SECRET)
-
-    def services(self) -> tuple[Service, Service]:
-        internal = Service(
-            streams={
-                "/s/echo": self._echo,
-                "/s/deaf": self._deaf,
-                "/s/refuse": self._refuse,
-                "/s/bug": self._bug_stream,
-            },
-            calls={"/c/echo": self._call, "/c/slow": self._slow, "/c/fail": self._fail, "/c/bug": self._bug},
-            watches={"/w/count": self._count},
-        )
-        client = Service(
-            streams={"/s/echo": self._echo},
-            calls={"/c/tenant": self._call},
-            watches={"/w/count": self._count},
-            enter=self._enter,
-        )
-        return internal, client
-
-    @contextlib.contextmanager
-    def _enter(self, caller: Caller) -> Iterator[None]:
-        if caller.authorization == "stranger":
-            raise CallFailed(ErrorCode.UNAUTHENTICATED, "nobody knows this key")
-        self.inside += 1
-        try:
-            yield
-        finally:
-            self.inside -= 1
-
-    async def _echo(self, caller: Caller, connection: Connection) -> None:
-        self.callers.append(caller)
-        self.began.set()
-        try:
-            while True:
-                frame = await connection.receive()
-                self.seen.append(frame)
-                if frame == b"no frame":
-                    raise FrameError("magic 0x6e6f; 0x5053 required")
-                if frame == b"hang up":
-                    connection.close()
-                await connection.send(frame)
-        except ConnectionLost as lost:
-            self.ends.append(str(lost))
-            raise
-        except asyncio.CancelledError:
-            self.ends.append("cancelled")
-            raise
-        finally:
-            self.finished.set()
-
-    async def _deaf(self, caller: Caller, connection: Connection) -> None:
-        self.began.set()
-        await self.release.wait()
-        while True:
-            self.seen.append(await connection.receive())
-
-    async def _refuse(self, caller: Caller, connection: Connection) -> None:
-        await connection.receive()
-        raise CallFailed(ErrorCode.THROTTLED, "tn_a: 60 failed logins; wait a minute")
-
-    async def _bug_stream(self, caller: Caller, connection: Connection) -> None:
-        raise KeyError("ours")
-
-    async def _call(self, caller: Caller, request: bytes) -> bytes:
-        self.callers.append(caller)
-        return b"answer " + request[:100]
-
-    async def _slow(self, caller: Caller, request: bytes) -> bytes:
-        self.began.set()
-        try:
-            await self.release.wait()
-        except asyncio.CancelledError:
-            self.ends.append("cancelled")
-            raise
-        self.finished.set()
-        return b""
-
-    async def _fail(self, caller: Caller, request: bytes) -> bytes:
-        if request == b"not found":
-            raise NotFound("orders: no such topic")
-        raise CallFailed(int(request), f"code {int(request)}: " + "é" * 2_000)
-
-    async def _bug(self, caller: Caller, request: bytes) -> bytes:
-        raise KeyError("ours")
-
-    async def _count(self, caller: Caller, request: bytes, push: Callable[[bytes], Awaitable[None]]) -> None:
-        for number in range(int(request)):
-            await push(b"%d" % number)
-        self.began.set()
-        try:
-            await self.release.wait()
-        except asyncio.CancelledError:
-            self.ends.append("cancelled")
-            self.finished.set()
-            raise
-
-
-@contextlib.asynccontextmanager
-async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
-    world = World()
-    internal, client = world.services()
-    internal_server, internal_port = bind(internal_at, None, CONNECTIONS)
-    client_server, client_port = bind(LOOPBACK, None, CONNECTIONS)
-    internal_server.add_generic_rpc_handlers(
-        (Listener(internal, cluster_secret=SECRET, fault=world.faults.append),)
-    )
-    world.listener = Listener(client, fault=world.faults.append)
-    client_server.add_generic_rpc_handlers((world.listener,))
-    world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
-    await internal_server.start()
-    await client_server.start()
-    try:
-        async with asyncio.timeout(60):
-            yield world
-    finally:
-        await world.transport.close()
-        await internal_server.stop(None)
-        await client_server.stop(None)
-
-
-@contextlib.asynccontextmanager
-async def channel(address: str) -> AsyncIterator[Any]:
-    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-    async with grpc.aio.insecure_channel(address, options=options) as opened:
-        yield opened
-
-
-def run(scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with serving() as world:
-            await scenario(world)
-
-    asyncio.run(whole())
-
-
-def with_secret(*more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    return ((CLUSTER_SECRET, SECRET), *more)
-
+from tests.unit.broker.listeners import (
+    CONNECTIONS,
+    LOOPBACK,
+    MS,
+    SECRET,
+    World,
+    channel,
+    run,
+    serving,
+    with_secret,
+)
 
 # -- streams -----------------------------------------------------------------------------------------------
 
@@ -423,99 +268,6 @@ def test_two_brokers_cannot_share_a_port() -> None:
             bind(world.client, None, CONNECTIONS)
 
     run(scenario)
-
-
-# -- those who hold places ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["/c/tenant", "/w/count", "/s/echo"])
-def test_who_may_not_enter_is_told_before_anything_of_his_request_is_waited_for(method: str) -> None:
-    async def scenario(world: World) -> None:
-        async with channel(world.client) as opened:
-            call = opened.stream_stream(method)(metadata=((AUTHORIZATION, "stranger"),))
-            assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert world.listener.turned_away() == {"127.0.0.1": 1}
-        assert world.listener.turned_away() == {}
-        assert world.inside == 0
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("method", ["/c/tenant", "/w/count"])
-def test_a_call_whose_request_does_not_come_ends(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "FIRST_REQUEST_MS_MAX", 100)
-
-    async def scenario(world: World) -> None:
-        async with channel(world.client) as opened:
-            call = opened.stream_stream(method)()
-            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert await call.details() == "no request came within 100 ms"
-        assert world.inside == 0
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("method", ["/c/tenant", "/w/count"])
-def test_a_call_that_ends_without_a_request_is_refused(method: str) -> None:
-    async def scenario(world: World) -> None:
-        async with channel(world.client) as opened:
-            call = opened.stream_stream(method)()
-            await call.done_writing()
-            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert await call.details() == "the call ended without a request"
-
-    run(scenario)
-
-
-def test_a_call_is_inside_until_it_has_ended() -> None:
-    async def scenario(world: World) -> None:
-        async with channel(world.client) as opened:
-            call = opened.stream_stream("/w/count")()
-            await call.write(b"1")
-            assert await call.read() == b"0"
-            assert world.inside == 1
-            call.cancel()
-            await world.finished.wait()
-            assert await opened.unary_unary("/c/tenant")(b"again") == b"answer again"
-        assert world.inside == 0
-
-    run(scenario)
-
-
-def test_connections_above_the_bound_are_closed_and_the_others_go_on() -> None:
-    def whether_closed(connection: socket.socket) -> bool:
-        connection.settimeout(10)
-        return connection.recv(1) == b""
-
-    async def scenario() -> None:
-        server, port = bind(LOOPBACK, None, 3)
-        await server.start()
-        connections: list[socket.socket] = []
-        for number in range(5):
-            connections.append(socket.create_connection(("127.0.0.1", port)))
-            closed = await asyncio.to_thread(whether_closed, connections[-1])
-            assert closed is (number >= 3)
-        connections[0].close()
-        async with asyncio.timeout(30):
-            while await asyncio.to_thread(
-                whether_closed, again := socket.create_connection(("127.0.0.1", port))
-            ):
-                again.close()
-        for connection in (again, *connections):
-            connection.close()
-        await server.stop(None)
-
-    asyncio.run(scenario())
-
-
-def test_the_descriptor_limit_is_raised_as_far_as_it_may_be() -> None:
-    script = (
-        "import resource; from data_plane.broker.descriptors import raise_descriptor_limit as raised;"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 900)); print(raised(), raised());"
-        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
-    )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["900", "900", "900", "900"]
 
 
 # -- who may call ------------------------------------------------------------------------------------------

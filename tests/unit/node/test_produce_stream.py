@@ -8,6 +8,7 @@ import pytest
 from data_plane.authz.access import Principal
 from data_plane.broker.clock import SystemRng
 from data_plane.metering.increments import PRODUCE, RequestTally
+from data_plane.node.fairness import Fairness
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.node.produce import ProduceStream
 from data_plane.node.stats import NodeStats
@@ -95,6 +96,7 @@ def stream_of(slow: Slow) -> ProduceStream:
         lambda: True,
         lambda: None,
         RequestTally(tenant, PRODUCE),
+        Fairness(slow, NodeStats()).of(tenant),
     )
 
 

@@ -60,6 +60,7 @@ def test_a_loss_credited_in_two_ranges_is_credited(made: Any) -> None:
         ("later", {"first_offset": 21}),
         ("lower", {"end_offset": 21}),
         ("lower", {"end_offset": 19}),
+        ("lower", {"end_offset": 25}),
         ("lower", {"first_offset": 12}),
     ],
     ids=str,
@@ -72,6 +73,18 @@ def test_ranges_that_credit_an_offset_twice_or_not_at_all_are_named_though_their
     service.rechain()
     service.show_again()
     assert kinds(service.verify()) == {Kind.CREDIT_DIFFERS}
+
+
+def test_a_loss_credited_twice_is_named_though_the_topic_is_deleted() -> None:
+    service = lossy()
+    log = service.logs[0]
+    for _ in range(2):
+        service.credit("inv_1", log, LOST[0], 12, sizes(*LOST))
+    service.chain_items[-1]["document"]["ranges"][0]["end_offset"] = LOST[1]
+    service.delete_topic(log)
+    service.rechain()
+    service.show_again()
+    assert Kind.CREDIT_DIFFERS in kinds(service.verify())
 
 
 @pytest.mark.parametrize(("messages", "size"), [(1, 0), (0, 1), (-1, 0), (0, -1)])

@@ -1,0 +1,134 @@
+"""The turns of tenants on the event loop: what each one's calls and streams cost is measured and charged to it, and who
+used more than its share waits, one piece of work after the other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from data_plane.node.access import Gate
+from data_plane.node.ports import Caller, CallHandler, Clock
+from data_plane.node.stats import NodeStats
+from data_plane.throttling.shares import Shares
+from penstock.contract.ids import TenantId
+
+T = TypeVar("T")
+
+_LOOKS_MAX = 10
+"""After so many waits a piece of work goes on whatever was used: others of the tenant may have worked all the time."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
+class Fairness:
+    """All tenants' turns on one broker."""
+
+    def __init__(self, clock: Clock, stats: NodeStats) -> None:
+        self._clock, self._stats = clock, stats
+        self._shares = Shares()
+        self._queues: dict[TenantId, _Queue] = {}
+        """Only of tenants of whom somebody waits."""
+
+    def of(self, tenant: TenantId) -> "TenantTurns":
+        return TenantTurns(self, tenant)
+
+    async def turn(self, tenant: TenantId) -> None:
+        """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
+        if tenant not in self._queues and not self._wait_ms(tenant):
+            return
+        queue = self._queues.setdefault(tenant, _Queue())
+        queue.waiting += 1
+        began_ms = self._clock.monotonic_ms()
+        try:
+            async with queue.lock:
+                await self._until_due(tenant)
+        finally:
+            self._stats.fairness_waits += 1
+            self._stats.fairness_wait_ms += int(self._clock.monotonic_ms() - began_ms)
+            queue.waiting -= 1
+            if not queue.waiting:
+                del self._queues[tenant]
+
+    async def _until_due(self, tenant: TenantId) -> None:
+        wait_ms = self._wait_ms(tenant)
+        for _ in range(_LOOKS_MAX):
+            if not wait_ms:
+                return
+            await asyncio.sleep(wait_ms / 1000)
+            wait_ms = self._wait_ms(tenant)
+
+    def _wait_ms(self, tenant: TenantId) -> float:
+        return self._shares.wait_ms(tenant, self._clock.monotonic_ms())
+
+    async def charged(self, tenant: TenantId, work: Awaitable[T]) -> T:
+        """The work, each step of it charged to the tenant; what it waits for is not."""
+        return await _Charged(work, self._clock, partial(self._shares.charge, tenant))
+
+
+@dataclass(frozen=True, slots=True)
+class TenantTurns:
+    """One tenant's."""
+
+    fairness: Fairness
+    tenant: TenantId
+
+    async def turn(self) -> None:
+        await self.fairness.turn(self.tenant)
+
+    async def charged(self, work: Awaitable[T]) -> T:
+        return await self.fairness.charged(self.tenant, work)
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """One piece of work, begun in its turn."""
+        await self.turn()
+        return await self.charged(work())
+
+
+def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> dict[str, CallHandler]:
+    """The same calls, each in its tenant's turn and charged to it."""
+
+    def fair(handler: CallHandler) -> CallHandler:
+        async def handle(caller: Caller, request: bytes) -> bytes:
+            turns = fairness.of(gate.admit(caller).tenant)
+            return await turns.run(lambda: handler(caller, request))
+
+        return handle
+
+    return {method: fair(handler) for method, handler in calls.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Charged(Generic[T]):
+    """Awaits something step by step and tells what each step took, and when it ended."""
+
+    work: Awaitable[T]
+    clock: Clock
+    charge: Callable[[float, float], None]
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self.work.__await__()
+        sent: Any = None
+        thrown: BaseException | None = None
+        while True:
+            began_ms = self.clock.monotonic_ms()
+            try:
+                waits_for = steps.send(sent) if thrown is None else steps.throw(thrown)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                now_ms = self.clock.monotonic_ms()
+                self.charge(now_ms - began_ms, now_ms)
+            sent, thrown = None, None
+            try:
+                sent = yield waits_for
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                thrown = error

@@ -1,0 +1,175 @@
+"""An internal and a client listener on the loopback address, over handlers that tests ask."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import grpc
+
+from data_plane.broker.server import Listener, bind
+from data_plane.broker.transport import GrpcTransport
+from data_plane.contract.methods import CLUSTER_SECRET
+from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service
+from penstock.contract.errors import ErrorCode, NotFound
+from penstock.contract.frames import FrameError
+
+SECRET = "s" * 64
+LOOPBACK = "127.0.0.1:0"
+MS = 5_000
+CONNECTIONS = 100
+
+
+class World:
+    """An internal and a client listener over the same handlers, and what these have seen."""
+
+    def __init__(self) -> None:
+        self.callers: list[Caller] = []
+        self.ends: list[str] = []
+        self.seen: list[bytes] = []
+        self.faults: list[BaseException] = []
+        self.began, self.release, self.finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.internal = self.client = ""
+        self.inside = 0
+        """Calls that the client listener has admitted and that have not ended."""
+        self.listener: Listener
+        """The one for clients."""
+        self.transport = GrpcTransport(SECRET)
+
+    def services(self) -> tuple[Service, Service]:
+        internal = Service(
+            streams={
+                "/s/echo": self._echo,
+                "/s/deaf": self._deaf,
+                "/s/refuse": self._refuse,
+                "/s/bug": self._bug_stream,
+            },
+            calls={"/c/echo": self._call, "/c/slow": self._slow, "/c/fail": self._fail, "/c/bug": self._bug},
+            watches={"/w/count": self._count},
+        )
+        client = Service(
+            streams={"/s/echo": self._echo},
+            calls={"/c/tenant": self._call},
+            watches={"/w/count": self._count},
+            enter=self._enter,
+        )
+        return internal, client
+
+    @contextlib.contextmanager
+    def _enter(self, caller: Caller) -> Iterator[None]:
+        if caller.authorization == "stranger":
+            raise CallFailed(ErrorCode.UNAUTHENTICATED, "nobody knows this key")
+        self.inside += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1
+
+    async def _echo(self, caller: Caller, connection: Connection) -> None:
+        self.callers.append(caller)
+        self.began.set()
+        try:
+            while True:
+                frame = await connection.receive()
+                self.seen.append(frame)
+                if frame == b"no frame":
+                    raise FrameError("magic 0x6e6f; 0x5053 required")
+                if frame == b"hang up":
+                    connection.close()
+                await connection.send(frame)
+        except ConnectionLost as lost:
+            self.ends.append(str(lost))
+            raise
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            raise
+        finally:
+            self.finished.set()
+
+    async def _deaf(self, caller: Caller, connection: Connection) -> None:
+        self.began.set()
+        await self.release.wait()
+        while True:
+            self.seen.append(await connection.receive())
+
+    async def _refuse(self, caller: Caller, connection: Connection) -> None:
+        await connection.receive()
+        raise CallFailed(ErrorCode.THROTTLED, "tn_a: 60 failed logins; wait a minute")
+
+    async def _bug_stream(self, caller: Caller, connection: Connection) -> None:
+        raise KeyError("ours")
+
+    async def _call(self, caller: Caller, request: bytes) -> bytes:
+        self.callers.append(caller)
+        return b"answer " + request[:100]
+
+    async def _slow(self, caller: Caller, request: bytes) -> bytes:
+        self.began.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            raise
+        self.finished.set()
+        return b""
+
+    async def _fail(self, caller: Caller, request: bytes) -> bytes:
+        if request == b"not found":
+            raise NotFound("orders: no such topic")
+        raise CallFailed(int(request), f"code {int(request)}: " + "é" * 2_000)
+
+    async def _bug(self, caller: Caller, request: bytes) -> bytes:
+        raise KeyError("ours")
+
+    async def _count(self, caller: Caller, request: bytes, push: Callable[[bytes], Awaitable[None]]) -> None:
+        for number in range(int(request)):
+            await push(b"%d" % number)
+        self.began.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.ends.append("cancelled")
+            self.finished.set()
+            raise
+
+
+@contextlib.asynccontextmanager
+async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
+    world = World()
+    internal, client = world.services()
+    internal_server, internal_port = bind(internal_at, None, CONNECTIONS)
+    client_server, client_port = bind(LOOPBACK, None, CONNECTIONS)
+    internal_server.add_generic_rpc_handlers(
+        (Listener(internal, cluster_secret=SECRET, fault=world.faults.append),)
+    )
+    world.listener = Listener(client, fault=world.faults.append)
+    client_server.add_generic_rpc_handlers((world.listener,))
+    world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
+    await internal_server.start()
+    await client_server.start()
+    try:
+        async with asyncio.timeout(60):
+            yield world
+    finally:
+        await world.transport.close()
+        await internal_server.stop(None)
+        await client_server.stop(None)
+
+
+@contextlib.asynccontextmanager
+async def channel(address: str) -> AsyncIterator[Any]:
+    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    async with grpc.aio.insecure_channel(address, options=options) as opened:
+        yield opened
+
+
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with serving() as world:
+            await scenario(world)
+
+    asyncio.run(whole())
+
+
+def with_secret(*more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return ((CLUSTER_SECRET, SECRET), *more)

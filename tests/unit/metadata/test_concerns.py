@@ -1,0 +1,66 @@
+"""Whose callers a change of the metadata may tell something new: brokers' are everybody's, topics' their tenant's."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from penstock.contract.ids import TenantId, TopicId
+
+MINE, OTHER = TenantId("tn_a"), TenantId("tn_b")
+OWN, FOREIGN, GONE = (TopicId(bytes([number]) * 16) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def image() -> ClusterImage:
+    made = ClusterImage()
+    made.topics[OWN] = cast(Any, SimpleNamespace(tenant=MINE))
+    made.topics[FOREIGN] = cast(Any, SimpleNamespace(tenant=OTHER))
+    made.keys["own"] = cast(Any, SimpleNamespace(tenant=MINE))
+    made.keys["foreign"] = cast(Any, SimpleNamespace(tenant=OTHER))
+    return made
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        model.live_key(1),
+        model.broker_key(1),
+        model.cordon_key(1),
+        model.CONTROLLER_KEY,
+        model.CLUSTER_KEY,
+        model.topic_key(OWN),
+        model.cell_key(OWN, 250),
+        model.tenant_key(MINE),
+        model.name_key(MINE, "orders"),
+        model.name_key(MINE, "tn_b"),
+        model.credential_key("own"),
+        model.credential_key("gone"),
+    ],
+)
+def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> None:
+    assert image.concerns(key, MINE)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        model.topic_key(FOREIGN),
+        model.cell_key(FOREIGN, 0),
+        model.tombstone_key(GONE),
+        model.final_key(FOREIGN, 7),
+        model.loss_key(FOREIGN, 0, 1),
+        model.tenant_key(OTHER),
+        model.tenant_key("tn_a2"),
+        model.name_key(OTHER, "tn_a"),
+        model.cut_key(OTHER),
+        model.kept_cut_key(OTHER, 5),
+        model.use_key(OTHER),
+        model.credential_key("foreign"),
+    ],
+)
+def test_what_is_another_tenants_concerns_nobody_else(image: ClusterImage, key: str) -> None:
+    assert not image.concerns(key, MINE)
+    assert image.concerns(key, OTHER) or key in (model.tombstone_key(GONE), model.tenant_key("tn_a2"))

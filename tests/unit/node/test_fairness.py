@@ -1,0 +1,129 @@
+"""What a tenant's work costs is charged to it step by step, and its work begins in order when it has to wait."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from data_plane.node.fairness import Fairness
+from data_plane.node.stats import NodeStats
+from penstock.contract.ids import TenantId
+
+GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
+
+
+class Hands:
+    """A clock that goes on only when somebody works."""
+
+    def __init__(self) -> None:
+        self.at_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return self.at_ms
+
+    def now_ms(self) -> int:
+        return int(self.at_ms)
+
+
+class Charges:
+    """In place of `Shares`: what was charged, and a wait of one look for each name in `waits`."""
+
+    def __init__(self) -> None:
+        self.charged: list[tuple[str, float]] = []
+        self.waits: dict[str, int] = {}
+
+    def charge(self, tenant: str, spent_ms: float, now_ms: float) -> None:
+        self.charged.append((tenant, spent_ms))
+
+    def wait_ms(self, tenant: str, now_ms: float) -> float:
+        left = self.waits.get(tenant, 0)
+        self.waits[tenant] = max(0, left - 1)
+        return 0.001 if left else 0.0
+
+
+def fairness() -> tuple[Fairness, Hands, Charges]:
+    hands, charges = Hands(), Charges()
+    made = Fairness(hands, NodeStats())
+    made._shares = cast(Any, charges)
+    return made, hands, charges
+
+
+def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
+    fair, hands, charges = fairness()
+
+    async def work() -> str:
+        hands.at_ms += 3
+        await asyncio.sleep(0)
+        hands.at_ms += 4
+        return "done"
+
+    async def other() -> None:
+        hands.at_ms += 100
+
+    async def story() -> None:
+        task = asyncio.create_task(fair.of(GREEDY).run(work))
+        await asyncio.create_task(other())
+        assert await task == "done"
+
+    asyncio.run(story())
+    assert charges.charged == [(GREEDY, 3.0), (GREEDY, 4.0)]
+
+
+def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
+    fair, hands, charges = fairness()
+
+    async def work() -> None:
+        hands.at_ms += 5
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError, match="ours"):
+        asyncio.run(fair.of(GREEDY).run(work))
+    assert charges.charged == [(GREEDY, 5.0)]
+
+
+def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_then() -> None:
+    fair, hands, charges = fairness()
+    ends: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            hands.at_ms += 7
+            ends.append("cancelled")
+            raise
+
+    async def story() -> None:
+        task = asyncio.create_task(fair.of(GREEDY).run(work))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert ends == ["cancelled"]
+    assert charges.charged == [(GREEDY, 0.0), (GREEDY, 7.0)]
+
+
+def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> None:
+    fair, _, charges = fairness()
+    began: list[str] = []
+    charges.waits[GREEDY] = 3
+
+    async def piece(tenant: TenantId, name: str) -> None:
+        await fair.of(tenant).turn()
+        began.append(name)
+
+    async def story() -> None:
+        await asyncio.gather(*(piece(GREEDY, f"greedy {n}") for n in range(3)), piece(MODEST, "modest"))
+
+    asyncio.run(story())
+    assert began == ["modest", "greedy 0", "greedy 1", "greedy 2"]
+    assert not fair._queues
+
+
+def test_nobody_waits_for_ever() -> None:
+    fair, _, charges = fairness()
+    charges.waits[GREEDY] = 1_000_000
+
+    asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), 60))
