@@ -4,7 +4,9 @@ An assignor is a function of (subscriptions, partition counts, assignment so far
 keep the members' order, which is the caller's; the result lists places in order.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heapreplace
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TopicId, TopicPartition
@@ -49,47 +51,77 @@ def sticky_assignment(
     """Everybody keeps what he has, but for what balance demands: with equal subscriptions loads differ by one at
     most, and no partition moves that need not.
     """
+    wanted = {member: frozenset(topics) for member, topics in subscriptions.items()}
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
-    holders: dict[TopicPartition, str] = {}
-    for member, topics in subscriptions.items():
+    held: set[TopicPartition] = set()
+    for member, topics in wanted.items():
         for place in current.get(member, ()):
             if (
                 place.topic_id in topics
                 and place.partition < counts.get(place.topic_id, 0)
-                and place not in holders
+                and place not in held
             ):
-                holders[place] = member
+                held.add(place)
                 assigned[member].append(place)
     rank = {member: number for number, member in enumerate(subscriptions)}
+    emptiest: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
     for topic, members in _subscribers(subscriptions, counts).items():
-        for number in range(counts[topic] if members else 0):
+        if not members:
+            continue
+        # Topics with the same subscribers share a heap; a load that has grown meanwhile is put right when it is met.
+        heap = emptiest.get(tuple(members))
+        if heap is None:
+            heap = emptiest[tuple(members)] = [(len(assigned[m]), rank[m], m) for m in members]
+            heapify(heap)
+        for number in range(counts[topic]):
             place = TopicPartition(topic, number)
-            if place not in holders:
-                assigned[min(members, key=lambda m: (len(assigned[m]), rank[m]))].append(place)
-    while _move_one(subscriptions, assigned, rank):
-        pass
-    return {member: tuple(sorted(places)) for member, places in assigned.items()}
+            if place in held:
+                continue
+            while heap[0][0] != len(assigned[heap[0][2]]):
+                heapreplace(heap, (len(assigned[heap[0][2]]), *heap[0][1:]))
+            _, order, member = heap[0]
+            assigned[member].append(place)
+            heapreplace(heap, (len(assigned[member]), order, member))
+    return _balanced(wanted, assigned, rank)
 
 
-def _move_one(
-    subscriptions: Subscriptions, assigned: dict[str, list[TopicPartition]], rank: Mapping[str, int]
-) -> bool:
-    """Move one place from a fuller member to an emptier one that may have it; False when balance is reached.
+def _balanced(
+    wanted: Mapping[str, frozenset[TopicId]],
+    assigned: dict[str, list[TopicPartition]],
+    rank: Mapping[str, int],
+) -> dict[str, tuple[TopicPartition, ...]]:
+    """Places move one by one from a fuller member to an emptier one that may have them, until none can.
 
     Every move makes the sum of squared loads smaller, so there is an end.
     """
-    by_load = sorted(assigned, key=lambda member: (len(assigned[member]), rank[member]))
-    for giver in reversed(by_load):
-        for taker in by_load:
-            if len(assigned[giver]) - len(assigned[taker]) < 2:
+    for places in assigned.values():
+        places.sort()
+    by_load = sorted((len(places), rank[member], member) for member, places in assigned.items())
+    while (move := _next_move(wanted, assigned, by_load)) is not None:
+        giver, taker, index = move
+        for member in (giver, taker):
+            del by_load[bisect_left(by_load, (len(assigned[member]), rank[member], member))]
+        insort(assigned[taker], assigned[giver].pop(index))
+        for member in (giver, taker):
+            insort(by_load, (len(assigned[member]), rank[member], member))
+    return {member: tuple(places) for member, places in assigned.items()}
+
+
+def _next_move(
+    wanted: Mapping[str, frozenset[TopicId]],
+    assigned: Mapping[str, Sequence[TopicPartition]],
+    by_load: Sequence[tuple[int, int, str]],
+) -> tuple[str, str, int] | None:
+    """(giver, taker, where in the giver's places); None when balance is reached."""
+    for giver_load, _, giver in reversed(by_load):
+        for taker_load, _, taker in by_load:
+            if giver_load - taker_load < 2:
                 break
-            topics = subscriptions[taker]
-            movable = [place for place in assigned[giver] if place.topic_id in topics]
-            if movable:
-                assigned[giver].remove(max(movable))
-                assigned[taker].append(max(movable))
-                return True
-    return False
+            places, topics = assigned[giver], wanted[taker]
+            for index in range(len(places) - 1, -1, -1):
+                if places[index].topic_id in topics:
+                    return giver, taker, index
+    return None
 
 
 ASSIGNORS: dict[str, Assignor] = {"range": range_assignment, "sticky": sticky_assignment}

@@ -6,6 +6,8 @@ order, and gives the answer when they are committed (RL88). A new coordinator ap
 calls `loaded`.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 from data_plane.groups.assignors import DEFAULT_ASSIGNOR, assignor
@@ -14,11 +16,13 @@ from data_plane.groups.group import Draft, Group, settled
 from data_plane.groups.records import (
     CommittedOffset,
     GroupKey,
+    Key,
     Member,
     MemberKey,
     OffsetKey,
     Record,
     group_record,
+    member_record,
     offset_record,
     read_group,
     read_key,
@@ -48,6 +52,7 @@ TOPICS_EVERY_MS = 1_000
 """Between two looks for new partitions and deleted topics."""
 OWN_PAUSE_MS = 1_000
 """A longer time without a tick was a pause of our own: it accuses no member (RL137)."""
+_OFFSET_BYTES = 200
 REPLACED_MAX = 16
 """Former holders of an instance id that are remembered."""
 
@@ -65,6 +70,8 @@ class Coordinator:
         self._groups: dict[GroupName, Group] = {}
         self._used: dict[GroupName, float] = {}
         """When each group was last written of, in monotonic ms."""
+        self._kept_bytes: defaultdict[str, int] = defaultdict(int)
+        """By tenant, what its committed offsets are counted as."""
         self._began_ms = 0.0
         self._heard: dict[_MemberName, float] = {}
         """When each member was last heard of, in monotonic ms."""
@@ -92,6 +99,7 @@ class Coordinator:
         match key:
             case GroupKey():
                 if record.value is None:
+                    self._kept_bytes[key.tenant] -= sum(map(_kept_bytes, group.offsets.values()))
                     del self._groups[name]
                     del self._used[name]
                 else:
@@ -117,9 +125,10 @@ class Coordinator:
 
     def _apply_offset(self, group: Group, place: TopicPartition, value: bytes | None) -> None:
         if value is None:
-            group.offsets.pop(place, None)
+            self._kept_bytes[group.tenant] -= _kept_bytes(group.offsets.pop(place, None))
             return
         offset, before = read_offset(value), group.offsets.get(place)
+        self._kept_bytes[group.tenant] += _kept_bytes(offset) - _kept_bytes(before)
         self.commits += 1
         if before is not None and offset.offset < before.offset:
             self.commits_back += 1
@@ -131,6 +140,38 @@ class Coordinator:
         self._revoking_since = dict.fromkeys(self._revoking_since, now_ms)
         self._ticked = self._began_ms = now_ms
         self.commits = self.commits_back = 0
+
+    @property
+    def size(self) -> int:
+        """Records that would tell all that is kept now."""
+        return sum(1 + len(group.members) + len(group.offsets) for group in self._groups.values())
+
+    def keys(self) -> Iterator[Key]:
+        """Of everything that is kept while this is read; what comes meanwhile may be left out."""
+        for tenant, name in list(self._groups):
+            group = self._groups.get((tenant, name))
+            if group is not None:
+                yield GroupKey(tenant, name)
+                yield from [MemberKey(tenant, name, member) for member in group.members]
+                yield from [OffsetKey(tenant, name, place) for place in group.offsets]
+
+    def kept(self, key: Key) -> tuple[Record, float] | None:
+        """The record that tells what is kept of this key, and when its group was last written of; None = nothing is."""
+        name = (key.tenant, key.group)
+        group = self._groups.get(name)
+        if group is None:
+            return None
+        record: Record | None = None
+        match key:
+            case GroupKey():
+                record = group_record(*name, group.record)
+            case MemberKey(member_id=member_id):
+                if member_id in group.members:
+                    record = member_record(*name, member_id, group.members[member_id])
+            case OffsetKey(place=place):
+                if place in group.offsets:
+                    record = offset_record(*name, place, group.offsets[place])
+        return None if record is None else (record, self._used[name])
 
     # -- members -----------------------------------------------------------------------------------------
 
@@ -274,6 +315,17 @@ class Coordinator:
         )
 
     def _offset_records(self, group: Group | None, request: Commit) -> tuple[Record, ...]:
+        """Raises `LimitExceeded`."""
+        known = {} if group is None else group.offsets
+        more = sum(
+            _kept_bytes(offset) - _kept_bytes(known.get(place)) for place, offset in request.offsets.items()
+        )
+        if more > 0 and self._kept_bytes[request.tenant] + more > limits.COMMITTED_BYTES_PER_TENANT_MAX:
+            raise errors.LimitExceeded(
+                f"group {request.group}: the tenant's groups have committed offsets and notes of "
+                f"{self._kept_bytes[request.tenant]} bytes here, at most {limits.COMMITTED_BYTES_PER_TENANT_MAX} "
+                "allowed; delete groups that are not used"
+            )
         made: list[Record] = []
         if group is None:
             new = Group(request.tenant, request.group)
@@ -328,6 +380,11 @@ class Coordinator:
 
 
 # -- decisions ------------------------------------------------------------------------------------------
+
+
+def _kept_bytes(offset: CommittedOffset | None) -> int:
+    """What one committed offset counts as, in memory and in the log."""
+    return 0 if offset is None else _OFFSET_BYTES + len(offset.metadata.encode())
 
 
 def _forgotten(group: Group) -> tuple[Record, ...]:

@@ -282,6 +282,7 @@ class BrokerNode:
             self.stats,
             self.registration.confident,
             config.timings.group_retention_ms,
+            lambda replica, offset: self._deletion.advance(replica, offset),
         )
         self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
         self._admin = AdminCalls(config, view, store, self._rng)

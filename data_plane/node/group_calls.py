@@ -98,7 +98,10 @@ class GroupCalls:
         _check_name("member_id", wanted.member_id, limits.MEMBER_ID_LENGTH_MAX)
         _check_name("instance_id", wanted.instance_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
         _check_name("client_id", wanted.client_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
-        _demand_few(len(wanted.topics), "topics")
+        if len(wanted.topics) > limits.GROUP_TOPICS_MAX:
+            raise errors.LimitExceeded(
+                f"{len(wanted.topics)} topics, a member may subscribe to {limits.GROUP_TOPICS_MAX} at most"
+            )
         _demand_few(len(wanted.owned), "partitions")
         if wanted.member_epoch < LEAVE:
             raise errors.InvalidRequest(f"member_epoch: {wanted.member_epoch}, -1 or more required")
@@ -131,7 +134,12 @@ class GroupCalls:
         wanted, response = parsed(pb.CommitOffsetsRequest, request), pb.CommitOffsetsResponse()
         try:
             offsets = self._offsets(principal, wanted.group, wanted.offsets)
-            refused = {place: e for place, e in self._checked_offsets(principal, wanted.offsets) if e}
+            by_hand = not wanted.member_id
+            refused = {
+                place: e
+                for place, e in self._checked_offsets(principal, wanted.offsets, by_hand=by_hand)
+                if e
+            }
             commit = Commit(
                 tenant=principal.tenant,
                 group=wanted.group,
@@ -178,14 +186,18 @@ class GroupCalls:
         return response.SerializeToString()
 
     def _checked_offsets(
-        self, principal: Principal, wanted: Iterable[pb.OffsetCommit]
+        self, principal: Principal, wanted: Iterable[pb.OffsetCommit], *, by_hand: bool
     ) -> Iterable[tuple[TopicPartition, PenstockError | None]]:
-        """Each place with why its offset is refused. A topic this broker has not heard of is the group's to judge."""
+        """Each place with why its offset is refused. A topic this broker has not heard of is the group's to judge,
+        which knows what it gave to its member; without one it does not exist.
+        """
         for offset in wanted:
             place = TopicPartition(TopicId(offset.topic_id), offset.partition)
             try:
                 topic = self._view.image.topics.get(place.topic_id)
-                if topic is not None:
+                if by_hand:
+                    topic = self._gate.authenticator.topic_by_id(principal, Operation.CONSUME, place.topic_id)
+                elif topic is not None:
                     self._gate.authorize(principal, Operation.CONSUME, topic)
                 self._check_offset(place, offset, topic)
             except PenstockError as refusal:
@@ -279,11 +291,9 @@ class GroupCalls:
 
         async def act() -> None:
             offsets = self._offsets(principal, wanted.group, wanted.offsets)
-            for _, refusal in self._checked_offsets(principal, wanted.offsets):
+            for _, refusal in self._checked_offsets(principal, wanted.offsets, by_hand=True):
                 if refusal is not None:
                     raise refusal
-            for offset in wanted.offsets:
-                self._gate.authenticator.topic_by_id(principal, Operation.CONSUME, TopicId(offset.topic_id))
             commit = Commit(
                 tenant=principal.tenant, group=wanted.group, member_id="", epoch=-1, offsets=offsets
             )

@@ -52,7 +52,10 @@ class GroupCoordinators:
         stats: NodeStats,
         confident: Callable[[], bool],
         retention_ms: int,
+        advance: Callable[[Replica, int], bool],
     ) -> None:
+        """`advance` lets the log of a replica begin at an offset, step by step, and says whether it does."""
+        self._advance = advance
         self._view, self._find, self._retention_ms = view, find, retention_ms
         self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
         self._led: dict[TopicPartition, GroupPartition] = {}
@@ -107,6 +110,7 @@ class GroupCoordinators:
                 self._stats,
                 self._confident,
                 self._retention_ms,
+                self._advance,
             )
             self._led[where] = led
             if self._tasks is not None:

@@ -1,12 +1,14 @@
 """One led partition of `__groups`: replays it, then decides, appends and answers what is committed (RL79, RL88)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from data_plane.disk.port import Disk, DiskFault
 from data_plane.groups.coordinator import Coordinator
-from data_plane.groups.records import Record, RecordUnreadable
+from data_plane.groups.records import Key, Record, RecordUnreadable
 from data_plane.groups.requests import Decision, Topics
 from data_plane.log.outcomes import ColdRead
 from data_plane.node.cold import read_cold
@@ -24,10 +26,30 @@ from penstock.records.parse import records_of
 
 _READ_BYTES = 256 * 1024
 """Replay gives way to others after so much."""
+_SHORT = 10_000
+"""Records: a log of fewer is replayed in a fraction of a second and left as it is."""
+_STALE = 4
+"""Times as many records as are kept: then most of the log is out of date."""
+_REWRITTEN_A_TICK = 500
+_LOOK_MS = 5_000
+"""Between counts of what is kept."""
 _COMMIT_WAIT_S = 10.0
 """A call whose records are not committed by then is answered: unknown."""
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Rewrite:
+    """What is kept is being written once more."""
+
+    begin: int
+    """Offset of the first record written for it: all below is out of date once `keys` are written."""
+    keys: Iterator[Key]
+    """Still to be written, behind `part`."""
+    part: list[Key] = field(default_factory=list)
+    end: int = 0
+    """Behind the last record written for it."""
 
 
 class GroupPartition:
@@ -42,7 +64,9 @@ class GroupPartition:
         stats: NodeStats,
         confident: Callable[[], bool],
         retention_ms: int,
+        advance: Callable[[Replica, int], bool],
     ) -> None:
+        """`advance` lets the log begin at an offset, step by step, and says whether it does."""
         self.replica, self.leading = replica, leading
         self.core = Coordinator(retention_ms)
         self.serving = False
@@ -52,6 +76,9 @@ class GroupPartition:
         self._end = 0
         """Behind our last record: whoever answers waits until it is committed."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._advance = advance
+        self._rewrite: _Rewrite | None = None
+        self._looked_ms = float("-inf")
 
     @property
     def current(self) -> bool:
@@ -152,18 +179,62 @@ class GroupPartition:
                 self._append(records)
             except PenstockError:
                 return  # the next tick decides the same
+        self._keep_short()
+
+    # -- keeping the log short -----------------------------------------------------------------------------
+
+    def _keep_short(self) -> None:
+        """Whoever takes over replays the whole log. When most of it is out of date, what is kept is written once more,
+        a part with each tick; once all of that is committed, the log begins there.
+        """
+        log, now_ms = self.replica.log, self._clock.monotonic_ms()
+        if self._rewrite is None:
+            if now_ms - self._looked_ms < _LOOK_MS or log.log_end_offset - log.log_start_offset < _SHORT:
+                return
+            self._looked_ms = now_ms
+            if log.log_end_offset - log.log_start_offset >= _STALE * max(self.core.size, _SHORT // _STALE):
+                self._rewrite = _Rewrite(begin=log.log_end_offset, keys=self.core.keys())
+            return
+        rewrite = self._rewrite
+        rewrite.part = rewrite.part or list(islice(rewrite.keys, _REWRITTEN_A_TICK))
+        if rewrite.part:
+            kept = [found for key in rewrite.part if (found := self.core.kept(key)) is not None]
+            try:
+                self._write([(record, max(0.0, now_ms - used_ms)) for record, used_ms in kept])
+            except PenstockError:
+                return  # the next tick writes the same
+            rewrite.part = []
+            rewrite.end = self._end
+        elif self.leading.high_watermark >= rewrite.end and self._advance(self.replica, rewrite.begin):
+            self._stats.group_logs_shortened += 1
+            self._rewrite = None
+
+    # -- appending -----------------------------------------------------------------------------------------
 
     def _append(self, records: Sequence[Record]) -> None:
         """Append, then apply. Raises a refusal before anything is written."""
+        self._write([(record, 0.0) for record in records])
+        core, stats = self.core, self._stats
+        commits, back = core.commits, core.commits_back
+        for record in records:
+            core.apply(record, self._clock.monotonic_ms())
+        stats.group_offsets_committed += core.commits - commits
+        stats.group_offsets_committed_back += core.commits_back - back
+
+    def _write(self, records: Sequence[tuple[Record, float]]) -> None:
+        """Append records, each stamped so many ms ago. Raises a refusal before anything is written."""
         now_ms, replica = self._clock.now_ms(), self.replica
         bytes_max = replica.topic.settings.max_batch_bytes
+        if not records:
+            return
         batches: list[bytes] = []
         builder = BatchBuilder(bytes_max=bytes_max)
-        for record in records:
-            if not builder.append(now_ms, record.key, record.value):
+        for record, age_ms in records:
+            at_ms = max(0, now_ms - int(age_ms))
+            if not builder.append(at_ms, record.key, record.value):
                 batches.append(builder.build())
                 builder = BatchBuilder(bytes_max=bytes_max)
-                invariant(builder.append(now_ms, record.key, record.value) > 0, "a batch takes one record")
+                invariant(builder.append(at_ms, record.key, record.value) > 0, "a batch takes one record")
         batches.append(builder.build())
         try:
             for batch in batches:
@@ -179,12 +250,6 @@ class GroupPartition:
             replica.stop(str(broken))
             raise errors.OutcomeUnknown(f"{replica.name}: {broken}") from broken
         self._end = replica.log.log_end_offset
-        core, stats = self.core, self._stats
-        commits, back = core.commits, core.commits_back
-        for record in records:
-            core.apply(record, self._clock.monotonic_ms())
-        stats.group_offsets_committed += core.commits - commits
-        stats.group_offsets_committed_back += core.commits_back - back
 
     async def _until_committed(self, end: int) -> None:
         if not self.current:

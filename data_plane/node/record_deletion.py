@@ -78,17 +78,24 @@ class RecordDeletion:
             self._metering.hurry(replica.where)
         return replica, offset
 
+    def advance(self, replica: Replica, offset: int) -> bool:
+        """Do what can be done now for the log of a replica that leads to begin at `offset`; whether it does."""
+        if _begins(replica, offset):
+            return True
+        if replica.log_start_target < offset:
+            if self._metering.is_read(replica.where, offset):
+                replica.want_log_start(offset)
+        elif not replica.busy and (due := replica.log_start_due) is not None:
+            self._trim(replica, due)
+        return False
+
     async def _finish(self, replica: Replica, offset: int, deadline_ms: float) -> None:
         """Wait for what comes first, and do it. Raises `LeaderNotReady`: it goes on, ask again."""
         leading = replica.leading
-        while replica.log.log_start_offset < offset or not replica.log_start_known:
+        while not _begins(replica, offset):
             if leading is None or replica.leading is not leading:
                 raise errors.NotLeader(f"{replica.name}: leadership moved")
-            if replica.log_start_target < offset:
-                if self._metering.is_read(replica.where, offset):
-                    replica.want_log_start(offset)
-            elif not replica.busy and (due := replica.log_start_due) is not None:
-                self._trim(replica, due)
+            self.advance(replica, offset)
             if self._clock.monotonic_ms() >= deadline_ms:
                 missing = (
                     "all who may lead next have moved"
@@ -97,3 +104,7 @@ class RecordDeletion:
                 )
                 raise errors.LeaderNotReady(f"{replica.name}: records go as soon as {missing}; ask again")
             await asyncio.sleep(_LOOK_MS / 1000)
+
+
+def _begins(replica: Replica, offset: int) -> bool:
+    return replica.log.log_start_offset >= offset and replica.log_start_known

@@ -95,6 +95,8 @@ class NodeStats:
     """Offsets of consumer groups that were committed here."""
     group_offsets_committed_back: int = 0
     """Below the offset stored before (RL95): a reset or a seek, else worth a look."""
+    group_logs_shortened: int = 0
+    """Partitions of `__groups` whose log was written anew and cut off before."""
     usage_records: int = 0
     """Committed in `__usage`."""
     usage_readings: int = 0

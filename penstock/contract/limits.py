@@ -82,6 +82,12 @@ MEMBER_ID_LENGTH_MAX = 100
 """Of a member's id, its instance id and its client id."""
 GROUPS_PER_TENANT_MAX = 1_000
 """Per partition of `__groups`: what a coordinator keeps in memory for one tenant."""
+GROUP_TOPICS_MAX = 1_000
+"""Topics that one member may subscribe to."""
+COMMITTED_BYTES_PER_TENANT_MAX = 64 * MIB
+"""Of all offsets that a tenant's groups have committed, per partition of `__groups`: 200 bytes for each and its note.
+Some 300,000 without notes.
+"""
 SESSION_TIMEOUT_MS_MIN = 1_000
 """A shorter session would end with a pause of the collector or the network."""
 SESSION_TIMEOUT_MS_MAX = 3600 * 1000

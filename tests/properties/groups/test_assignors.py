@@ -69,3 +69,79 @@ def test_an_assignment_that_stands_stays(counts: dict[TopicId, int], members: li
     for assign in ASSIGNORS.values():
         first = assign(subscriptions, counts, {})
         assert assign(subscriptions, counts, first) == first
+
+
+def plainly(
+    subscriptions: dict[str, list[TopicId]],
+    counts: dict[TopicId, int],
+    current: dict[str, tuple[TopicPartition, ...]],
+) -> dict[str, tuple[TopicPartition, ...]]:
+    """The sticky assignment, each choice made by looking at everybody."""
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+    taken: set[TopicPartition] = set()
+    for member, topics in subscriptions.items():
+        for place in current.get(member, ()):
+            if (
+                place.topic_id in topics
+                and place.partition < counts.get(place.topic_id, 0)
+                and place not in taken
+            ):
+                taken.add(place)
+                assigned[member].append(place)
+    ranks = list(subscriptions)
+    for place in sorted(everything(counts) - taken):
+        able = [member for member, topics in subscriptions.items() if place.topic_id in topics]
+        if able:
+            assigned[min(able, key=lambda member: (len(assigned[member]), ranks.index(member)))].append(place)
+
+    def moves() -> bool:
+        by_load = sorted(assigned, key=lambda member: (len(assigned[member]), ranks.index(member)))
+        for giver in reversed(by_load):
+            for taker in by_load:
+                movable = [place for place in assigned[giver] if place.topic_id in subscriptions[taker]]
+                if movable and len(assigned[giver]) - len(assigned[taker]) >= 2:
+                    assigned[giver].remove(max(movable))
+                    assigned[taker].append(max(movable))
+                    return True
+        return False
+
+    while moves():
+        pass
+    return {member: tuple(sorted(places)) for member, places in assigned.items()}
+
+
+@given(
+    counts_of,
+    st.lists(
+        st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from(TOPICS), unique=True)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_every_choice_is_the_one_that_looking_at_everybody_makes(
+    counts: dict[TopicId, int], generations: list[dict[str, list[TopicId]]]
+) -> None:
+    current: dict[str, tuple[TopicPartition, ...]] = {}
+    for subscriptions in generations:
+        following = sticky_assignment(subscriptions, counts, current)
+        assert following == plainly(subscriptions, counts, current)
+        current = following
+
+
+def test_large_groups_are_assigned_in_steps_that_grow_with_what_moves() -> None:
+    """Counted, not timed: what one member's coming compares grows with its share, not with members times places."""
+    topics = [TopicId(number.to_bytes(16, "big")) for number in range(1_000)]
+    counts = dict.fromkeys(topics, 10)
+    before = sticky_assignment({f"m{number:03}": topics for number in range(100)}, counts, {})
+    looked = 0
+
+    class Counted(tuple[TopicId, ...]):
+        def __contains__(self, topic: object) -> bool:
+            nonlocal looked
+            looked += 1
+            return super().__contains__(topic)
+
+    subscriptions = {f"m{number:03}": Counted(topics) for number in range(101)}
+    after = sticky_assignment(subscriptions, counts, before)
+    assert sorted(map(len, after.values()))[0] == 99
+    assert looked == 0, "subscriptions are looked up by hash"

@@ -41,6 +41,8 @@ class Life:
     faults: list[str] = field(default_factory=list)
     shares: list[list[int]] = field(default_factory=list)
     moved: int = 0
+    shortened: int = 0
+    """How often brokers that lived to the end wrote a log of `__groups` anew."""
     trace_hash: str = ""
 
 
@@ -106,6 +108,8 @@ class GroupStory:
         await self._until("everybody has his share", self._shared, REST_S)
         assert producing.alive
         assert watching.alive
+        nodes = [broker.node for broker in cluster.brokers if broker.node is not None]
+        self.life.shortened = sum(node.stats.group_logs_shortened for node in nodes)
 
     async def _until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
         deadline = self.loop.time() + seconds

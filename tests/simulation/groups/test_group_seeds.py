@@ -6,10 +6,13 @@ from functools import partial
 
 import pytest
 
+from data_plane.groups.coordinator import Coordinator
+from data_plane.groups.records import Key, OffsetKey, Record
+from data_plane.node import group_partition
 from data_plane.node.group_partition import GroupPartition
 from data_plane.testkit.forks import run_forked
 from tests.simulation.groups.group_story import ROUNDS, GroupStory, Life
-from tests.simulation.groups.lost_commits import LostCommit
+from tests.simulation.groups.lost_commits import LostCommit, ShortenedLog
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +54,28 @@ def test_groups_live_through_faults(full: bool) -> None:
     assert kinds >= 3
 
 
+def keep_logs_very_short() -> None:
+    """Logs are written anew every few records, a record or two at a time, so that faults meet it half done."""
+    for name, value in (("_SHORT", 20), ("_STALE", 2), ("_REWRITTEN_A_TICK", 2), ("_LOOK_MS", 100)):
+        assert hasattr(group_partition, name)
+        setattr(group_partition, name, value)
+
+
+def live_short(seed: int) -> Life | str:
+    keep_logs_very_short()
+    return live(seed)
+
+
+def test_nothing_is_forgotten_when_logs_are_kept_short(full: bool) -> None:
+    shortened = 0
+    for answer in run_forked(live_short, range(1, 51) if full else SEEDS, jobs=2, wall_s_max=300.0):
+        wrong = verdict(answer.result) if answer.result is not None else answer.ending
+        assert not wrong, f"seed {answer.item}: {wrong}"
+        assert isinstance(answer.result, Life)
+        shortened += answer.result.shortened
+    assert shortened > 0
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     hashes = [
         answer.result.trace_hash
@@ -65,20 +90,20 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 # -- what was acknowledged ------------------------------------------------------------------------------
 
 
-def live_scripted(plant: Callable[[], None]) -> str:
+def live_scripted(plant: Callable[[], None], story: type[GroupStory]) -> str:
     """What did not hold; empty when all did."""
     plant()
     gc.disable()
     try:
-        LostCommit(1).run()
+        story(1).run()
     except AssertionError as broken:
         return str(broken)
     return ""
 
 
-def scripted(plant: Callable[[], None]) -> str:
+def scripted(plant: Callable[[], None], story: type[GroupStory] = LostCommit) -> str:
     """In a process of its own, so that nothing planted stays."""
-    (answer,) = run_forked(live_scripted, [plant], jobs=1, wall_s_max=300.0)
+    (answer,) = run_forked(partial(live_scripted, story=story), [plant], jobs=1, wall_s_max=300.0)
     return answer.ending if answer.result is None else answer.result
 
 
@@ -112,3 +137,36 @@ def test_an_acknowledged_commit_outlives_its_coordinator() -> None:
 @pytest.mark.parametrize("rule", PLANTED)
 def test_a_planted_bug_is_found(rule: str) -> None:
     assert "was acknowledged" in scripted(partial(plant, *PLANTED[rule]))
+
+
+def rewrite_without_offsets() -> None:
+    """Planted: what is kept of offsets is not written again."""
+    keep_logs_very_short()
+    kept = Coordinator.kept
+
+    def forgetful(self: Coordinator, key: Key) -> tuple[Record, float] | None:
+        return None if isinstance(key, OffsetKey) else kept(self, key)
+
+    Coordinator.kept = forgetful  # type: ignore[method-assign]
+
+
+def cut_before_it_is_committed() -> None:
+    """Planted: the log begins where the rewrite began as soon as that has."""
+    keep_logs_very_short()
+    begun = GroupPartition._keep_short
+
+    def hasty(self: GroupPartition) -> None:
+        begun(self)
+        if self._rewrite is not None and self.leading.high_watermark >= self._rewrite.begin:
+            self._rewrite.keys, self._rewrite.part = iter(()), []
+
+    GroupPartition._keep_short = hasty  # type: ignore[method-assign]
+
+
+def test_an_offset_committed_long_ago_outlives_the_log_it_was_written_to() -> None:
+    assert scripted(keep_logs_very_short, ShortenedLog) == ""
+
+
+@pytest.mark.parametrize("bug", [rewrite_without_offsets, cut_before_it_is_committed])
+def test_a_log_cut_off_before_all_is_written_anew_is_found(bug: Callable[[], None]) -> None:
+    assert "was acknowledged" in scripted(bug, ShortenedLog)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from data_plane.groups import coordinator, expiry
-from data_plane.groups.records import Record
+from data_plane.groups.records import CommittedOffset, Record
 from data_plane.groups.requests import Commit, Heartbeat
 from penstock.contract import errors, limits
 from tests.unit.groups.setup import GROUP, TENANT, Running, place, topic_id
@@ -208,6 +208,35 @@ def test_offsets_are_kept_by_hand_only_while_there_are_no_members() -> None:
     group.beat("a", 0)
     with pytest.raises(errors.GroupNotEmpty):
         group.commit("", -1, {place("orders", 0): 4})
+
+
+def test_what_a_tenant_has_committed_is_bounded_over_all_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMMITTED_BYTES_PER_TENANT_MAX", 1_000)
+    running = Running()
+    places = [place("orders", number) for number in range(6)]
+    for number in range(2):
+        running.commit("", -1, {places[number]: 1, places[number + 1]: 1}, group=f"g{number}")
+    running.commit("", -1, {places[4]: 1}, group="g2")
+    with pytest.raises(errors.LimitExceeded, match="of 1000 bytes here, at most 1000 allowed"):
+        running.commit("", -1, {places[5]: 1}, group="g3")
+    # What is there already may go on, and what is deleted makes room, also for the next coordinator.
+    running.commit("", -1, {places[4]: 2}, group="g2")
+    running.fail_over()
+    with pytest.raises(errors.LimitExceeded):
+        running.commit("", -1, {places[5]: 1}, group="g3")
+    running.commit_all(running.core.delete(TENANT, "g0").records)
+    running.commit("", -1, {places[5]: 1, places[4]: 1}, group="g3")
+    with pytest.raises(errors.LimitExceeded):
+        running.commit("", -1, {places[5]: 1}, group="g4")
+    noted = Commit(
+        tenant="tn_b",
+        group="g",
+        member_id="",
+        epoch=-1,
+        offsets={places[0]: CommittedOffset(offset=1, metadata="é" * 401)},
+    )
+    with pytest.raises(errors.LimitExceeded, match="of 0 bytes"):
+        running.core.commit(noted)
 
 
 def test_a_commit_that_goes_back_is_legal_and_counted() -> None:
