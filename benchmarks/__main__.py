@@ -18,6 +18,7 @@ from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
 from benchmarks.metering import BENCHMARK as METERING
+from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
@@ -54,6 +55,7 @@ BENCHMARKS = (
     RECOVERY,
     METERING,
     DURABILITY,
+    NOISY_NEIGHBOUR,
     FOLDS,
     ROUNDS,
 )

@@ -28,7 +28,7 @@ from penstock.contract.v1 import log_pb2 as pb
 _BEGINNING, _END = -2, -1
 _EPOCH_MAX = 2**15 - 1
 _TRIES = 20
-_TOLD_A_TURN = 500
+_TOLD_A_TURN = 50
 """Topics and partitions that are told of before others have their turn of the event loop."""
 
 M = TypeVar("M", bound=Message)

@@ -82,7 +82,7 @@ class ProduceStream:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
         opening = pb.ProduceAnswerHead(credit_bytes=self._credit_limit)
         await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, opening.SerializeToString()))
-        sender = asyncio.create_task(self._send())
+        sender = asyncio.create_task(self._turns.charged(self._send()))
         try:
             while True:
                 frame = await self._connection.receive()

@@ -11,8 +11,9 @@ from penstock.contract.frames import FrameError
 _T = TypeVar("_T")
 EXPECTED = (ConnectionLost, CallFailed, FrameError)
 """How a conversation ends when nobody made a mistake of ours."""
-TURN_MS = 10.0
-"""A broker that does one thing for longer hears nobody: others take 1.2 s without a word for its death (RL137)."""
+TURN_MS = 2.0
+"""Whoever sends little waits for as many turns as others have work. And a broker that does one thing for long hears
+nobody: others take 1.2 s without a word for its death (RL137)."""
 
 
 async def together(*parts: Coroutine[Any, Any, None]) -> None:

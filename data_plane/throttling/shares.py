@@ -1,8 +1,8 @@
 """How much of a broker's processor each tenant has used of late, and how long one waits that used more than its share.
 
 Bytes are bounded by a tenant's rates; this bounds work, such as refused batches and large questions. Nobody waits while
-there is room, or while one tenant works alone: the processor is never idle for it. Use fades with a time constant of
-WINDOW_MS. Times are monotonic milliseconds.
+there is room. A tenant that works alone may use all but what replication and the metadata need. Use fades with a time
+constant of WINDOW_MS. Times are monotonic milliseconds.
 """
 
 import math
@@ -14,7 +14,7 @@ BUSY = 0.5
 """Of the processor: while all tenants together use less, nobody waits."""
 SHARED = 0.8
 """Of the processor, divided evenly among the tenants that work; the rest is for replication and the metadata."""
-WORKS = 0.005
+WORKS = 0.001
 """Of the processor: a tenant that uses less does not take part in the division."""
 WAIT_MS_MAX = 1_000.0
 _LOOK_MS = 100.0
@@ -40,10 +40,7 @@ class Shares:
         """Until the tenant has used no more than its share; 0 = it may go on, WAIT_MS_MAX at most."""
         if _faded(self._all, now_ms) < BUSY * WINDOW_MS:
             return 0.0
-        working = self._count(now_ms)
-        if working < 2:
-            return 0.0
-        used, share = _faded(self._used.get(tenant), now_ms), SHARED * WINDOW_MS / working
+        used, share = _faded(self._used.get(tenant), now_ms), SHARED * WINDOW_MS / max(1, self._count(now_ms))
         return 0.0 if used <= share else min(WAIT_MS_MAX, WINDOW_MS * math.log(used / share))
 
     def _count(self, now_ms: float) -> int:

@@ -18,10 +18,11 @@ def used(shares: Shares, seconds: int, **percent: float) -> float:
     return now_ms
 
 
-def test_one_tenant_alone_may_use_it_all() -> None:
+def test_one_tenant_alone_may_use_all_but_what_the_broker_needs() -> None:
     shares = Shares()
-    now_ms = used(shares, 10, greedy=100)
-    assert shares.wait_ms(GREEDY, now_ms) == 0
+    assert shares.wait_ms(GREEDY, used(shares, 10, greedy=90 * SHARED)) == 0
+    shares = Shares()
+    assert shares.wait_ms(GREEDY, used(shares, 10, greedy=110 * SHARED)) > 0
 
 
 def test_nobody_waits_while_there_is_room() -> None:
@@ -54,7 +55,7 @@ def test_the_parts_are_even_among_those_who_work(tenants: int) -> None:
 
 def test_who_does_next_to_nothing_takes_no_part() -> None:
     shares = Shares()
-    now_ms = used(shares, 10, greedy=90, idle=0.1)
+    now_ms = used(shares, 10, greedy=90 * SHARED, idle=0.05)
     assert shares.wait_ms(GREEDY, now_ms) == 0
 
 
