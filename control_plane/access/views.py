@@ -39,6 +39,10 @@ class KeyShape(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
     service_account = serializers.CharField(allow_null=True)
+    made_by = serializers.CharField(
+        allow_null=True,
+        help_text="The person who made it, or the key that made it: it never may more than they. null: the service's.",
+    )
     bindings = BindingShape(many=True)
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
@@ -63,6 +67,7 @@ def show_key(key: ApiKey) -> dict[str, Any]:
         "id": key.public_id,
         "name": key.name,
         "service_account": key.service_account.public_id if key.service_account is not None else None,
+        "made_by": key.maker.public_id if key.maker is not None else None,
         "bindings": [
             {"topic_prefix": binding.topic_prefix, "operations": binding.operations}
             for binding in queries.bindings(key)
@@ -88,7 +93,9 @@ class KeysView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's keys, revoked ones included; never their text."""
-        rows = tenants.keys(self.tenant).select_related("service_account").prefetch_related("bindings")
+        rows = (
+            tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
+        )
         return Response(pages.page(request, rows, show_key))
 
     @extend_schema(

@@ -138,8 +138,8 @@ class TenantView(CallerView):
     def admit(self, request: Request) -> None:
         self.place = place_of(self.caller, self.wanted_tenant(request))
         permission = self.permissions.get(str(request.method))
-        if permission is not None and not allowed(self.place.standing, permission):
-            raise Forbidden(f"{permission.value} is not for {self.place.standing.value}")
+        if permission is not None:
+            self.place.demand(permission)
 
 
 def told(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,10 @@ class PersonView(TenantView):
         responses={200: MemberShape, **shapes.problems(403, 404)},
     )
     def patch(self, request: Request, person: str) -> Response:
-        """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one."""
+        """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one.
+
+        Keys of a person who becomes billing or auditor are revoked.
+        """
         queries.member(self.tenant, person)
         given = RoleInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -72,7 +75,7 @@ class PersonView(TenantView):
         responses={204: None, **shapes.problems(403, 404)},
     )
     def delete(self, request: Request, person: str) -> Response:
-        """Take a person out of the tenant; with one's own id: leave it. Keys that he made go on working."""
+        """Take a person out of the tenant; with one's own id: leave it. Keys that they made are revoked."""
         actions.remove(self.actor, self.tenant, person)
         return Response(status=204)
 
