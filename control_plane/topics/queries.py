@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum, Value
+from django.db.models.functions import Left
+from django.db.models.lookups import Exact
 
 from control_plane.cluster import brokers
 from control_plane.cluster.view import DurabilitySeen
@@ -17,10 +19,11 @@ ASK_S = 1.0
 def topics(tenant: Tenant, prefixes: tuple[str, ...] | None = None) -> QuerySet[Topic]:
     """The tenant's topics; of `prefixes`, when given, those whose name begins with one of them."""
     found = Topic.objects.filter(tenant=tenant, deleted_at=None).select_related("tenant")
-    if prefixes is not None:
+    if prefixes is not None and "" not in prefixes:
         within = Q(pk__in=[])
         for prefix in prefixes:
-            within |= Q(name__startswith=prefix)
+            # Not `startswith`: that is LIKE, and SQLite's takes no notice of case.
+            within |= Q(Exact(Left("name", len(prefix)), Value(prefix)))
         found = found.filter(within)
     return found
 
