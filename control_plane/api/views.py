@@ -143,9 +143,12 @@ class TenantView(CallerView):
 
 
 def told(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:
-    """`shown` after a change: waits up to 2 s for the brokers, and adds `delivered` and the token."""
+    """`shown` after a change: waits up to 2 s for the brokers, and adds `delivered` and the token.
+
+    Not delivered: the conditions say what the brokers refused, if they did.
+    """
     delivered = outbox.wait_delivered(kind, row.public_id, row.generation)
-    if delivered and "delivered_generation" in shown:
+    if "delivered_generation" in shown:
         fresh = type(row)._default_manager.get(pk=row.pk)
         shown["delivered_generation"] = fresh.delivered_generation
         shown["conditions"] = fresh.conditions
