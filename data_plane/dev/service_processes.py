@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from data_plane.dev.processes import ProcessState, state_of_process
+from data_plane.dev.processes import ProcessState, own_environment, state_of_process
 from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
 from data_plane.dev.status import says_ready
 
@@ -138,7 +138,7 @@ def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
 def environment_for(directory: ServiceDirectory, name: str) -> dict[str, str]:
     """The environment of a process or command of the service."""
     environment = {
-        **os.environ,
+        **own_environment(),
         CONFIG_VARIABLE: str(directory.config_file),
         _NAME_VARIABLE: name,
         "PYTHONUNBUFFERED": "1",
