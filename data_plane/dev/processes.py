@@ -14,7 +14,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+PRIVATE = 0o077
+"""Umask of our processes: messages, rows and logs are their owner's alone."""
 _CONFIGURING = ("PENSTOCK_", "DJANGO_", "CELERY_", "ETCD_")
 """How names of variables begin that brokers, control plane, worker, pipeline and etcd take settings from."""
 _PASSED_ON = frozenset({"PENSTOCK_CLOCK_OFFSET_MS", "PENSTOCK_SPARK_MEMORY"})
@@ -107,6 +110,13 @@ def own_environment() -> dict[str, str]:
     }
 
 
+def open_output(file: Path) -> BinaryIO:
+    """The file for a process's output, to append to; readable by its owner only, whoever made it before."""
+    output = os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+    os.fchmod(output.fileno(), 0o600)
+    return output
+
+
 def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start a broker, see `start_command`."""
     return start_command(command_line(config), log)
@@ -116,7 +126,7 @@ def start_command(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a process in a session and with an environment of its own, its output appended to `log`; it survives the
     caller's terminal.
     """
-    with log.open("ab") as output:
+    with open_output(log) as output:
         return subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
@@ -124,6 +134,7 @@ def start_command(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             cwd=log.parent,
             env=own_environment(),
+            umask=PRIVATE,
             start_new_session=True,
         )
 

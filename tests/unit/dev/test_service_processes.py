@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -68,6 +69,20 @@ def test_what_configures_the_caller_does_not_configure_the_processes(
     show = "import os; print(sorted(name for name in os.environ if name.startswith(('PENSTOCK_', 'ETCD_'))))"
     assert processes.start_command([sys.executable, "-c", show], log).wait(20) == 0
     assert log.read_text() == "['PENSTOCK_CLOCK_OFFSET_MS']\n"
+
+
+def test_what_processes_write_is_their_owners_alone(service: ServiceDirectory, tmp_path: Path) -> None:
+    output = service.output_file("writes")
+    output.touch()
+    output.chmod(0o644)
+    made = tmp_path / "made"
+    writes = sleeper("writes", f"open({str(made)!r}, 'w')")
+    assert start(service, writes).wait(20) == 0
+    assert stat.S_IMODE(output.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
+    made.unlink()
+    log = tmp_path / "broker.log"
+    assert processes.start_command(writes.command_line(), log).wait(20) == 0
+    assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
 def test_a_process_is_found_by_its_service_and_name(service: ServiceDirectory, tmp_path: Path) -> None:
