@@ -47,7 +47,10 @@ class KeyShape(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     revoked_at = serializers.DateTimeField(allow_null=True)
-    last_used_at = serializers.DateTimeField(allow_null=True)
+    last_used_over_rest_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="To the minute. Sending and reading go to the brokers and are not noted here.",
+    )
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()
     delivered_generation = serializers.IntegerField()
@@ -75,7 +78,7 @@ def show_key(key: ApiKey) -> dict[str, Any]:
         "created_at": key.created_at.isoformat(),
         "expires_at": key.expires_at.isoformat() if key.expires_at is not None else None,
         "revoked_at": key.revoked_at.isoformat() if key.revoked_at is not None else None,
-        "last_used_at": key.last_used_at.isoformat() if key.last_used_at is not None else None,
+        "last_used_over_rest_at": key.last_used_at.isoformat() if key.last_used_at is not None else None,
         "conditions": key.conditions,
         "generation": key.generation,
         "delivered_generation": key.delivered_generation,

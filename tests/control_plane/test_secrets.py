@@ -16,8 +16,8 @@ from tenants import tokens
 from tenants.people import actions as people
 from tenants.people import queries
 from tenants.roles import Role, Standing
-from tests.control_plane.world import ACTOR, call, make_house
 from tests.control_plane.test_people import actor
+from tests.control_plane.world import ACTOR, call, make_house
 
 
 @pytest.fixture

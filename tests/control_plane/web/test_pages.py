@@ -21,7 +21,15 @@ from penstock.contract.errors import (
 from tenants import actions
 from tenants.models import ApiKey, Session
 from tenants.roles import Standing
-from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house, make_person
+from tests.control_plane.world import (
+    ACTOR,
+    PASSWORD,
+    House,
+    call,
+    everything_delivered,
+    make_house,
+    make_person,
+)
 from web import errors
 from web.forms import TEXT_MAX, as_sentence
 from web.urls import urlpatterns
@@ -463,3 +471,13 @@ def test_a_fault_is_a_page_that_asks_the_database_for_nothing(django_assert_num_
         answer = errors.server_error(request)
     assert answer.status_code == 500
     assert "Something broke on our side" in text_of(answer) and "r-17" in text_of(answer)
+
+
+def test_a_key_is_not_said_to_be_used_or_unused_at_the_brokers(house: House) -> None:
+    owner = signed_in(house, Standing.OWNER)
+    call("GET", "/v1/topics", token=house.credentials[Standing.KEY])
+    ApiKey.objects.update(delivered_generation=1)
+    page = text_of(owner.get("/t/acme/keys"))
+    assert "in use" not in page and page.count(">valid<") == 2
+    assert page.count('data-label="Last over REST">never<') == 1
+    assert "Only use over REST is noted" in page
