@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.access import actions, queries
-from control_plane.api import pages, shapes
-from control_plane.api.views import TenantView, told
+from control_plane.api import etags, pages, shapes
+from control_plane.api.views import TenantView, tagged, told
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
@@ -104,7 +104,7 @@ class KeysView(TenantView):
     @extend_schema(
         operation_id="keys_create",
         request=KeyInput,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
         responses={201: NewKey, **shapes.problems(403, 404, 409)},
     )
     def post(self, request: Request) -> Response:
@@ -113,27 +113,31 @@ class KeysView(TenantView):
         given.is_valid(raise_exception=True)
         key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
         answer = told(key, tenant_actions.KIND_KEY, show_key(key))
-        return Response({**answer, "key": text.reveal()}, status=201)
+        return tagged(key, {**answer, "key": text.reveal()}, 201)
 
 
 class KeyView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "DELETE": Permission.KEYS_WRITE}
+    conditional = frozenset({"DELETE"})
 
     @extend_schema(
         operation_id="keys_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: KeyShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, key: str) -> Response:
         """One key, without its text."""
-        return Response(show_key(tenants.key(self.tenant, key)))
+        row = tenants.key(self.tenant, key)
+        return tagged(row, show_key(row))
 
     @extend_schema(
         operation_id="keys_revoke",
-        parameters=[shapes.TENANT],
-        responses={200: KeyTold, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: KeyTold, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, key: str) -> Response:
         """Revoke a key: refused from now on, on open streams too."""
-        revoked = tenant_actions.revoke_key(self.actor, tenants.key(self.tenant, key))
-        return Response(told(revoked, tenant_actions.KIND_KEY, show_key(revoked)))
+        row = tenants.key(self.tenant, key)
+        with etags.unchanged(request, row):
+            revoked = tenant_actions.revoke_key(self.actor, row)
+        return tagged(revoked, told(revoked, tenant_actions.KIND_KEY, show_key(revoked)))

@@ -157,6 +157,11 @@ def remove(actor: Actor, tenant: Tenant, person: str) -> None:
         revoke_keys_of(actor, tenant, row.person, reason=f"{row.person.email} left {tenant.name}")
 
 
+def lock_people(tenant: Tenant) -> None:
+    """Nobody else changes who belongs to the tenant, and as what, until the transaction ends."""
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+
+
 def checked_role(role: str) -> Role:
     """The role of that name. Raises `InvalidRequest`."""
     try:
@@ -168,7 +173,7 @@ def checked_role(role: str) -> Role:
 
 def _locked_role(actor: Actor, tenant: Tenant) -> Role:
     """What the actor is in the tenant now; nobody changes its people until the transaction ends."""
-    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    lock_people(tenant)
     try:
         return Role(queries.member(tenant, actor.id).role)
     except NotFound:

@@ -51,7 +51,7 @@ def test_an_invitations_link_is_not_in_the_log_however_it_is_asked_for(lines: io
     told = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert "/join/psi_…" in [one.get("path") for one in told]
     assert token.removeprefix(tokens.INVITATION_PREFIX)[8:] not in lines.getvalue()
-    assert queries.invitation_of(token)
+    assert queries.invitation_of(token).ended_at is None
 
 
 @pytest.mark.django_db
