@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.utils import timezone
 
 from control_plane.access import actions as access
-from control_plane.api import idempotency
+from control_plane.api import health, idempotency
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.views import told
 from control_plane.outbox import conditions
@@ -332,3 +333,12 @@ def test_a_topic_that_no_cluster_of_this_size_can_hold_is_refused_at_once(key: s
     assert_problem(answer, 422, "limit_exceeded", "the cluster has 3; at most 3 possible")
     assert answer.body["fields"].keys() == {"replication"}
     assert call("GET", "/v1/topics", token=key).body["items"] == []
+
+
+def test_a_full_disk_under_the_embedded_database_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    if connection.vendor != "sqlite":
+        return
+    assert call("GET", "/readyz").body["checks"]["database"] == "ok"
+    monkeypatch.setattr(health, "ROOM_BYTES_MIN", 2**62)
+    answer = call("GET", "/readyz")
+    assert answer.status == 503 and "changes fail" in answer.body["checks"]["database"]
