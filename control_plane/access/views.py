@@ -41,7 +41,8 @@ class KeyShape(serializers.Serializer[Any]):
     service_account = serializers.CharField(allow_null=True)
     made_by = serializers.CharField(
         allow_null=True,
-        help_text="The person who made it, or the key that made it: it never may more than they. null: the service's.",
+        help_text="The person who made it, or made the key that made it; it never may more than they. "
+        "null: the service.",
     )
     bindings = BindingShape(many=True)
     created_at = serializers.DateTimeField()
