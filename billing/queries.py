@@ -1,7 +1,7 @@
 """Reads usage, invoices and their documents: for callers always inside one tenant, for the service by public id."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import Count, F, Prefetch, QuerySet, Sum
@@ -97,13 +97,17 @@ def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None
 
 
 def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> dict[str, Any]:
-    """What the tenant's share of the assets cost in hours [first, end), and per million messages produced."""
+    """What the tenant's share of the assets cost in hours [first, end), and per million messages produced.
+
+    Both moments are in UTC. Messages are known by the day: None unless the range is of whole days.
+    """
     rows = CostHour.objects.filter(tenant=tenant)
     messages = UsageDay.objects.filter(tenant=tenant, meter="messages_in")
     if first is not None:
         rows, messages = rows.filter(hour__gte=first), messages.filter(day__gte=first.date())
     if end is not None:
         rows, messages = rows.filter(hour__lt=end), messages.filter(day__lt=end.date())
+    whole_days = all(at is None or at.time() == time.min for at in (first, end))
     assets = [
         {"asset": row["asset"], "method": row["method"], "cost_micro": row["cost"], "bytes": row["size"]}
         for row in rows.values("asset", "method")
@@ -111,7 +115,7 @@ def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> di
         .order_by("asset", "method")
     ]
     cost = sum(asset["cost_micro"] for asset in assets)
-    count = messages.aggregate(total=Sum("quantity"))["total"] or 0
+    count = (messages.aggregate(total=Sum("quantity"))["total"] or 0) if whole_days else None
     return {
         "cost_micro": cost,
         "messages": count,

@@ -245,8 +245,13 @@ class AssetCostShape(serializers.Serializer[Any]):
 
 class CostShape(serializers.Serializer[Any]):
     cost_micro = serializers.IntegerField()
-    messages = serializers.IntegerField()
-    cost_micro_per_million_messages = serializers.IntegerField(allow_null=True)
+    messages = serializers.IntegerField(
+        allow_null=True,
+        help_text="Produced. Known by the day: null unless `from` and `to` are midnights (UTC).",
+    )
+    cost_micro_per_million_messages = serializers.IntegerField(
+        allow_null=True, help_text="null where messages are null or 0."
+    )
     assets = AssetCostShape(many=True)
 
 

@@ -108,6 +108,20 @@ def read(file: Path) -> Config:
     return config
 
 
+def keep_private(settings: dict[str, Any]) -> None:
+    """The embedded database is its owner's alone, as are the files that SQLite puts beside it: it holds the hashes of
+    passwords. A file that is not there yet is made so.
+    """
+    if not settings["ENGINE"].endswith("sqlite3"):
+        return
+    file = Path(settings["NAME"])
+    if file.parent.is_dir():
+        os.close(os.open(file, os.O_RDONLY | os.O_CREAT, 0o600))
+    for one in (file, file.with_name(file.name + "-wal"), file.with_name(file.name + "-shm")):
+        if one.exists() and one.stat().st_uid == os.geteuid():
+            one.chmod(0o600)
+
+
 def database(url: str) -> dict[str, Any]:
     """Django's settings of the database at `url`. Raises `Misconfigured` without showing the password."""
     parts = urlsplit(url)

@@ -1,7 +1,11 @@
-"""Structured logs: one JSON object a line on standard error, with the id of the request that caused it."""
+"""Structured logs: one JSON object a line on standard error, with the id of the request that caused it.
+
+What lets somebody in is never in a line, wherever it came from: an address, a message, the trace of an exception.
+"""
 
 import json
 import logging
+import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -9,6 +13,8 @@ from typing import Any
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
+_SECRET = re.compile(r"(ps[a-z]_|penstock_[a-z0-9]{1,12}_[0-9A-Za-z]{12}_)[0-9A-Za-z]{8,}")
+"""Tokens (`tenants.tokens`) and API keys; what stands before the random part may be shown."""
 _OWN = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -29,7 +35,12 @@ class JsonLines(logging.Formatter):
                 line[name] = value
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return without_secrets(json.dumps(line, default=str))
+
+
+def without_secrets(text: str) -> str:
+    """The text with `…` for the secret part of every token and key in it."""
+    return _SECRET.sub(r"\1…", text)
 
 
 def set_up(level: int = logging.INFO) -> None:

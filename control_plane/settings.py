@@ -68,6 +68,7 @@ CSRF_COOKIE_SECURE = urlsplit(CONFIG.public_url).scheme == "https"
 CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 
 DATABASES = {"default": config.database(CONFIG.database_url)}
+config.keep_private(DATABASES["default"])
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "tenants.Person"
 AUTH_PASSWORD_VALIDATORS = [

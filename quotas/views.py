@@ -7,8 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import shapes
-from control_plane.api.views import TenantView, told
+from control_plane.api import etags, shapes
+from control_plane.api.views import TenantView, tagged, told
 from quotas import actions, queries
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
@@ -35,28 +35,30 @@ class QuotasTold(QuotasShape):
 
 class QuotasView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ, "PATCH": Permission.QUOTAS_WRITE}
+    conditional = frozenset({"PATCH"})
 
     @extend_schema(
         operation_id="quotas_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: QuotasShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """The tenant's limits."""
-        return Response(_show(self.tenant))
+        return tagged(self.tenant, _show(self.tenant))
 
     @extend_schema(
         operation_id="quotas_set",
         request=QuotasInput,
-        parameters=[shapes.TENANT],
-        responses={200: QuotasTold, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: QuotasTold, **shapes.problems(403, 404, 412)},
     )
     def patch(self, request: Request) -> Response:
         """Operators: set the limits that are given."""
         given = QuotasInput(data=request.data)
         given.is_valid(raise_exception=True)
-        tenant = actions.set_limits(self.actor, self.tenant, **given.validated_data)
-        return Response(told(tenant, KIND_TENANT, _show(tenant)))
+        with etags.unchanged(request, self.tenant):
+            tenant = actions.set_limits(self.actor, self.tenant, **given.validated_data)
+        return tagged(tenant, told(tenant, KIND_TENANT, _show(tenant)))
 
 
 def _show(tenant: Tenant) -> dict[str, Any]:

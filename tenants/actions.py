@@ -17,7 +17,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.registry import Delivered
 from penstock.contract.api_keys import ApiKey as KeyText
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
+from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from tenants import tokens
 from tenants.credentials import credential_of, new_key
 from tenants.models import (
@@ -31,7 +31,8 @@ from tenants.models import (
     Session,
     Tenant,
 )
-from tenants.roles import Role
+from tenants.queries import role_in
+from tenants.roles import KEY_ROLES, Permission, Role
 
 KIND_TENANT = "tenant"
 KIND_KEY = "key"
@@ -217,10 +218,15 @@ def create_key(
     account: ServiceAccount | None = None,
     text: KeyText | None = None,
     bound_to: dict[str, object] | None = None,
+    within_service: bool = False,
 ) -> tuple[ApiKey, KeyText]:
     """A key and its text, which is nowhere afterwards. `text`: a key that was written down before.
 
-    `bound_to` stands in the audit entry; `access` keeps it. Raises `InvalidRequest` (name, expiry in the past).
+    The key belongs to the person who acts, or who made the key that acts: it never may more than they may, and ends
+    with the key that made it. `within_service`: no person gets the text, and the service asks for their rights itself.
+    `bound_to` stands in the audit entry; `access` keeps it.
+
+    Raises `InvalidRequest` (name, expiry), `Forbidden` (the actor may hold no keys).
     """
     if not name or len(name) > KEY_NAME_LENGTH_MAX or not name.isprintable():
         raise InvalidRequest(f"name: 1 to {KEY_NAME_LENGTH_MAX} printable characters required")
@@ -229,9 +235,18 @@ def create_key(
     text = text or new_key()
     credential = credential_of(text)
     with transaction.atomic():
+        maker = None
+        if not within_service:
+            maker, last = _maker(actor, tenant)
+            if last is not None and expires_at is not None and expires_at > last:
+                raise InvalidRequest(
+                    f"expires_at: the key that makes this one ends at {last.isoformat()}; a key ends with its maker"
+                )
+            expires_at = expires_at or last
         key = ApiKey.objects.create(
             public_id=f"key_{text.key_id}",
             tenant=tenant,
+            maker=maker,
             service_account=account,
             key_id=text.key_id,
             name=name,
@@ -276,6 +291,14 @@ def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
     return locked
 
 
+def revoke_keys_of(actor: Actor, tenant: Tenant, person: Person, *, reason: str) -> int:
+    """Revoke every key of the tenant that the person made; how many. Part of the caller's transaction."""
+    made = list(ApiKey.objects.filter(tenant=tenant, maker=person, revoked_at=None).order_by("pk"))
+    for key in made:
+        revoke_key(actor, key, reason=reason)
+    return len(made)
+
+
 def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
     """Brokers must be told of the key anew; as `touch_tenant`."""
     with transaction.atomic():
@@ -291,6 +314,31 @@ def note_key_used(key: ApiKey) -> None:
     now = timezone.now()
     if key.last_used_at is None or now - key.last_used_at >= LAST_USED_STEP:
         ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
+
+
+def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None]:
+    """Who answers for a key that the actor makes, and when it must end: looked at under the tenant's lock, so that
+    nobody's role falls meanwhile. Raises `Forbidden`.
+    """
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    if actor.kind is ActorKind.SYSTEM:
+        return None, None
+    person, last = None, None
+    if actor.kind is ActorKind.KEY:
+        key = ApiKey.objects.select_related("maker").filter(tenant=tenant, public_id=actor.id).first()
+        if key is None or key.revoked_at is not None:
+            raise Forbidden(f"keys of {tenant.name} are made by its people and keys")
+        if key.maker is None:
+            return None, key.expires_at
+        person, last = key.maker, key.expires_at
+    elif actor.kind is ActorKind.PERSON:
+        person = Person.objects.filter(public_id=actor.id).first()
+    role = None if person is None else role_in(tenant, person)
+    if role not in KEY_ROLES:
+        raise Forbidden(
+            f"{Permission.KEYS_WRITE.value} is not for {'strangers' if role is None else role.value}"
+        )
+    return person, last
 
 
 def _deliver_key(key: ApiKey) -> None:

@@ -105,6 +105,8 @@ class ApiKey(DesiredObject):
     pepper_version = models.PositiveIntegerField()
     secret_hmac = models.CharField(max_length=64)
     scram = models.JSONField()
+    maker = models.ForeignKey(Person, on_delete=models.PROTECT, related_name="keys_made", null=True)
+    """Who made it, or made the key that made it: it never may more than they may now. None = the service's own."""
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from penstock.contract.api_keys import ApiKey as KeyText
@@ -12,7 +12,7 @@ from penstock.rules.credentials import secret_matches
 from tenants import tokens
 from tenants.credentials import pepper
 from tenants.models import ApiKey, Membership, OperatorToken, Person, Session, Tenant
-from tenants.roles import Role
+from tenants.roles import KEY_ROLES, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def operator(public_id: str) -> OperatorToken | None:
 
 def key_of(text: KeyText) -> ApiKey | None:
     """The key of this text, whether or not it may still be used; None if there is none or the secret is wrong."""
-    row = ApiKey.objects.select_related("tenant").filter(key_id=text.key_id).first()
+    row = ApiKey.objects.select_related("tenant", "maker").filter(key_id=text.key_id).first()
     known = {row.pepper_version: pepper()} if row is not None else {}
     matches = secret_matches(
         known,
@@ -74,6 +74,12 @@ def belonging(person: Person, tenant: str) -> Belonging:
     if row is None:
         raise tenant_missing(tenant)
     return Belonging(tenant=row.tenant, role=Role(row.role))
+
+
+def role_in(tenant: Tenant, person: Person) -> Role | None:
+    """What the person is in the tenant now; None = they do not belong to it."""
+    row = Membership.objects.filter(tenant=tenant, person=person, person__is_active=True).first()
+    return None if row is None else Role(row.role)
 
 
 def tenants_of(person: Person) -> QuerySet[Tenant]:
@@ -122,6 +128,19 @@ def key(tenant: Tenant, public_id: str) -> ApiKey:
     if row is None:
         raise NotFound(f"key {public_id[:64]!r} does not exist")
     return row
+
+
+def keys_made_by(tenant: Tenant, person: Person) -> QuerySet[ApiKey]:
+    """Keys of the tenant that the person answers for and that still let somebody in."""
+    return keys(tenant).filter(maker=person, revoked_at=None).exclude(expires_at__lte=timezone.now())
+
+
+def keys_beyond_their_makers() -> QuerySet[ApiKey]:
+    """Keys of every tenant, not revoked, whose maker may hold no keys there any more: for reconciliation."""
+    may = Membership.objects.filter(
+        tenant=OuterRef("tenant"), person=OuterRef("maker"), person__is_active=True, role__in=KEY_ROLES
+    )
+    return keys_of_all().filter(~Exists(may), maker__isnull=False, revoked_at=None)
 
 
 def key_for_delivery(public_id: str) -> ApiKey:

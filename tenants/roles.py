@@ -88,6 +88,11 @@ TABLE = MappingProxyType(
 )
 
 
+KEY_ROLES = tuple(role for role in Role if Standing(role.value) in TABLE[Permission.KEYS_WRITE])
+"""Who may hold keys. Brokers ask for a key's bindings alone, so each of these may do with messages, topics and groups
+all that a key may; what they differ in is asked over REST, of the key and of its maker's role."""
+
+
 def allowed(standing: Standing, permission: Permission) -> bool:
     """May a caller of this standing do it?"""
     return standing in TABLE[permission]

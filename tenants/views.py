@@ -7,9 +7,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import pages, shapes
+from control_plane.api import etags, pages, shapes
 from control_plane.api.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
-from control_plane.api.views import CallerView, PublicView, TenantView, told
+from control_plane.api.views import CallerView, PublicView, TenantView, tagged, told
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
 from tenants.models import Tenant
@@ -113,7 +113,7 @@ class TenantsView(CallerView):
     @extend_schema(
         operation_id="tenants_create",
         request=TenantInput,
-        parameters=[shapes.IDEMPOTENCY],
+        parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
         responses={201: TenantTold, **shapes.problems(403, 409)},
     )
     def post(self, request: Request) -> Response:
@@ -125,7 +125,7 @@ class TenantsView(CallerView):
         tenant = actions.create_tenant(
             self.actor, name=given.validated_data["name"], owner=self.caller.person
         )
-        return Response(told(tenant, actions.KIND_TENANT, show_tenant(tenant)), status=201)
+        return tagged(tenant, told(tenant, actions.KIND_TENANT, show_tenant(tenant)), 201)
 
 
 class OneTenantView(TenantView):
@@ -138,37 +138,45 @@ class OneTenantView(TenantView):
 class TenantDetailView(OneTenantView):
     permissions: ClassVar[Any] = {"GET": Permission.TENANT_READ}
 
-    @extend_schema(operation_id="tenants_get", responses={200: TenantShape, **shapes.problems(404)})
+    @extend_schema(
+        operation_id="tenants_get",
+        parameters=[shapes.ETAG],
+        responses={200: TenantShape, **shapes.problems(404)},
+    )
     def get(self, request: Request, tenant: str) -> Response:
         """One tenant."""
-        return Response(show_tenant(self.tenant))
+        return tagged(self.tenant, show_tenant(self.tenant))
 
 
 class TenantSuspendView(OneTenantView):
     permissions: ClassVar[Any] = {"POST": Permission.TENANT_SUSPEND}
+    conditional = frozenset({"POST"})
 
     @extend_schema(
         operation_id="tenants_suspend",
         request=None,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: TenantTold, **shapes.problems(403, 404)},
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: TenantTold, **shapes.problems(403, 404, 412)},
     )
     def post(self, request: Request, tenant: str) -> Response:
         """Operators: refuse the tenant's keys until it is resumed."""
-        changed = actions.set_suspended(self.actor, self.tenant, True)
-        return Response(told(changed, actions.KIND_TENANT, show_tenant(changed)))
+        with etags.unchanged(request, self.tenant):
+            changed = actions.set_suspended(self.actor, self.tenant, True)
+        return tagged(changed, told(changed, actions.KIND_TENANT, show_tenant(changed)))
 
 
 class TenantResumeView(OneTenantView):
     permissions: ClassVar[Any] = {"POST": Permission.TENANT_SUSPEND}
+    conditional = frozenset({"POST"})
 
     @extend_schema(
         operation_id="tenants_resume",
         request=None,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: TenantTold, **shapes.problems(403, 404)},
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: TenantTold, **shapes.problems(403, 404, 412)},
     )
     def post(self, request: Request, tenant: str) -> Response:
         """Operators: let a suspended tenant's keys in again."""
-        changed = actions.set_suspended(self.actor, self.tenant, False)
-        return Response(told(changed, actions.KIND_TENANT, show_tenant(changed)))
+        with etags.unchanged(request, self.tenant):
+            changed = actions.set_suspended(self.actor, self.tenant, False)
+        return tagged(changed, told(changed, actions.KIND_TENANT, show_tenant(changed)))

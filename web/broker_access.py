@@ -129,7 +129,12 @@ def _open(place: Place, desk: _Desk) -> None:
     expires_at = timezone.now() + KEY_LENGTH
     operations = () if place.may(Permission.MESSAGES_WRITE) else ("describe", "consume")
     key, text = access.create_key(
-        place.actor, place.tenant, name=KEY_NAME, expires_at=expires_at, operations=operations
+        place.actor,
+        place.tenant,
+        name=KEY_NAME,
+        expires_at=expires_at,
+        operations=operations,
+        within_service=True,
     )
     if not outbox.wait_delivered(actions.KIND_KEY, key.public_id, key.generation, DELIVERED_S):
         actions.revoke_key(system("console"), key, reason="the brokers did not hear of it in time")

@@ -27,10 +27,11 @@ def create_key(
     expires_at: datetime | None = None,
     topic_prefix: str | None = None,
     operations: Sequence[str] = (),
+    within_service: bool = False,
 ) -> tuple[ApiKey, KeyText]:
-    """A key of the tenant and its text. Bound if a prefix or operations are given.
+    """A key of the tenant and its text. Bound if a prefix or operations are given. `within_service`: as in `tenants`.
 
-    Raises `InvalidRequest`.
+    Raises `InvalidRequest`, `Forbidden`.
     """
     bound = topic_prefix is not None or bool(operations)
     prefix = topic_prefix or ""
@@ -44,7 +45,9 @@ def create_key(
     chosen = [operation for operation in OPERATIONS if operation in operations]
     with transaction.atomic():
         told: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
-        key, text = tenants.create_key(actor, tenant, name=name, expires_at=expires_at, bound_to=told)
+        key, text = tenants.create_key(
+            actor, tenant, name=name, expires_at=expires_at, bound_to=told, within_service=within_service
+        )
         if bound:
             KeyBinding.objects.create(key=key, topic_prefix=prefix, operations=chosen)
     return key, text

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.access import actions, queries
-from control_plane.api import pages, shapes
-from control_plane.api.views import TenantView, told
+from control_plane.api import etags, pages, shapes
+from control_plane.api.views import TenantView, tagged, told
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
@@ -39,11 +39,19 @@ class KeyShape(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
     service_account = serializers.CharField(allow_null=True)
+    made_by = serializers.CharField(
+        allow_null=True,
+        help_text="The person who made it, or made the key that made it; it never may more than they. "
+        "null: the service.",
+    )
     bindings = BindingShape(many=True)
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     revoked_at = serializers.DateTimeField(allow_null=True)
-    last_used_at = serializers.DateTimeField(allow_null=True)
+    last_used_over_rest_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="To the minute. Sending and reading go to the brokers and are not noted here.",
+    )
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()
     delivered_generation = serializers.IntegerField()
@@ -63,6 +71,7 @@ def show_key(key: ApiKey) -> dict[str, Any]:
         "id": key.public_id,
         "name": key.name,
         "service_account": key.service_account.public_id if key.service_account is not None else None,
+        "made_by": key.maker.public_id if key.maker is not None else None,
         "bindings": [
             {"topic_prefix": binding.topic_prefix, "operations": binding.operations}
             for binding in queries.bindings(key)
@@ -70,7 +79,7 @@ def show_key(key: ApiKey) -> dict[str, Any]:
         "created_at": key.created_at.isoformat(),
         "expires_at": key.expires_at.isoformat() if key.expires_at is not None else None,
         "revoked_at": key.revoked_at.isoformat() if key.revoked_at is not None else None,
-        "last_used_at": key.last_used_at.isoformat() if key.last_used_at is not None else None,
+        "last_used_over_rest_at": key.last_used_at.isoformat() if key.last_used_at is not None else None,
         "conditions": key.conditions,
         "generation": key.generation,
         "delivered_generation": key.delivered_generation,
@@ -88,13 +97,15 @@ class KeysView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's keys, revoked ones included; never their text."""
-        rows = tenants.keys(self.tenant).select_related("service_account").prefetch_related("bindings")
+        rows = (
+            tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
+        )
         return Response(pages.page(request, rows, show_key))
 
     @extend_schema(
         operation_id="keys_create",
         request=KeyInput,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
         responses={201: NewKey, **shapes.problems(403, 404, 409)},
     )
     def post(self, request: Request) -> Response:
@@ -103,27 +114,31 @@ class KeysView(TenantView):
         given.is_valid(raise_exception=True)
         key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
         answer = told(key, tenant_actions.KIND_KEY, show_key(key))
-        return Response({**answer, "key": text.reveal()}, status=201)
+        return tagged(key, {**answer, "key": text.reveal()}, 201)
 
 
 class KeyView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "DELETE": Permission.KEYS_WRITE}
+    conditional = frozenset({"DELETE"})
 
     @extend_schema(
         operation_id="keys_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: KeyShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, key: str) -> Response:
         """One key, without its text."""
-        return Response(show_key(tenants.key(self.tenant, key)))
+        row = tenants.key(self.tenant, key)
+        return tagged(row, show_key(row))
 
     @extend_schema(
         operation_id="keys_revoke",
-        parameters=[shapes.TENANT],
-        responses={200: KeyTold, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: KeyTold, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, key: str) -> Response:
         """Revoke a key: refused from now on, on open streams too."""
-        revoked = tenant_actions.revoke_key(self.actor, tenants.key(self.tenant, key))
-        return Response(told(revoked, tenant_actions.KIND_KEY, show_key(revoked)))
+        row = tenants.key(self.tenant, key)
+        with etags.unchanged(request, row):
+            revoked = tenant_actions.revoke_key(self.actor, row)
+        return tagged(revoked, told(revoked, tenant_actions.KIND_KEY, show_key(revoked)))

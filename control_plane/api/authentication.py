@@ -9,6 +9,7 @@ from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Unauthenticated
 from tenants import actions, queries, tokens
+from tenants.roles import KEY_ROLES
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -57,8 +58,11 @@ class BearerAuthentication(BaseAuthentication):
             raise Unauthenticated(f"the API key {key.public_id} has expired")
         if key.tenant.suspended:
             raise Unauthenticated(f"tenant {key.tenant.public_id} is suspended")
+        role = None if key.maker is None else queries.role_in(key.tenant, key.maker)
+        if key.maker is not None and role not in KEY_ROLES:
+            raise Unauthenticated(f"the API key {key.public_id}: who made it may hold no keys any more")
         actions.note_key_used(key)
-        return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key)
+        return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key, maker_role=role)
 
 
 def actor_of(request: Request, kind: ActorKind, public_id: str) -> Actor:

@@ -6,10 +6,10 @@ from rest_framework.request import Request
 
 from control_plane.access import queries as access
 from control_plane.audit.actor import Actor
-from penstock.contract.errors import InvalidRequest
+from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import queries
 from tenants.models import ApiKey, OperatorToken, Person, Tenant
-from tenants.roles import Standing
+from tenants.roles import Permission, Role, Standing, allowed
 
 TENANT_HEADER = "Penstock-Tenant"
 
@@ -21,6 +21,8 @@ class Caller:
     actor: Actor
     person: Person | None = None
     key: ApiKey | None = None
+    maker_role: Role | None = None
+    """With a key: what its maker is in its tenant now; None = it is the service's own."""
     operator: OperatorToken | None = None
 
     @property
@@ -40,8 +42,20 @@ class Place:
 
     tenant: Tenant
     standing: Standing
+    maker_role: Role | None = None
+    """With a key: what its maker is; the key may only what that role may too."""
     topic_prefixes: tuple[str, ...] | None = None
     """The topics that a bound key sees; None = all."""
+
+    def demand(self, permission: Permission) -> None:
+        """Raise `Forbidden` unless the caller may do it."""
+        if not allowed(self.standing, permission):
+            raise Forbidden(f"{permission.value} is not for {self.standing.value}")
+        if self.maker_role is not None and not allowed(Standing(self.maker_role.value), permission):
+            raise Forbidden(
+                f"{permission.value} is not for a key whose maker is {self.maker_role.value}; "
+                "use one that an owner or admin made"
+            )
 
 
 def caller_of(request: Request) -> Caller | None:
@@ -61,7 +75,12 @@ def place_of(caller: Caller, wanted: str | None) -> Place:
             raise queries.tenant_missing(wanted)
         prefixes = access.topic_prefixes(caller.key)
         standing = Standing.KEY if prefixes is None else Standing.BOUND_KEY
-        return Place(tenant=caller.key.tenant, standing=standing, topic_prefixes=prefixes)
+        return Place(
+            tenant=caller.key.tenant,
+            standing=standing,
+            maker_role=caller.maker_role,
+            topic_prefixes=prefixes,
+        )
     if caller.operator is not None:
         if wanted is None:
             raise InvalidRequest(f"{TENANT_HEADER}: an operator names the tenant")

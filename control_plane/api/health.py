@@ -1,6 +1,8 @@
 """Health of the control plane: /healthz (this process answers) and /readyz (each thing it stands on, by name)."""
 
+import shutil
 import time
+from pathlib import Path
 
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
@@ -8,7 +10,10 @@ from django.http import HttpRequest, JsonResponse
 from control_plane import heartbeat
 from control_plane.cluster import brokers
 from penstock.contract.errors import PenstockError
+from penstock.contract.limits import MIB
 
+ROOM_BYTES_MIN = 16 * MIB
+"""Of the embedded database's disk: its log grows by some MiB between two checkpoints."""
 _BROKERS_S = 2.0
 
 
@@ -35,6 +40,10 @@ def _database() -> str:
             cursor.execute("SELECT 1 FROM tenants_tenant LIMIT 1")
     except DatabaseError as error:
         return f"failed: {type(error).__name__}"
+    if connection.vendor == "sqlite":
+        free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
+        if free < ROOM_BYTES_MIN:
+            return f"its disk has {free} bytes free, {ROOM_BYTES_MIN} required: changes fail"
     return "ok"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
-from control_plane.api import idempotency
+from control_plane.api import etags, idempotency
 from control_plane.api.callers import TENANT_HEADER
 from control_plane.api.pages import LIMIT_DEFAULT, LIMIT_MAX
 
@@ -20,6 +20,20 @@ IDEMPOTENCY = OpenApiParameter(
     str,
     OpenApiParameter.HEADER,
     description="A request sent again with the same key gets the first answer and does nothing (24 hours).",
+)
+IF_MATCH = OpenApiParameter(
+    etags.HEADER,
+    str,
+    OpenApiParameter.HEADER,
+    description="The object's ETag as it was read: the change is made only if it is still that, else 412. "
+    "Without it the change is made on whatever is there.",
+)
+ETAG = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=(200, 201),
+    description="Names what can be changed of the object as it is now, for If-Match.",
 )
 CURSOR = OpenApiParameter("cursor", str, description="`next` of the page before.")
 LIMIT = OpenApiParameter(

@@ -7,13 +7,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from control_plane.api import idempotency, parameters, problems
+from control_plane.api import etags, idempotency, parameters, problems
 from control_plane.api.callers import TENANT_HEADER, Caller, Place, caller_of, place_of
 from control_plane.api.models import IdempotentRequest
 from control_plane.audit.actor import Actor
 from control_plane.outbox import queries as outbox
 from control_plane.outbox.models import DesiredObject
-from penstock.contract.errors import Forbidden, Unauthenticated
+from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
 from tenants.roles import Permission, Standing, allowed
 
@@ -45,6 +45,8 @@ class PublicView(APIView):
 class CallerView(APIView):
     """For whoever has a valid credential; not about one tenant. POST takes an idempotency key."""
 
+    conditional: ClassVar[frozenset[str]] = frozenset()
+    """Methods that heed If-Match; with any other that changes something it is refused, not passed over."""
     _idempotent: IdempotentRequest | None = None
 
     @property
@@ -64,6 +66,14 @@ class CallerView(APIView):
         super().initial(request, *args, **kwargs)
         self.admit(request)
         parameters.check(request)
+        if (
+            etags.HEADER in request.headers
+            and request.method not in ("GET", "HEAD")
+            and request.method not in self.conditional
+        ):
+            raise InvalidRequest(
+                f"{etags.HEADER}: {request.method} {request.path} heeds no condition; leave it out"
+            )
         key = request.headers.get(idempotency.HEADER)
         if request.method == "POST" and key is not None:
             place = getattr(self, "place", None)
@@ -138,14 +148,22 @@ class TenantView(CallerView):
     def admit(self, request: Request) -> None:
         self.place = place_of(self.caller, self.wanted_tenant(request))
         permission = self.permissions.get(str(request.method))
-        if permission is not None and not allowed(self.place.standing, permission):
-            raise Forbidden(f"{permission.value} is not for {self.place.standing.value}")
+        if permission is not None:
+            self.place.demand(permission)
+
+
+def tagged(row: DesiredObject, shown: dict[str, Any], status: int = 200) -> Response:
+    """An answer about the object with its ETag."""
+    return Response(shown, status=status, headers={"ETag": etags.of(row)})
 
 
 def told(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:
-    """`shown` after a change: waits up to 2 s for the brokers, and adds `delivered` and the token."""
+    """`shown` after a change: waits up to 2 s for the brokers, and adds `delivered` and the token.
+
+    Not delivered: the conditions say what the brokers refused, if they did.
+    """
     delivered = outbox.wait_delivered(kind, row.public_id, row.generation)
-    if delivered and "delivered_generation" in shown:
+    if "delivered_generation" in shown:
         fresh = type(row)._default_manager.get(pk=row.pk)
         shown["delivered_generation"] = fresh.delivered_generation
         shown["conditions"] = fresh.conditions

@@ -9,7 +9,6 @@ from django.db import IntegrityError, transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.ids import new_topic_id
@@ -17,6 +16,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.registry import Delivered
 from control_plane.topics.models import Topic
+from control_plane.topics.queries import cluster_size, cluster_size_now
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
@@ -39,11 +39,12 @@ def create_topic(
 ) -> Topic:
     """A topic with the settings named and the service's defaults for the rest.
 
-    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions).
+    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions, the cluster's brokers).
     """
     checked_name(tenant, name)
     checked_partitions(partitions)
     whole = complete(settings)
+    _has_brokers_for(whole.replication)
     with transaction.atomic():
         _within_limit(tenant, name, partitions)
         try:
@@ -84,7 +85,7 @@ def update_topic(
     with transaction.atomic():
         topic = _locked(tenant, name)
         before = {"partitions": topic.partitions, "settings": topic.settings}
-        merged = TopicSettings.from_dict({**topic.settings, **(settings or {})}).to_dict()
+        merged = TopicSettings.chosen(settings or {}, topic.settings).to_dict()
         for fixed in FIXED:
             if merged[fixed] != topic.settings[fixed]:
                 raise InvalidRequest(f"{fixed}: {name} has {topic.settings[fixed]}, and keeps it")
@@ -257,17 +258,24 @@ def checked_name(tenant: Tenant, name: str) -> str:
 
 def complete(settings: Mapping[str, Any]) -> TopicSettings:
     """All settings: three copies, or as many as there are brokers; the rest as the contract says."""
-    copies = min(REPLICATION_DEFAULT, len(config.current().brokers.internal))
-    values = {"replication": copies, **settings}
+    values = {"replication": min(REPLICATION_DEFAULT, cluster_size()), **settings}
     if isinstance(values["replication"], int):
         values.setdefault("min_insync_replicas", max(1, min(MIN_INSYNC_DEFAULT, values["replication"])))
-    return TopicSettings.from_dict(values)
+    return TopicSettings.chosen(values, {})
 
 
 def checked_partitions(partitions: int) -> None:
     """Raises `InvalidRequest` unless a topic can have so many."""
     if not 1 <= partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
         raise InvalidRequest(f"partitions: {partitions} is not within 1 to {limits.PARTITIONS_PER_TOPIC_MAX}")
+
+
+def _has_brokers_for(copies: int) -> None:
+    """Refuse what no broker's return can make possible. Brokers that are down or drained are waited for instead."""
+    if copies > cluster_size() and copies > (there := cluster_size_now()):
+        raise LimitExceeded(
+            f"replication: {copies} copies need {copies} brokers, the cluster has {there}; at most {there} possible"
+        )
 
 
 def _within_limit(tenant: Tenant, name: str, more: int) -> None:

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum, Value
+from django.db.models.functions import Left
+from django.db.models.lookups import Exact
 
+from control_plane import config
 from control_plane.cluster import brokers
+from control_plane.cluster import queries as cluster
 from control_plane.cluster.view import DurabilitySeen
 from control_plane.topics.models import Topic
-from penstock.contract.errors import NotFound
+from penstock.contract.errors import BrokerUnavailable, NotFound
 from tenants.models import Tenant
 
 ASK_S = 1.0
@@ -17,10 +21,11 @@ ASK_S = 1.0
 def topics(tenant: Tenant, prefixes: tuple[str, ...] | None = None) -> QuerySet[Topic]:
     """The tenant's topics; of `prefixes`, when given, those whose name begins with one of them."""
     found = Topic.objects.filter(tenant=tenant, deleted_at=None).select_related("tenant")
-    if prefixes is not None:
+    if prefixes is not None and "" not in prefixes:
         within = Q(pk__in=[])
         for prefix in prefixes:
-            within |= Q(name__startswith=prefix)
+            # Not `startswith`: that is LIKE, and SQLite's takes no notice of case.
+            within |= Q(Exact(Left("name", len(prefix)), Value(prefix)))
         found = found.filter(within)
     return found
 
@@ -46,6 +51,19 @@ def durability(
     brokers do not have it yet, and `BrokerUnavailable`."""
     row = topic(tenant, name, prefixes)
     return row, brokers.client().topic_durability(row.topic_id, ASK_S)
+
+
+def cluster_size() -> int:
+    """How many brokers there are, as they were last seen, active or not."""
+    return len(cluster.broker_addresses()) or len(config.current().brokers.internal)
+
+
+def cluster_size_now() -> int:
+    """The same, asked of the brokers; as they were last seen when none answers."""
+    try:
+        return len(brokers.client().describe(timeout_s=ASK_S).brokers)
+    except BrokerUnavailable:
+        return cluster_size()
 
 
 def topic_for_delivery(public_id: str) -> Topic:

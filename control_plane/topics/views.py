@@ -8,8 +8,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import pages, shapes
-from control_plane.api.views import TenantView, told
+from control_plane.api import etags, pages, shapes
+from control_plane.api.views import TenantView, tagged, told
 from control_plane.cluster.view import DurabilitySeen
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
@@ -118,7 +118,7 @@ class TopicsView(TenantView):
     @extend_schema(
         operation_id="topics_create",
         request=TopicInput,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
         responses={201: TopicTold, **shapes.problems(403, 404, 409, 422)},
     )
     def post(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class TopicsView(TenantView):
         given = TopicInput(data=request.data)
         given.is_valid(raise_exception=True)
         topic = actions.create_topic(self.actor, self.tenant, **given.validated_data)
-        return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)), status=201)
+        return tagged(topic, told(topic, actions.KIND_TOPIC, show_topic(topic)), 201)
 
 
 class TopicView(TenantView):
@@ -135,38 +135,42 @@ class TopicView(TenantView):
         "PATCH": Permission.TOPICS_WRITE,
         "DELETE": Permission.TOPICS_WRITE,
     }
+    conditional = frozenset({"PATCH", "DELETE"})
 
     @extend_schema(
         operation_id="topics_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: TopicShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
         """One topic."""
-        return Response(show_topic(queries.topic(self.tenant, name, self.place.topic_prefixes)))
+        topic = queries.topic(self.tenant, name, self.place.topic_prefixes)
+        return tagged(topic, show_topic(topic))
 
     @extend_schema(
         operation_id="topics_change",
         request=TopicChange,
-        parameters=[shapes.TENANT],
-        responses={200: TopicTold, **shapes.problems(403, 404, 422)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: TopicTold, **shapes.problems(403, 404, 412, 422)},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Change settings or add partitions."""
         given = TopicChange(data=request.data)
         given.is_valid(raise_exception=True)
-        topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
-        return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)))
+        with etags.unchanged(request, queries.topic(self.tenant, name)):
+            topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
+        return tagged(topic, told(topic, actions.KIND_TOPIC, show_topic(topic)))
 
     @extend_schema(
         operation_id="topics_delete",
-        parameters=[shapes.TENANT],
-        responses={200: TopicTold, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: TopicTold, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Delete a topic with all of its messages."""
-        topic = actions.delete_topic(self.actor, self.tenant, name)
-        return Response(told(topic, actions.KIND_TOPIC, show_topic(topic)))
+        with etags.unchanged(request, queries.topic(self.tenant, name)):
+            topic = actions.delete_topic(self.actor, self.tenant, name)
+        return tagged(topic, told(topic, actions.KIND_TOPIC, show_topic(topic)))
 
 
 class TopicDurabilityView(TenantView):

@@ -14,7 +14,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+PRIVATE = 0o077
+"""Umask of our processes: messages, rows and logs are their owner's alone."""
+_CONFIGURING = ("PENSTOCK_", "DJANGO_", "CELERY_", "ETCD_")
+"""How names of variables begin that brokers, control plane, worker, pipeline and etcd take settings from."""
+_PASSED_ON = frozenset({"PENSTOCK_CLOCK_OFFSET_MS", "PENSTOCK_SPARK_MEMORY"})
+"""What is meant for the processes of the service, and stands in no file."""
 _PROC = Path("/proc")
 _POLL_S = 0.02
 """Between two looks at the process table: far below what a person or a test would notice."""
@@ -92,22 +99,42 @@ def state_of_process(pid: int) -> ProcessState | None:
     return None if state.letter in _ENDED_STATES else state
 
 
+def own_environment() -> dict[str, str]:
+    """The caller's environment without what would configure our processes: their files do, and so they are the same
+    whoever starts them.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED_ON or not name.startswith(_CONFIGURING)
+    }
+
+
+def open_output(file: Path) -> BinaryIO:
+    """The file for a process's output, to append to; readable by its owner only, whoever made it before."""
+    output = os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+    os.fchmod(output.fileno(), 0o600)
+    return output
+
+
 def start(config: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start a broker, see `start_command`."""
     return start_command(command_line(config), log)
 
 
 def start_command(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own, its output appended to `log`; it survives the caller's
-    terminal.
+    """Start a process in a session and with an environment of its own, its output appended to `log`; it survives the
+    caller's terminal.
     """
-    with log.open("ab") as output:
+    with open_output(log) as output:
         return subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=log.parent,
+            env=own_environment(),
+            umask=PRIVATE,
             start_new_session=True,
         )
 

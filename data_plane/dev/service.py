@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from data_plane.dev import service_processes
+from data_plane.dev import processes, service_processes
 from data_plane.dev.account import Account, provision_account
 from data_plane.dev.cluster import DRAIN_S, DevCluster, Report, UpResult
 from data_plane.dev.layout import DataDirectory
@@ -127,7 +127,7 @@ class DevService:
         output = self.service.output_file(name)
         self._written_before[name] = output.stat().st_size if output.exists() else 0
         process = ServiceProcess(name=name, what=command, arguments=("-m", "control_plane", command))
-        with output.open("ab") as out:
+        with processes.open_output(output) as out:
             try:
                 ended = subprocess.run(
                     process.command_line(),
@@ -136,6 +136,7 @@ class DevService:
                     stderr=subprocess.STDOUT,
                     cwd=self.service.path,
                     env=service_processes.environment_for(self.service, name),
+                    umask=processes.PRIVATE,
                     timeout=COMMAND_S,
                     check=False,
                 )

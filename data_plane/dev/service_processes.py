@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from data_plane.dev.processes import ProcessState, state_of_process
+from data_plane.dev.processes import PRIVATE, ProcessState, open_output, own_environment, state_of_process
 from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
 from data_plane.dev.status import says_ready
 
@@ -138,7 +138,7 @@ def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
 def environment_for(directory: ServiceDirectory, name: str) -> dict[str, str]:
     """The environment of a process or command of the service."""
     environment = {
-        **os.environ,
+        **own_environment(),
         CONFIG_VARIABLE: str(directory.config_file),
         _NAME_VARIABLE: name,
         "PYTHONUNBUFFERED": "1",
@@ -160,7 +160,7 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
     """
     _end_orphans(directory, process)
     directory.heartbeat_file(process.name).unlink(missing_ok=True)
-    with directory.output_file(process.name).open("ab") as output:
+    with open_output(directory.output_file(process.name)) as output:
         return subprocess.Popen(
             process.command_line(),
             stdin=subprocess.DEVNULL,
@@ -168,6 +168,7 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
             stderr=subprocess.STDOUT,
             cwd=directory.path,
             env=environment_for(directory, process.name),
+            umask=PRIVATE,
             start_new_session=True,
         )
 

@@ -9,6 +9,7 @@ from penstock.cli import doctor_checks as checks
 from penstock.cli.connection import chosen_profile
 from penstock.cli.display import line
 from penstock.cli.doctor_checks import Finding, State
+from penstock.cli.doctor_writes import writes
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json
@@ -28,7 +29,7 @@ _COLOURS = {State.OK: "green", State.DOUBTFUL: "yellow", State.WRONG: "red", Sta
 )
 @click.pass_context
 def doctor(context: click.Context, timeout: float) -> None:
-    """Look at profile, key, clock, certificates, control plane and brokers, and say what is wrong.
+    """Look at profile, key, clock, certificates, control plane, brokers and their disks, and say what is wrong.
 
     It changes nothing. It ends with 0 unless something is wrong, and then with the code that a command would end with
     that fails of it (the first one found).
@@ -88,10 +89,19 @@ def _findings(timeout_s: float) -> Iterator[Finding]:
     if key.state is State.WRONG:
         return
     if reached.state in (State.OK, State.DOUBTFUL):
-        yield checks.tenant(settings, timeout_s)
+        taken = checks.tenant(settings, timeout_s)
+        yield taken
+        if taken.state is State.OK:
+            yield checks.tenants_limits(settings, timeout_s)
     if reachable:
         with closing(Client(profile=name)) as client:
-            yield from checks.data_plane(client, timeout_s)
+            try:
+                brokers, topics = client.brokers(timeout=timeout_s), client.topics(timeout=timeout_s)
+            except PenstockError as error:
+                yield checks.wrong("key at the brokers", error)
+                return
+        yield from checks.data_plane(brokers, topics)
+        yield from writes(settings, brokers, topics, timeout_s)
 
 
 def _show(finding: Finding) -> None:

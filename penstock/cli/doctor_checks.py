@@ -6,7 +6,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -20,6 +20,7 @@ from penstock.contract.api_keys import BRAND, MalformedApiKey, parse_api_key
 from penstock.contract.errors import (
     BrokerUnavailable,
     ConfigurationError,
+    Forbidden,
     PenstockError,
     TimestampOutOfRange,
     Unauthenticated,
@@ -31,7 +32,7 @@ from penstock.rest.problems import ServiceUnavailable
 from penstock.transport.address import SYSTEM_AUTHORITIES, host_of, require_protected
 
 if TYPE_CHECKING:
-    from penstock import Client
+    from penstock import BrokerDescription, TopicDescription
 
 SKEW_DOUBTFUL_S = 5.0
 """A clock this far off shows: times of messages, `--from -15m` and days of usage no longer mean the same to both."""
@@ -268,14 +269,30 @@ def tenant(given: ConnectionSettings, timeout_s: float) -> Finding:
     )
 
 
-def data_plane(client: "Client", timeout_s: float) -> Iterator[Finding]:
-    """That the brokers take the key, which of them are there, and whether the tenant's partitions are served."""
+def tenants_limits(given: ConnectionSettings, timeout_s: float) -> Finding:
+    """That the tenant's limit leaves room for another partition."""
+    check = "limits"
     try:
-        brokers = client.brokers(timeout=timeout_s)
-        topics = client.topics(timeout=timeout_s)
+        with RestClient(given.api_url, given.api_key, given.ca_file, timeout_s=timeout_s) as rest:
+            allowed = int(rest.get("/v1/quotas")["partitions_max"])
+            used = sum(int(topic["partitions"]) for topic in rest.items("/v1/topics"))
+    except Forbidden:
+        return skipped(check, "a bound key sees no limits")
     except PenstockError as error:
-        yield wrong("key at the brokers", error)
-        return
+        return wrong(check, error)
+    if allowed and used >= allowed:
+        return doubtful(
+            check,
+            f"{used} of {allowed} partitions are used: no topic and no partition can be added",
+            "Delete a topic, or ask an operator for a higher partitions_max.",
+        )
+    return well(check, f"{used} of {allowed or 'any number of'} partitions are used")
+
+
+def data_plane(
+    brokers: Sequence["BrokerDescription"], topics: Sequence["TopicDescription"]
+) -> Iterator[Finding]:
+    """Which brokers are there, and whether the tenant's partitions are served."""
     named = ", ".join(str(number) for number in sorted(broker.broker for broker in brokers))
     yield well("key at the brokers", f"taken; brokers {named} are registered")
     partitions = [(topic.name, partition) for topic in topics for partition in topic.partitions]

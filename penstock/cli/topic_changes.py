@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.admin.objects import Topic
 
 _TIMEOUT_S = 15.0
-_NOT_YET = "The brokers do not have it yet; they get it as soon as they can be reached."
+_NOT_YET = "no answer of the brokers yet; they get it as soon as they can be reached"
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> 
     """Create a topic. What is not given is as the service's defaults say."""
     with closing(admin_client()) as admin, progress(f"Creating {name}"):
         topic = admin.create_topic(name, partitions, timeout=timeout, **_settings(options))
-    _tell("Created", topic)
+    _tell("Created", "created", topic)
 
 
 @click.command(
@@ -91,7 +91,7 @@ def topic_alter(name: str, partitions: int | None, timeout: float, **options: An
         raise click.UsageError("Nothing to change: give a setting or --partitions.")
     with closing(admin_client()) as admin, progress(f"Changing {name}"):
         topic = admin.update_topic(name, settings, partitions=partitions, timeout=timeout)
-    _tell("Changed", topic)
+    _tell("Changed", "changed", topic)
 
 
 @click.command("delete", cls=Command, examples=["penstock topic delete orders"])
@@ -129,9 +129,15 @@ def topic_json(topic: "Topic") -> dict[str, Any]:
     }
 
 
-def _tell(done: str, topic: "Topic") -> None:
+def _tell(done: str, wanted: str, topic: "Topic") -> None:
+    """What was done; or that it is only wanted, and what keeps the brokers from it."""
     if current().json:
         print_json(topic_json(topic))
+        return
+    if not topic.delivered:
+        why = "; ".join(str(condition.get("message")) for condition in topic.conditions) or _NOT_YET
+        say(f"{topic.name} is to be {wanted}, and the brokers have not done so: {why}.")
+        say(f"It is tried again by itself. Look again: penstock topic describe {topic.name}")
         return
     settings = topic.settings
     say(
@@ -139,5 +145,3 @@ def _tell(done: str, topic: "Topic") -> None:
         f"replication {settings.get('replication')}, min_insync {settings.get('min_insync_replicas')}, "
         f"durability {settings.get('durability')}."
     )
-    if not topic.delivered:
-        say(_NOT_YET)

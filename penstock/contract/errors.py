@@ -33,6 +33,7 @@ class ErrorCode(IntEnum):
     ALREADY_EXISTS = 6
     LIMIT_EXCEEDED = 7
     THROTTLED = 8
+    PRECONDITION_FAILED = 9
     CORRUPT_BATCH = 10
     MESSAGE_TOO_LARGE = 11
     UNSUPPORTED_COMPRESSION = 12
@@ -157,6 +158,14 @@ class LimitExceeded(PenstockError):
     code = ErrorCode.LIMIT_EXCEEDED
     kind = ErrorKind.FATAL
     remedy = "Lower the value or ask for a higher limit."
+
+
+class PreconditionFailed(PenstockError):
+    """The object was changed since the caller read it."""
+
+    code = ErrorCode.PRECONDITION_FAILED
+    kind = ErrorKind.FATAL
+    remedy = "Read the object again, and send the change with its new ETag if it is still wanted."
 
 
 class Throttled(PenstockError):

@@ -19,6 +19,8 @@ BATCH_BYTES_MAX_DEFAULT = 2 * MIB
 """The largest stored batch of a topic that says nothing else; room for one largest message beside others."""
 BATCH_BYTES_MAX_LIMIT = 12 * MIB
 """The most that a topic may allow for one batch: one largest message and its frame."""
+BATCH_ROOM_BYTES = KIB
+"""What a batch needs beside its largest message: its header, and the frame of one record."""
 RECORDS_PER_BATCH_MAX = 1_000_000
 """A batch's record count and offset span are bounded so that one batch cannot exhaust the offset space."""
 DECOMPRESSED_BATCH_BYTES_MAX = 64 * MIB

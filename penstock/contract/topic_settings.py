@@ -1,6 +1,7 @@
 """Settings of a topic: names, defaults, bounds, one place for both planes, the SDK and the CLI."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, Self
 
@@ -54,15 +55,16 @@ class TopicSettings:
     """Per partition."""
     retention_basis: RetentionBasis = RetentionBasis.ACCEPTANCE
     segment_bytes: int = limits.SEGMENT_BYTES_DEFAULT
-    """Size of one file of the log; retention deletes whole files."""
+    """Size of one file of the log; retention deletes whole files. Not above `retention_bytes`; unless named, it follows
+    that."""
     segment_ms: int = 24 * 3600 * 1000
-    """Age at which a file is closed though it is not full."""
+    """Age at which a file is closed though it is not full. Not above `retention_ms`; unless named, it follows that."""
     index_interval_bytes: int = limits.INDEX_INTERVAL_BYTES_DEFAULT
     """Distance of the entries by which offsets and times are found in a file."""
     max_message_bytes: int = limits.MESSAGE_BYTES_MAX_DEFAULT
     """Largest message, key, value and headers together."""
     max_batch_bytes: int = limits.BATCH_BYTES_MAX_DEFAULT
-    """Largest batch as it is stored."""
+    """Largest batch as it is stored. At least `max_message_bytes` and 1 KiB; unless named, it follows that."""
     timestamp_type: TimestampType = TimestampType.CREATE
 
     def __post_init__(self) -> None:
@@ -102,6 +104,42 @@ class TopicSettings:
             else:
                 read[name] = value
         return cls(**read)
+
+    @classmethod
+    def chosen(cls, named: Mapping[str, Any], before: Mapping[str, Any]) -> Self:
+        """The settings `before`, by name, with those `named` now; what hangs on one that is named follows it.
+
+        Raises `InvalidRequest` too when two contradict each other and one of them is named. Stored settings are read
+        with `from_dict`: topics from before this rule keep theirs.
+        """
+        whole = cls.from_dict({**before, **named})
+        batch_bytes = whole.max_message_bytes + limits.BATCH_ROOM_BYTES
+        if "max_batch_bytes" in named or "max_message_bytes" in named:
+            if "max_batch_bytes" not in named:
+                whole = replace(whole, max_batch_bytes=max(whole.max_batch_bytes, batch_bytes))
+            elif whole.max_batch_bytes < batch_bytes:
+                raise InvalidRequest(
+                    f"max_batch_bytes: {whole.max_batch_bytes} has no room for a message of {whole.max_message_bytes} "
+                    f"(max_message_bytes); at least {batch_bytes} required"
+                )
+        file_bytes = max(whole.retention_bytes, limits.SEGMENT_BYTES_MIN)
+        if whole.retention_bytes != UNLIMITED and ("segment_bytes" in named or "retention_bytes" in named):
+            if "segment_bytes" not in named:
+                whole = replace(whole, segment_bytes=min(whole.segment_bytes, file_bytes))
+            elif whole.segment_bytes > file_bytes:
+                raise InvalidRequest(
+                    f"segment_bytes: a file of {whole.segment_bytes} is kept whole, above retention_bytes "
+                    f"{whole.retention_bytes}; at most {file_bytes} possible"
+                )
+        if whole.retention_ms != UNLIMITED and ("segment_ms" in named or "retention_ms" in named):
+            if "segment_ms" not in named:
+                whole = replace(whole, segment_ms=min(whole.segment_ms, whole.retention_ms))
+            elif whole.segment_ms > whole.retention_ms:
+                raise InvalidRequest(
+                    f"segment_ms: a file open for {whole.segment_ms} is kept whole, beyond retention_ms "
+                    f"{whole.retention_ms}; at most {whole.retention_ms} possible"
+                )
+        return whole
 
     def to_dict(self) -> dict[str, Any]:
         """Plain mapping, enums by lower-case name; `from_dict` reads it back."""

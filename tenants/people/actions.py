@@ -16,10 +16,10 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
 from tenants import tokens
-from tenants.actions import add_person, checked_email, checked_password, open_session
+from tenants.actions import add_person, checked_email, checked_password, open_session, revoke_keys_of
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
-from tenants.roles import Permission, Role, Standing, allowed
+from tenants.roles import KEY_ROLES, Permission, Role, Standing, allowed
 
 INVITATION_LENGTH = timedelta(days=7)
 PEOPLE_MAX = 500
@@ -103,7 +103,10 @@ def sign_up_invited(
 
 
 def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Membership:
-    """Give a person (a public id) of the tenant another role. Raises `NotFound`, `InvalidRequest`, `Forbidden`."""
+    """Give a person (a public id) of the tenant another role. If it may hold no keys, those that they made are revoked.
+
+    Raises `NotFound`, `InvalidRequest`, `Forbidden`.
+    """
     wanted = checked_role(role)
     with transaction.atomic():
         own = _locked_role(actor, tenant)
@@ -124,11 +127,13 @@ def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Memb
             before={"name": row.person.email, "role": before.value},
             after={"name": row.person.email, "role": wanted.value},
         )
+        if wanted not in KEY_ROLES:
+            revoke_keys_of(actor, tenant, row.person, reason=f"{row.person.email} is {wanted.value} now")
     return row
 
 
 def remove(actor: Actor, tenant: Tenant, person: str) -> None:
-    """A person (a public id) leaves the tenant, by his own wish or another's. Keys that he made go on working.
+    """A person (a public id) leaves the tenant, by their own wish or another's. Keys that they made are revoked.
 
     Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`.
     """
@@ -149,6 +154,12 @@ def remove(actor: Actor, tenant: Tenant, person: str) -> None:
             before={"name": row.person.email, "role": row.role},
         )
         row.delete()
+        revoke_keys_of(actor, tenant, row.person, reason=f"{row.person.email} left {tenant.name}")
+
+
+def lock_people(tenant: Tenant) -> None:
+    """Nobody else changes who belongs to the tenant, and as what, until the transaction ends."""
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
 
 
 def checked_role(role: str) -> Role:
@@ -162,7 +173,7 @@ def checked_role(role: str) -> Role:
 
 def _locked_role(actor: Actor, tenant: Tenant) -> Role:
     """What the actor is in the tenant now; nobody changes its people until the transaction ends."""
-    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    lock_people(tenant)
     try:
         return Role(queries.member(tenant, actor.id).role)
     except NotFound:

@@ -1,16 +1,20 @@
 """REST: people of a tenant and their roles; inviting and joining."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane import config
-from control_plane.api import pages, shapes
+from control_plane.api import etags, pages, shapes
 from control_plane.api.views import CallerView, TenantView
 from penstock.contract.errors import Forbidden
+from tenants.models import Membership
 from tenants.people import actions, queries
 from tenants.people.shapes import (
     InvitationInput,
@@ -41,40 +45,65 @@ class PeopleView(TenantView):
 
 class PersonView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.PEOPLE_READ, "PATCH": Permission.PEOPLE_WRITE}
+    conditional = frozenset({"PATCH", "DELETE"})
 
     @extend_schema(
         operation_id="people_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: MemberShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, person: str) -> Response:
         """One person of the tenant."""
-        return Response(show_member(queries.member(self.tenant, person)))
+        return self._shown(queries.member(self.tenant, person))
 
     @extend_schema(
         operation_id="people_set_role",
         request=RoleInput,
-        parameters=[shapes.TENANT],
-        responses={200: MemberShape, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: MemberShape, **shapes.problems(403, 404, 412)},
     )
     def patch(self, request: Request, person: str) -> Response:
-        """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one."""
+        """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one.
+
+        Keys of a person who becomes billing or auditor are revoked.
+        """
         queries.member(self.tenant, person)
         given = RoleInput(data=request.data)
         given.is_valid(raise_exception=True)
-        row = actions.change_role(self.actor, self.tenant, person, role=given.validated_data["role"])
-        return Response(show_member(row))
+        with self._unchanged(person):
+            row = actions.change_role(self.actor, self.tenant, person, role=given.validated_data["role"])
+        return self._shown(row)
 
     @extend_schema(
         operation_id="people_remove",
         request=None,
-        parameters=[shapes.TENANT],
-        responses={204: None, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH],
+        responses={204: None, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, person: str) -> Response:
-        """Take a person out of the tenant; with one's own id: leave it. Keys that he made go on working."""
-        actions.remove(self.actor, self.tenant, person)
+        """Take a person out of the tenant; with one's own id: leave it. Keys that they made are revoked."""
+        with self._unchanged(person):
+            actions.remove(self.actor, self.tenant, person)
         return Response(status=204)
+
+    def _shown(self, row: Membership) -> Response:
+        return Response(show_member(row), headers={"ETag": _tag(row)})
+
+    @contextmanager
+    def _unchanged(self, person: str) -> Iterator[None]:
+        """As `etags.unchanged`, under the lock that guards who belongs to the tenant."""
+        if etags.HEADER not in self.request.headers:
+            yield
+            return
+        with transaction.atomic():
+            actions.lock_people(self.tenant)
+            etags.demand(self.request, _tag(queries.member(self.tenant, person)))
+            yield
+
+
+def _tag(row: Membership) -> str:
+    """The role is all that can be changed of a person in a tenant."""
+    return f'"{row.role}"'
 
 
 class InvitationsView(TenantView):

@@ -35,7 +35,7 @@ def test_each_change_leaves_an_entry_with_its_actor() -> None:
         "tenant.suspend",
     ]
     assert {(e.actor_kind, e.actor_id, e.request_id, e.source) for e in entries} == {
-        ("person", "usr_test", "r1", "127.0.0.1")
+        ("system", "test", "r1", "127.0.0.1")
     }
     assert entries[1].after == {
         "name": "app",

@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.utils import timezone
 
 from control_plane.access import actions as access
-from control_plane.api import idempotency
+from control_plane.api import health, idempotency
 from control_plane.api.models import IdempotentRequest
+from control_plane.api.views import told
+from control_plane.outbox import conditions
 from control_plane.outbox import queries as outbox
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
+from control_plane.topics.views import show_topic
 from tenants import actions
 from tenants.models import ApiKey, Person, Tenant
 from tests.control_plane.world import ACTOR, PASSWORD, call, make_person, make_tenant
@@ -146,10 +150,10 @@ def test_a_key_is_shown_once_and_its_use_is_noted(tenant: Tenant, key: str) -> N
     )
     assert made.status == 201 and made.body["key"].startswith("penstock_test_")
     shown = call("GET", f"/v1/keys/{made.body['id']}", token=key).body
-    assert "key" not in shown and shown["last_used_at"] is None
+    assert "key" not in shown and shown["last_used_over_rest_at"] is None
     assert shown["bindings"] == [{"topic_prefix": "orders", "operations": ["consume"]}]
     assert call("GET", "/v1/topics", token=made.body["key"]).status == 200
-    assert call("GET", f"/v1/keys/{made.body['id']}", token=key).body["last_used_at"] is not None
+    assert call("GET", f"/v1/keys/{made.body['id']}", token=key).body["last_used_over_rest_at"] is not None
     revoked = call("DELETE", f"/v1/keys/{made.body['id']}", token=key)
     assert revoked.status == 200 and revoked.body["revoked_at"] is not None
     assert revoked.body["token"]["generation"] == 2
@@ -311,3 +315,30 @@ def test_the_openapi_document_validates_and_tells_every_address(tmp_path: Any) -
             responses = operation["responses"]
             assert any(status.startswith("2") for status in responses), (path, method)
             assert "401" in responses, (path, method)
+
+
+def test_who_makes_a_topic_that_brokers_refuse_is_told_why(tenant: Tenant, key: str) -> None:
+    topic = topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
+    topics.put_condition(
+        topic.public_id, conditions.DELIVERY, "invalid_request", "3 brokers required, 2 active"
+    )
+    answer = told(topic, topics.KIND_TOPIC, show_topic(topic))
+    assert answer["delivered"] is False
+    assert [one["message"] for one in answer["conditions"]] == ["3 brokers required, 2 active"]
+
+
+def test_a_topic_that_no_cluster_of_this_size_can_hold_is_refused_at_once(key: str) -> None:
+    wanted = {"name": "orders", "settings": {"replication": 5}}
+    answer = call("POST", "/v1/topics", wanted, token=key)
+    assert_problem(answer, 422, "limit_exceeded", "the cluster has 3; at most 3 possible")
+    assert answer.body["fields"].keys() == {"replication"}
+    assert call("GET", "/v1/topics", token=key).body["items"] == []
+
+
+def test_a_full_disk_under_the_embedded_database_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    if connection.vendor != "sqlite":
+        return
+    assert call("GET", "/readyz").body["checks"]["database"] == "ok"
+    monkeypatch.setattr(health, "ROOM_BYTES_MIN", 2**62)
+    answer = call("GET", "/readyz")
+    assert answer.status == 503 and "changes fail" in answer.body["checks"]["database"]

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
+from control_plane.cluster.models import KnownBroker
 from control_plane.outbox.models import Delivery
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
@@ -80,6 +82,68 @@ def test_what_is_no_setting_is_refused_by_name(
     with pytest.raises(InvalidRequest, match=message):
         create(tenant, **settings)
     assert not Topic.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "follow"),
+    [
+        ({"max_message_bytes": 10 << 20}, {"max_batch_bytes": (10 << 20) + 1024}),
+        ({"max_message_bytes": 1000}, {"max_batch_bytes": 2 << 20}),
+        ({"retention_bytes": 1 << 20}, {"segment_bytes": 1 << 20}),
+        ({"retention_bytes": 1}, {"segment_bytes": 4096}),
+        ({"retention_ms": 3_600_000}, {"segment_ms": 3_600_000}),
+        ({"retention_ms": -1, "retention_bytes": -1}, {"segment_ms": 86_400_000, "segment_bytes": 1 << 30}),
+    ],
+)
+def test_a_setting_that_hangs_on_another_follows_it(
+    tenant: Tenant, named: dict[str, Any], follow: dict[str, int]
+) -> None:
+    made = create(tenant, **named)
+    assert {name: made.settings[name] for name in follow} == follow
+    create(tenant, "later")
+    changed = actions.update_topic(ACTOR, tenant, "later", settings=named)
+    assert {name: changed.settings[name] for name in follow} == follow
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"max_batch_bytes": 1 << 20}, "max_batch_bytes: 1048576 has no room for a message of 1048576"),
+        ({"max_message_bytes": 10 << 20, "max_batch_bytes": 2 << 20}, "at least 10486784 required"),
+        ({"retention_bytes": 1 << 20, "segment_bytes": 2 << 20}, "segment_bytes: a file of 2097152 is kept"),
+        ({"retention_ms": 3_600_000, "segment_ms": 86_400_000}, "segment_ms: a file open for 86400000"),
+        ({"replication": 1, "min_insync_replicas": 2}, "min_insync_replicas: 2 is not within 1 to 1"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    tenant: Tenant, named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        create(tenant, **named)
+    if "replication" not in named:
+        create(tenant, "later")
+        with pytest.raises(InvalidRequest, match=message):
+            actions.update_topic(ACTOR, tenant, "later", settings=named)
+
+
+def test_a_topic_from_before_with_settings_that_contradict_is_changed_in_others(tenant: Tenant) -> None:
+    topic = create(tenant)
+    Topic.objects.filter(pk=topic.pk).update(settings={**topic.settings, "max_message_bytes": 10 << 20})
+    changed = actions.update_topic(ACTOR, tenant, "orders", settings={"min_insync_replicas": 1})
+    assert changed.settings["max_batch_bytes"] == 2 << 20
+
+
+def test_more_copies_than_there_are_brokers_are_refused_with_what_is_possible(tenant: Tenant) -> None:
+    with pytest.raises(
+        LimitExceeded, match="replication: 5 copies need 5 brokers, the cluster has 3; at most 3"
+    ):
+        create(tenant, replication=5)
+    assert not Topic.objects.exists()
+    for number in range(1, 6):
+        KnownBroker.objects.create(broker=number, internal_address=f"h:{number}", changed_at=timezone.now())
+    assert create(tenant, replication=5).settings["replication"] == 5
+    KnownBroker.objects.filter(broker__gt=2).delete()
+    assert create(tenant, "default").settings["replication"] == 2
 
 
 @pytest.mark.parametrize("partitions", [0, -1, 10_001])

@@ -15,7 +15,8 @@ from tenants import actions, tokens
 from tenants.models import Membership, Person, Session, Tenant
 from tenants.roles import Role, Standing
 
-ACTOR = Actor(kind=ActorKind.PERSON, id="usr_test", request_id="r1", source="127.0.0.1")
+ACTOR = Actor(kind=ActorKind.SYSTEM, id="test", request_id="r1", source="127.0.0.1")
+"""The service itself: what it makes has no maker whose rights could fall."""
 PASSWORD = "a horse, a battery"
 
 

@@ -32,7 +32,7 @@ LIFETIMES = {"30": 30, "90": 90, "365": 365}
 @in_tenant(Permission.KEYS_READ)
 @require_safe
 def keys(request: HttpRequest, place: Place) -> HttpResponse:
-    """Keys in use; those that have ended, and the console's own, on demand."""
+    """Keys that let somebody in; those that have ended, and the console's own, on demand."""
     now = timezone.now()
     everything = request.GET.get("all") == "1"
     rows = (
@@ -41,12 +41,12 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
         .prefetch_related("bindings")
         .order_by("-pk")
     )
-    used = (
+    valid = (
         rows.filter(revoked_at=None)
         .exclude(expires_at__lte=now)
         .exclude(public_id__in=own_keys(place.tenant))
     )
-    shown = rows if everything else used
+    shown = rows if everything else valid
     page = Paginator(shown, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
     context = {
         "here": "keys",
@@ -54,7 +54,7 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
         "items": [(row, state_of(row), access.bindings(row)) for row in page],
         "all": everything,
         "kept": "all=1" if everything else "",
-        "ended": rows.count() - used.count(),
+        "ended": rows.count() - valid.count(),
     }
     return render(request, "web/keys.html", context)
 
@@ -134,7 +134,7 @@ def revoke_key(request: HttpRequest, place: Place, key: str) -> HttpResponse:
 
 
 def state_of(row: ApiKey) -> tuple[str, str]:
-    """(words, kind of badge)."""
+    """(words, kind of badge). Whether programs send or read with it is not known here."""
     if row.revoked_at is not None:
         return "revoked", ""
     if row.expires_at is not None and row.expires_at <= timezone.now():
@@ -145,7 +145,7 @@ def state_of(row: ApiKey) -> tuple[str, str]:
         SOON, (row.expires_at - row.created_at) / 5
     ):
         return "ends soon", "caution"
-    return "in use" if row.last_used_at else "ready", "ok"
+    return "valid", "ok"
 
 
 def _shown_once(

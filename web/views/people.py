@@ -7,10 +7,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from penstock.contract.errors import PenstockError
+from tenants import queries as tenants
 from tenants.models import Membership
 from tenants.people import actions, queries
 from tenants.people.views import link_of
-from tenants.roles import Permission, Role, Standing
+from tenants.roles import KEY_ROLES, Permission, Role, Standing
 from web import notices, rate_limit, sessions
 from web.forms import Form
 from web.places import Place, in_tenant
@@ -71,9 +72,15 @@ def withdraw(request: HttpRequest, place: Place, invitation: str) -> HttpRespons
 @in_tenant(Permission.PEOPLE_WRITE)
 @require_POST
 def change_role(request: HttpRequest, place: Place, member: str) -> HttpResponse:
-    """Give somebody another role."""
+    """Give somebody another role; asked for again if their keys end with it."""
     wanted = request.POST.get("role", "")
-    before = queries.member(place.tenant, member).role
+    found = queries.member(place.tenant, member)
+    before = found.role
+    if wanted in set(Role) - set(KEY_ROLES) and request.POST.get("confirmed") != "1":
+        ending = tenants.keys_made_by(place.tenant, found.person)
+        if ending:
+            context = {"here": "people", "member": found, "role": wanted, "keys": ending}
+            return render(request, "web/person_role.html", context)
     try:
         row = actions.change_role(place.actor, place.tenant, member, role=wanted)
     except PenstockError as error:
@@ -86,7 +93,7 @@ def change_role(request: HttpRequest, place: Place, member: str) -> HttpResponse
 @in_tenant(Permission.PEOPLE_READ)
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest, place: Place, member: str) -> HttpResponse:
-    """Somebody leaves, by his own wish or another's, once it was confirmed."""
+    """Somebody leaves, by their own wish or another's, once it was confirmed."""
     row = queries.member(place.tenant, member)
     leaves = row.person_id == place.person.pk
     trouble = ""
@@ -99,7 +106,8 @@ def remove(request: HttpRequest, place: Place, member: str) -> HttpResponse:
             if leaves:
                 return notices.put(redirect("web:home"), f"You have left {place.tenant.name}.")
             return notices.put(redirect(place.url("people")), f"{row.person.email} is out.")
-    context = {"here": "people", "member": row, "leaves": leaves, "trouble": trouble}
+    ending = tenants.keys_made_by(place.tenant, row.person)
+    context = {"here": "people", "member": row, "leaves": leaves, "trouble": trouble, "keys": ending}
     return render(request, "web/person_remove.html", context, status=422 if trouble else 200)
 
 

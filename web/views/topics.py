@@ -124,7 +124,7 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
             except PenstockError as error:
                 _refuse(form, error)
             else:
-                return _told(place, row, f"Topic {row.name} is made")
+                return _told(place, row, f"Topic {row.name} is made", f"Topic {row.name} is not there yet")
     context = {"here": "topics", "form": form, "partitions_max": limits.PARTITIONS_PER_TOPIC_MAX}
     return render(request, "web/topic_new.html", context, status=422 if form.failed else 200)
 
@@ -159,7 +159,7 @@ def edit_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             else:
                 if changed.generation == row.generation:
                     return notices.put(redirect(place.url("topic", name)), "Nothing was changed.")
-                return _told(place, changed, f"{name} is changed")
+                return _told(place, changed, f"{name} is changed", f"The change of {name} is not there yet")
     context = {"here": "topics", "tab": "settings", "form": form, "topic": row}
     return render(request, "web/topic_edit.html", context, status=422 if form.failed else 200)
 
@@ -271,10 +271,12 @@ def _split_span(milliseconds: int) -> tuple[str, str]:
     return str(max(1, milliseconds // 3_600_000)), "hours"
 
 
-def _told(place: Place, row: Topic, text: str) -> HttpResponse:
-    """To the topic, saying whether the brokers have it already."""
+def _told(place: Place, row: Topic, done: str, waiting: str) -> HttpResponse:
+    """To the topic, saying whether the brokers have it already, and what keeps them from it."""
     delivered = outbox.wait_delivered(actions.KIND_TOPIC, row.public_id, row.generation)
     response = redirect(place.url("topic", row.name))
     if delivered:
-        return notices.put(response, f"{text}.")
-    return notices.put(response, f"{text}; the brokers will hear of it in a moment.", "caution")
+        return notices.put(response, f"{done}.")
+    told = queries.topic(place.tenant, row.name).conditions
+    why = "; ".join(condition["message"] for condition in told) or "the brokers will hear of it in a moment"
+    return notices.put(response, f"{waiting}: {why}.", "caution")

@@ -10,7 +10,9 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from control_plane.access import actions as access
+from control_plane.outbox import queries as outbox
 from control_plane.topics import actions as topics
+from control_plane.topics.models import Topic
 from penstock.contract.errors import (
     GroupNotEmpty,
     GroupNotFound,
@@ -21,7 +23,15 @@ from penstock.contract.errors import (
 from tenants import actions
 from tenants.models import ApiKey, Session
 from tenants.roles import Standing
-from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house, make_person
+from tests.control_plane.world import (
+    ACTOR,
+    PASSWORD,
+    House,
+    call,
+    everything_delivered,
+    make_house,
+    make_person,
+)
 from web import errors
 from web.forms import TEXT_MAX, as_sentence
 from web.urls import urlpatterns
@@ -34,6 +44,13 @@ pytestmark = pytest.mark.django_db
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.IGNORECASE)
 HOSTILE = '"><img src=x onerror=alert(1)><b>'
 ARGUMENTS = {"name": "orders", "key": "key_nothing", "invoice": "inv_nothing", "meter": "messages_in"}
+NEW_TOPIC = {
+    "partitions": "1",
+    "retention": "7",
+    "retention_unit": "days",
+    "durability": "fsync",
+    "max_message_kib": "1024",
+}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
 
 
@@ -463,3 +480,29 @@ def test_a_fault_is_a_page_that_asks_the_database_for_nothing(django_assert_num_
         answer = errors.server_error(request)
     assert answer.status_code == 500
     assert "Something broke on our side" in text_of(answer) and "r-17" in text_of(answer)
+
+
+def test_a_key_is_not_said_to_be_used_or_unused_at_the_brokers(house: House) -> None:
+    owner = signed_in(house, Standing.OWNER)
+    call("GET", "/v1/topics", token=house.credentials[Standing.KEY])
+    ApiKey.objects.update(delivered_generation=1)
+    page = text_of(owner.get("/t/acme/keys"))
+    assert "in use" not in page and page.count(">valid<") == 2
+    assert page.count('data-label="Last over REST">never<') == 1
+    assert "Only use over REST is noted" in page
+
+
+def test_more_copies_than_brokers_are_refused_at_their_field(house: House) -> None:
+    answer = signed_in(house).post("/t/acme/new-topic", {**NEW_TOPIC, "name": "wide", "replication": "5"})
+    assert answer.status_code == 422
+    assert "5 copies need 5 brokers, the cluster has 3; at most 3 possible" in text_of(answer)
+    assert not Topic.objects.filter(name="wide").exists()
+
+
+def test_a_topic_that_brokers_refuse_is_not_said_to_be_made(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    client = signed_in(house)
+    made = client.post("/t/acme/new-topic", {**NEW_TOPIC, "name": "later"}, follow=True)
+    assert "Topic later is not there yet" in text_of(made) and "is made" not in text_of(made)

@@ -139,7 +139,9 @@ def test_a_control_plane_that_is_not_ready_is_doubtful_and_says_why(
     def answer(asked: Asked) -> Answer:
         if asked.path == "/readyz":
             return Answer(status=503, body={"checks": {"worker": "no heartbeat yet"}})
-        return Answer(body={"items": [{"name": "acme", "id": "tn_1"}], "next": None})
+        if asked.path.startswith("/v1/quotas"):
+            return Answer(body={"tenant": "tn_1", "produce_bytes_per_s": 0, "partitions_max": 8})
+        return Answer(body={"items": [{"name": "acme", "id": "tn_1", "partitions": 8}], "next": None})
 
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", closed_port)
     monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
@@ -148,6 +150,7 @@ def test_a_control_plane_that_is_not_ready_is_doubtful_and_says_why(
         _, found = examined(capsys)
     assert found["control plane"]["state"] == "doubtful" and "no heartbeat" in found["control plane"]["fact"]
     assert "acme" in found["key at the control plane"]["fact"]
+    assert found["limits"]["state"] == "doubtful" and "8 of 8 partitions" in found["limits"]["fact"]
 
 
 def test_a_certificate_that_is_not_trusted_is_told_from_a_broker_that_is_away(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev import service_processes
+from data_plane.dev import processes, service_processes
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.service_layout import Backends, ServiceDirectory
 from data_plane.dev.service_processes import ServiceProcess, ServiceState, find, look, start, stop
@@ -48,6 +49,40 @@ def started(service: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
 
 def members(session: int) -> list[int]:
     return service_processes._members(session)
+
+
+def test_what_configures_the_caller_does_not_configure_the_processes(
+    service: ServiceDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PENSTOCK_BROKER_BROKER_ID", "PENSTOCK_API_KEY", "DJANGO_SETTINGS_MODULE", "ETCD_NAME"):
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("PENSTOCK_CONFIG", "/of/somebody/else.json")
+    monkeypatch.setenv("PENSTOCK_CLOCK_OFFSET_MS", "5000")
+    seen = service_processes.environment_for(service, "web")
+    ours = {name: value for name, value in seen.items() if name.startswith(("PENSTOCK_", "DJANGO_", "ETCD_"))}
+    assert ours == {
+        "PENSTOCK_CONFIG": str(service.config_file),
+        "PENSTOCK_PROCESS": "web",
+        "PENSTOCK_CLOCK_OFFSET_MS": "5000",
+    }
+    log = tmp_path / "log"
+    show = "import os; print(sorted(name for name in os.environ if name.startswith(('PENSTOCK_', 'ETCD_'))))"
+    assert processes.start_command([sys.executable, "-c", show], log).wait(20) == 0
+    assert log.read_text() == "['PENSTOCK_CLOCK_OFFSET_MS']\n"
+
+
+def test_what_processes_write_is_their_owners_alone(service: ServiceDirectory, tmp_path: Path) -> None:
+    output = service.output_file("writes")
+    output.touch()
+    output.chmod(0o644)
+    made = tmp_path / "made"
+    writes = sleeper("writes", f"open({str(made)!r}, 'w')")
+    assert start(service, writes).wait(20) == 0
+    assert stat.S_IMODE(output.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
+    made.unlink()
+    log = tmp_path / "broker.log"
+    assert processes.start_command(writes.command_line(), log).wait(20) == 0
+    assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
 def test_a_process_is_found_by_its_service_and_name(service: ServiceDirectory, tmp_path: Path) -> None:

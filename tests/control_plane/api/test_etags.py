@@ -1,0 +1,143 @@
+"""If-Match: a change is made only of what its caller read, and a condition is never passed over."""
+
+from typing import Any
+
+import pytest
+from drf_spectacular.generators import SchemaGenerator
+
+from control_plane.outbox import queries as outbox
+from control_plane.topics import actions as topics
+from control_plane.topics.models import Topic
+from tenants.models import Membership
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, Answer, House, call, make_house
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker and no broker runs here, so no request waits for one."""
+    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+
+
+@pytest.fixture
+def house() -> House:
+    house = make_house("acme")
+    topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    return house
+
+
+def asked(house: House, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    """As whoever may: operators change limits and suspend, owners the rest."""
+    for_operators = path.startswith(("/v1/quotas", "/v1/tenants")) and method != "GET"
+    token = house.credentials[Standing.OPERATOR if for_operators else Standing.OWNER]
+    return call(method, path, body, token=token, tenant=house.tenant, **headers)
+
+
+def changes(house: House) -> dict[str, tuple[str, list[tuple[str, str, Any]]]]:
+    """What can be changed: its address, and changes that each succeed in this order."""
+    person = Membership.objects.get(tenant=house.tenant, role="developer").person.public_id
+    key = call("POST", "/v1/keys", {"name": "x"}, token=house.credentials[Standing.OWNER]).body["id"]
+    tenant = f"/v1/tenants/{house.tenant.public_id}"
+    return {
+        "topic": (
+            "/v1/topics/orders",
+            [("PATCH", "/v1/topics/orders", {"partitions": 2}), ("DELETE", "/v1/topics/orders", None)],
+        ),
+        "key": (f"/v1/keys/{key}", [("DELETE", f"/v1/keys/{key}", None)]),
+        "quotas": (
+            "/v1/quotas",
+            [("PATCH", "/v1/quotas", {"partitions_max": 7}), ("PATCH", "/v1/quotas", {"partitions_max": 8})],
+        ),
+        "tenant": (tenant, [("POST", f"{tenant}/suspend", None), ("POST", f"{tenant}/resume", None)]),
+        "person": (
+            f"/v1/people/{person}",
+            [
+                ("PATCH", f"/v1/people/{person}", {"role": "admin"}),
+                ("DELETE", f"/v1/people/{person}", None),
+            ],
+        ),
+    }
+
+
+@pytest.mark.parametrize("what", ["topic", "key", "quotas", "tenant", "person"])
+def test_a_change_is_made_only_of_what_was_read(house: House, what: str) -> None:
+    address, steps = changes(house)[what]
+    tag = ""
+    for method, path, body in steps:
+        read = asked(house, "GET", address)
+        tag = read.headers["ETag"]
+        stale = asked(house, method, path, body, If_Match='"stale"')
+        assert (stale.status, stale.body["code"]) == (412, "precondition_failed"), stale.body
+        assert tag in stale.body["detail"]
+        assert asked(house, "GET", address).body == read.body, "nothing was changed"
+        done = asked(house, method, path, body, If_Match=f'"other", {tag}')
+        assert done.status in (200, 204), done.body
+        if done.status == 200:
+            assert done.headers["ETag"] != tag
+    again = asked(house, *steps[0], If_Match=tag)
+    assert again.status in (404, 412)
+
+
+@pytest.mark.parametrize("what", ["topic", "key", "quotas", "tenant", "person"])
+def test_without_a_condition_and_with_a_star_everything_is_as_before(house: House, what: str) -> None:
+    _, steps = changes(house)[what]
+    assert asked(house, *steps[0], If_Match="*").status == 200
+    if len(steps) > 1:
+        assert asked(house, *steps[1]).status in (200, 204)
+
+
+def test_what_is_observed_of_an_object_does_not_make_a_tag_stale(house: House) -> None:
+    tag = asked(house, "GET", "/v1/topics/orders").headers["ETag"]
+    topic = Topic.objects.get()
+    topics.put_condition(topic.public_id, "delivery", "x", "y")
+    assert asked(house, "PATCH", "/v1/topics/orders", {"partitions": 2}, If_Match=tag).status == 200
+
+
+def test_the_answer_to_a_creation_has_the_tag_of_the_next_change(house: House) -> None:
+    made = asked(house, "POST", "/v1/topics", {"name": "other"})
+    tag = made.headers["ETag"]
+    assert asked(house, "PATCH", "/v1/topics/other", {"partitions": 2}, If_Match=tag).status == 200
+    assert asked(house, "DELETE", "/v1/topics/other", If_Match=tag).status == 412
+    assert asked(house, "DELETE", "/v1/topics/none", If_Match=tag).status == 404
+
+
+@pytest.mark.parametrize("given", ["", "3", '"3', '"3";"4"', "W/3", '"' + "x" * 2000 + '"'])
+def test_what_is_no_tag_is_refused(house: House, given: str) -> None:
+    answer = asked(house, "PATCH", "/v1/topics/orders", {"partitions": 2}, If_Match=given)
+    assert (answer.status, answer.body["fields"].keys()) == (400, {"If-Match"})
+
+
+def test_a_weak_tag_never_matches(house: House) -> None:
+    tag = asked(house, "GET", "/v1/topics/orders").headers["ETag"]
+    assert asked(house, "DELETE", "/v1/topics/orders", If_Match=f"W/{tag}").status == 412
+
+
+def test_a_condition_that_an_address_does_not_heed_is_refused(house: House) -> None:
+    answer = asked(house, "POST", "/v1/topics", {"name": "other"}, If_Match="*")
+    assert answer.status == 400 and "heeds no condition" in answer.body["detail"]
+    assert asked(house, "GET", "/v1/topics/orders", If_Match='"0"').status == 200
+
+
+def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
+    document = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
+    heeded = set()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if any(parameter["name"] == "If-Match" for parameter in operation.get("parameters", ())):
+                assert "412" in operation["responses"], path
+                heeded.add((method, path))
+            if "412" not in operation["responses"]:
+                continue
+            assert ("204" in operation["responses"]) or "ETag" in operation["responses"]["200"]["headers"]
+    assert heeded == {
+        ("patch", "/v1/topics/{name}"),
+        ("delete", "/v1/topics/{name}"),
+        ("delete", "/v1/keys/{key}"),
+        ("patch", "/v1/quotas"),
+        ("post", "/v1/tenants/{tenant}/suspend"),
+        ("post", "/v1/tenants/{tenant}/resume"),
+        ("patch", "/v1/people/{person}"),
+        ("delete", "/v1/people/{person}"),
+    }

@@ -1,0 +1,129 @@
+"""`penstock doctor` beside real brokers that refuse to write: it finds why, and stores nothing itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_plane.dev.layout import DataDirectory
+from data_plane.metadata.model import Binding
+from penstock.contract import limits
+from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
+from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.cli.test_doctor import examined
+from tests.integration.enforcement.test_access import Key
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.optional_peer,
+    pytest.mark.skipif(not may_mount(), reason="needs root, to mount a small disk"),
+]
+
+SMALL = 1
+"""The broker on the small disk."""
+SOFT_BYTES = 2 * limits.MIB
+SETTINGS = {
+    "limits": {
+        "journal_bytes": limits.MIB,
+        "disk_soft_free_bytes": SOFT_BYTES,
+        "disk_hard_free_bytes": 512 * limits.KIB,
+        "ballast_bytes": 256 * limits.KIB,
+    },
+    "timings": {"revisit_ms": 100},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    path = tmp_path_factory.mktemp("cluster")
+    disk = DataDirectory(path).log_directory(SMALL)
+    with small_disk(disk, 24 * limits.MIB), brokers(path, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def told(cluster: Brokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Makes a tenant's environment the doctor's."""
+
+    def use(tenant: Tenant) -> None:
+        for name in ("PROFILE", "API_URL", "CA_FILE"):
+            monkeypatch.delenv(f"PENSTOCK_{name}", raising=False)
+        monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "profiles.toml"))
+        monkeypatch.setenv("PENSTOCK_BOOTSTRAP", ",".join(cluster.bootstrap))
+        monkeypatch.setenv("PENSTOCK_API_KEY", tenant.api_key)
+
+    yield use
+
+
+def test_writes_that_are_taken_are_found_so_and_nothing_is_stored(
+    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tenant = cluster.tenant("tn_well")
+    told(tenant)
+    assert examined(capsys)[1]["writes"]["state"] == "skipped"
+    cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    code, found = examined(capsys)
+    assert (code, found["writes"]["fact"]) == (0, "taken by 3 brokers: 1, 2, 3")
+    with cluster.client(tenant) as client, client.consumer(["orders"]) as consumer:
+        assert set(consumer.end_offsets().values()) == {0}
+
+
+def test_a_disk_without_room_is_found(
+    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tenant = cluster.tenant("tn_full")
+    topic_id = cluster.create_topic(tenant, "orders", assignments=[[SMALL, 2, 3]])
+    cluster.wait_until("the small one leads", lambda: cluster.leader(topic_id) == SMALL)
+    told(tenant)
+    ballast = Ballast(cluster.directory.log_directory(SMALL))
+    ballast.leave(SOFT_BYTES // 2)
+    try:
+        cluster.wait_until("it is found", lambda: examined(capsys)[1]["writes"]["code"] == "DISK_FULL")
+        code, found = examined(capsys)
+        assert code == 6 and "orders-0: the disk has" in found["writes"]["fact"]
+        assert "Free space" in found["writes"]["remedy"]
+    finally:
+        ballast.drop()
+    cluster.wait_until("it is well again", lambda: examined(capsys)[0] == 0)
+
+
+def test_too_few_copies_in_sync_are_found(
+    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tenant = cluster.tenant("tn_few")
+    cluster.create_topic(tenant, "orders", assignments=[[2, 3, 1]], min_insync_replicas=3)
+    told(tenant)
+    assert examined(capsys)[0] == 0
+    cluster.kill(3)
+    try:
+        cluster.wait_until(
+            "it is found", lambda: examined(capsys)[1]["writes"]["code"] == "NOT_ENOUGH_REPLICAS"
+        )
+        code, found = examined(capsys)
+        assert code == 6 and "orders-0: 2 in sync, 3 required" in found["writes"]["fact"]
+    finally:
+        cluster.start(3)
+
+
+def test_a_suspended_tenant_is_found(cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    tenant = cluster.tenant("tn_suspended")
+    cluster.create_topic(tenant, "orders")
+    told(tenant)
+    cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, generation=2, suspended=True))
+    code, found = examined(capsys)
+    assert code == 4 and "is suspended" in found["key at the brokers"]["fact"]
+
+
+def test_a_key_that_may_not_send_is_no_fault(
+    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tenant = cluster.tenant("tn_reader")
+    cluster.create_topic(tenant, "orders")
+    key = Key(cluster, tenant)
+    key.put(generation=1, bindings=[Binding(topic_prefix="", operations=("consume",))])
+    told(key.holder)
+    code, found = examined(capsys)
+    assert (code, found["writes"]["state"]) == (0, "skipped")
+    assert "may not send" in found["writes"]["fact"]
