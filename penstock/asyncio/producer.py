@@ -37,7 +37,7 @@ class Producer:
         self._outbound = outbound
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
-        self._keeper = keeper_of(self, settings)
+        self._keeper = keeper_of(runtime.core, settings)
         self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._filling = self._core.filling
 

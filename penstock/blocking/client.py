@@ -66,7 +66,8 @@ class Client:
         self._members: list[Consumer] = []
         """Consumers that leave their group when the client is closed."""
         self._admin: Admin | None = None
-        self._finalizer = weakref.finalize(self, self._runtime.abandon)
+        self._finalizer = weakref.finalize(self, self._runtime.let_go)
+        self._finalizer.atexit = False  # the runtime's own exit comes after all that the program does
 
     def producer(
         self,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.blocking.delivery import Delivery
+from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.core import unavailable
 from penstock.client.filling import Headers
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import hurried, settle, when_done
+from penstock.client.settling import hurried, settle
 from penstock.client.shaping import Outbound
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
@@ -41,7 +39,7 @@ class Producer:
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
-        self._keeper = keeper_of(self, settings)
+        self._keeper = keeper_of(runtime.core, settings)
         with runtime.lock:
             self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._filling = self._core.filling
@@ -167,13 +165,9 @@ class Producer:
         with self._lock:
             pending = self._core.seal_all()
             self._runtime.wake()
-        if not pending:
-            return
-        countdown = _Countdown(len(pending))
-        for batch in pending:
-            when_done(batch, partial(_count, countdown))
-        if not countdown.wait(timeout):
-            raise TimedOut(f"producer: {countdown.left} batches without an outcome after {timeout:g} s")
+        missing = outcomes_missing(pending, timeout)
+        if missing:
+            raise TimedOut(f"producer: {missing} batches without an outcome after {timeout:g} s")
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails
@@ -226,25 +220,3 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(hurried(kind))
-
-
-class _Countdown:
-    """Wait for a number of events."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-
-    def count(self) -> None:
-        with self._lock:
-            self.left -= 1
-            if self.left == 0:
-                self._over.set()
-
-    def wait(self, timeout: float | None) -> bool:
-        return self._over.wait(timeout)
-
-
-def _count(countdown: _Countdown) -> None:
-    countdown.count()
