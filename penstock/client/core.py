@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
 from penstock.client.enquiry import Enquiries, Enquiry, OnAnswer, OnFailure
+from penstock.client.outage import Outage, each_of
 from penstock.client.refusals import final
 from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.times import NEVER
@@ -47,6 +48,7 @@ class ClientCore:
         self._bootstrap = bootstrap
         self._turn = random.randrange(len(bootstrap))
         self._suspects: dict[str, float] = {}
+        self._outage = Outage()
         self._now = 0.0
         self._tokens = 0
         self._planned = NEVER
@@ -166,7 +168,7 @@ class ClientCore:
     def _lost(self, token: int, code: int | None, message: str, now: float) -> None:
         if token in self._watch_tokens:
             del self._watch_tokens[token]
-            self._watchers.lost(token, code, now)
+            self._watchers.lost(token, code, message, now)
             self.attend()
             return
         member = self._streams.pop(token, None)
@@ -288,8 +290,13 @@ class ClientCore:
     def _suspected(self, address: str) -> bool:
         return self._suspects.get(address, -NEVER) > self._now
 
-    def address_failed(self, address: str, now: float) -> None:
+    def address_failed(self, address: str, why: str, now: float) -> None:
         self._suspects[address] = now + SUSPECT_MS
+        self._outage.failed(address, why, now)
+
+    def answered(self) -> None:
+        """Some broker said something, be it a refusal."""
+        self._outage.answered()
 
     def address_works(self, address: str) -> None:
         self._suspects.pop(address, None)
@@ -333,9 +340,7 @@ class ClientCore:
     def topic_waits(self, name: str) -> str:
         """Why a topic is not known yet, for a caller that waited too long."""
         asked = self._topics_asked.get(name)
-        tried = (
-            "; ".join(f"{where}: {what}" for where, what in asked.errors.items()) if asked is not None else ""
-        )
+        tried = each_of(asked.errors) if asked is not None else ""
         return f"{name}: no broker told its partitions ({tried or 'no answer from ' + ', '.join(self._addresses())})"
 
     def refresh(self, now: float) -> None:
