@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.core import unavailable
-from penstock.client.filling import Headers, Route
+from penstock.client.filling import HeaderList, Route
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
 from penstock.client.settling import hurried
-from penstock.client.shaping import Outbound
+from penstock.client.shaping import Headers, Outbound, all_plain, header_list
 from penstock.client.times import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
@@ -31,7 +31,7 @@ class Producer:
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound | None = None,
+        outbound: Outbound,
     ) -> None:
         self._runtime = runtime
         self._outbound = outbound
@@ -55,13 +55,20 @@ class Producer:
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
 
-        Value and key are bytes, or what the producer's serializers take; a value of None is a tombstone.
+        Value and key are bytes-like, or what the producer's serializers take; a value of None is a tombstone. Headers
+        are a mapping of names to bytes, or pairs of them.
 
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
         `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
-        if self._outbound is not None:
-            value, key, headers = self._outbound.shape(topic, value, key, headers)
+        stored: HeaderList | None = None
+        if (
+            type(value) is not bytes
+            or headers is not None
+            or (key is not None and type(key) is not bytes)
+            or self._outbound.adds
+        ):
+            value, key, stored = self._outbound.shape(topic, value, key, headers)
         runtime, filling = self._runtime, self._filling
         if runtime.unusable is not None:
             runtime.check()
@@ -70,14 +77,14 @@ class Producer:
         route = filling.routes.get(topic)
         if route is not None:
             delivery = filling.append(
-                route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+                route, value, key, stored, timestamp_ms, partition, runtime.now_ms, Delivery
             )
             if delivery is not None:
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
                     await asyncio.sleep(0)  # a caller that only sends must not keep the writers from running
                 return delivery
-        return await self._send_waiting(topic, value, key, headers, timestamp_ms, partition)
+        return await self._send_waiting(topic, value, key, stored, timestamp_ms, partition)
 
     async def send_many(
         self,
@@ -94,15 +101,20 @@ class Producer:
         that raised were sent.
         """
         self._runtime.check()
+        if isinstance(values, (bytes, str)):
+            raise TypeError(
+                f"send_many: values is one {type(values).__name__}, a sequence of values required"
+            )
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         runtime, filling = self._runtime, self._filling
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
-        if self._outbound is not None:
+        stored = header_list(topic, headers)
+        if self._outbound.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [
-                await self.send(topic, value, key, headers, timestamp_ms, partition) for value, key in pairs
+                await self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs
             ]
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
@@ -110,7 +122,7 @@ class Producer:
             route = filling.routes.get(topic)
             if route is not None:
                 deliveries += filling.append_many(
-                    route, values, keys, at, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+                    route, values, keys, at, stored, timestamp_ms, partition, runtime.now_ms, Delivery
                 )
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
@@ -118,7 +130,7 @@ class Producer:
             if len(deliveries) == at:
                 key = None if keys is None else keys[at]
                 deliveries.append(
-                    await self._send_waiting(topic, values[at], key, headers, timestamp_ms, partition)
+                    await self._send_waiting(topic, values[at], key, stored, timestamp_ms, partition)
                 )
         return deliveries
 
@@ -127,7 +139,7 @@ class Producer:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: Headers | None,
+        headers: HeaderList | None,
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,25 @@ def test_a_caller_that_only_sends_does_not_starve_the_writers(brokers: FakeBroke
             await producer.flush(30)
             assert [(await delivery).offset for delivery in deliveries] == list(range(20_000))
             assert producer.buffered_bytes == 0
+
+    play(brokers, scene)
+
+
+def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(brokers: FakeBrokers) -> None:
+    async def scene(client: Client) -> None:
+        async with client.producer() as producer:
+            nothing: Any = 5
+            with pytest.raises(TypeError, match="value_serializer=TEXT"):
+                await producer.send("orders", "text")
+            with pytest.raises(TypeError, match="key_serializer=JSON"):
+                await producer.send("orders", b"x", key=5)
+            with pytest.raises(TypeError, match="topic: 5 is not a name"):
+                await producer.send(nothing, b"x")
+            with pytest.raises(TypeError, match="value_serializer=TEXT"):
+                await producer.send_many("orders", ["text"])
+            sent = await producer.send("orders", bytearray(b"a"), headers={"shop": b"north"}, partition=0)
+            (more,) = await producer.send_many("orders", [b"b"], headers={"shop": b"south"}, partition=0)
+            assert [(await delivery).offset for delivery in (sent, more)] == [0, 1]
 
     play(brokers, scene)
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +130,35 @@ def test_send_many_gives_one_delivery_a_value(client: Client) -> None:
         assert all(delivery.result(0).offset >= 0 for delivery in keyed)
         with pytest.raises(ValueError, match="1 keys for 2 values"):
             producer.send_many("orders", [b"a", b"b"], keys=[b"k"])
+
+
+def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(client: Client) -> None:
+    with client.producer() as producer:
+        nothing: Any = 5
+        for wrong in (
+            lambda: producer.send("orders", "text"),
+            lambda: producer.send("orders", b"x", key=5),
+            lambda: producer.send("orders", b"x", headers=nothing),
+            lambda: producer.send("orders", b"x", partition=nothing.__str__()),
+            lambda: producer.send(nothing, b"x"),
+            lambda: producer.send_many("orders", ["text"]),
+            lambda: producer.send_many("orders", b"one value"),
+            lambda: producer.send_many("orders", [b"a"], keys=[5]),
+        ):
+            with pytest.raises(TypeError, match=r"required|is not a n"):
+                wrong()
+        sent = producer.send("orders", bytearray(b"a"), key=bytearray(b"k"), headers={"shop": b"north"})
+        pairs = (pair for pair in [("shop", b"south")])
+        more = producer.send_many("orders", [memoryview(b"b")], keys=[b"k"], headers=pairs)
+        assert [delivery.result(10).offset for delivery in (sent, *more)] == [0, 1]
+    with client.consumer("orders") as consumer:
+        read: list[penstock.Message] = []
+        while len(read) < 2:
+            read += consumer.poll(timeout=10)
+    assert [(message.value, message.headers) for message in read] == [
+        (b"a", [("shop", b"north")]),
+        (b"b", [("shop", b"south")]),
+    ]
 
 
 def test_batches_come_in_columns_and_in_arrow(client: Client) -> None:
