@@ -37,7 +37,7 @@ class Count:
             if not delivery.done():
                 waiting.append(delivery)
                 continue
-            failure = await delivery.exception()
+            failure = delivery.exception()
             if failure is None:
                 self.acked += 1
             else:
