@@ -47,7 +47,7 @@ class Client:
     PENSTOCK_API_URL, PENSTOCK_CA_FILE, else from the profile (`profile`, PENSTOCK_PROFILE, or `default`) in
     the profile file.
 
-    Nothing is connected and no task started before first use. A client made before `os.fork()` raises
+    Nothing is connected and no task started before first use. A client that was used before `os.fork()` raises
     `UsedAfterFork` in the child. Without `ca_file` only addresses of this machine are spoken to.
 
     Raises `ConfigurationError`.

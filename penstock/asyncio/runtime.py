@@ -19,7 +19,7 @@ from penstock.client.core import ClientCore
 from penstock.client.pending_batch import PendingBatch
 from penstock.client.settings import ConnectionSettings
 from penstock.client.settling import settle, tell_lost
-from penstock.contract.errors import Closed, ConfigurationError, PenstockError, UsedAfterFork
+from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
 from penstock.transport.process import watch_process
 
@@ -80,6 +80,7 @@ class Runtime:
         wall_ms: Callable[[], int],
     ) -> None:
         self.settings = settings
+        self._random = random
         self.core = ClientCore(settings.bootstrap, random)
         self.wall_ms = wall_ms
         self._make_transport = transport
@@ -170,12 +171,9 @@ class Runtime:
             await self._transport.close()
 
     def after_fork(self) -> None:
-        """In a child process: tasks and connections are the parent's; say so to whoever asks."""
-        error = UsedAfterFork("client: made before os.fork() and used in the child; make one after the fork")
-        self.unusable = error
-        for producer in self.core.producers:
-            for batch in producer.pending():
-                batch.finish(error)
+        """In a child process. Of what was used, tasks and connections are the parent's."""
+        self._random.seed()  # or all children would draw the same
+        self.unusable = self.unusable or self.core.after_fork(used=self._loop is not None)
 
     def at_exit(self) -> None:
         """The program ends. A loop that still runs does so in a daemon thread; any other one sends nothing more."""

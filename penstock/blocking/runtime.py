@@ -23,7 +23,7 @@ from penstock.client.core import ClientCore
 from penstock.client.pending_batch import PendingBatch
 from penstock.client.settings import ConnectionSettings
 from penstock.client.settling import hurried, settle, tell_lost
-from penstock.contract.errors import Closed, PenstockError, UsedAfterFork
+from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
 from penstock.transport.process import watch_process
@@ -160,9 +160,11 @@ class Runtime:
         """Nobody holds the client any more. Garbage is collected anywhere, also where this thread has our lock: another
         one finishes.
         """
+        if self.unusable is not None:
+            return
         if self._driver is None:
             self.close()
-        elif self.unusable is None:
+        else:
             self._last = threading.Thread(
                 target=self._finish, args=("their client was let go", None), name="penstock-last", daemon=True
             )
@@ -193,12 +195,11 @@ class Runtime:
             tell_lost(dict.fromkeys([*pending, *later]), when)
 
     def after_fork(self) -> None:
-        """In a child process: threads and connections are the parent's; say so to whoever asks."""
-        error = UsedAfterFork("client: made before os.fork() and used in the child; make one after the fork")
-        self.unusable = error
-        for producer in self.core.producers:
-            for batch in producer.pending():
-                batch.finish(error)
+        """In a child process. Of what was used, threads and connections are the parent's, and so are locks."""
+        self._random.seed()  # or all children would draw the same
+        self.unusable = self.unusable or self.core.after_fork(
+            used=self._driver is not None or self.lock.locked()
+        )
 
     # ---- threads ------------------------------------------------------------------------------------------------
 

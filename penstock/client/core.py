@@ -22,7 +22,7 @@ from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.times import NEVER
 from penstock.client.watchers import Watchers
 from penstock.contract import methods
-from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError
+from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError
 from penstock.contract.v1 import log_pb2
 
@@ -109,6 +109,28 @@ class ClientCore:
             self.remove(member, now)
         self._watchers.close()
         self.changed = True
+
+    def after_fork(self, *, used: bool) -> UsedAfterFork | None:
+        """In a child process: what was never used goes on under names of its own. Else everything has failed with the
+        error that is returned.
+        """
+        if used:
+            error = UsedAfterFork(
+                "client: used before os.fork(), so its connections are the parent's; make one after"
+            )
+        elif any(producer.keeps_receipts for producer in self.producers):
+            error = UsedAfterFork(
+                "client: its producer keeps receipts in a file of the process before os.fork(); make them after"
+            )
+        else:
+            for consumer in self.consumers:
+                if consumer.member is not None:
+                    consumer.member.after_fork()
+            return None
+        for producer in self.producers:
+            for batch in producer.pending():
+                batch.finish(error)
+        return error
 
     # ---- driving ------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,10 @@ class ProducerCore:
         """All batches without an outcome, in the order they were begun."""
         return [batch for batch in self._expiry if not batch.done]
 
+    @property
+    def keeps_receipts(self) -> bool:
+        return self._ledger is not None
+
     # ---- routes and leaders -------------------------------------------------------------------------------------
 
     def topic_changed(self, view: TopicView, now: float) -> None:

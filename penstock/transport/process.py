@@ -1,6 +1,7 @@
 """What concerns the whole process: grpc's own settings, made before it is loaded, what becomes of a fork, and its end.
 
-After os.fork() threads and connections stay with the parent, so clients in the child say so instead of hanging.
+After os.fork() threads and connections stay with the parent, so clients that were used before say so in the child
+instead of hanging; one that was not used yet is as good as new there.
 grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child of a
 process with open channels: they skip themselves, and the child may abort. They are switched off here unless the
 environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, and may try new clients in the child
@@ -17,7 +18,7 @@ import atexit
 import os
 import sys
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.contract.errors import UsedAfterFork
 
@@ -56,7 +57,17 @@ def channel_wanted() -> None:
             "client: its parent process had used a client before os.fork(), and grpc does not survive that;"
             " start the process by spawn, or fork before the first use of any client"
         )
-    _in_use = True
+    if not _in_use:
+        _in_use = True
+        _attend_end_of_multiprocessing()
+
+
+def _attend_end_of_multiprocessing() -> None:
+    """Its forked children end without `atexit`, after finalizers of their own."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    process: Any = sys.modules.get("multiprocessing.process")
+    if util is not None and process is not None and process.parent_process() is not None:
+        util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _after_fork() -> None:

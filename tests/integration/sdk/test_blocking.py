@@ -394,3 +394,16 @@ def test_a_client_used_after_a_fork_says_so(brokers: FakeBrokers) -> None:
         "exit: 0",
         "parent: 1",
     ], done.stderr
+
+
+def test_clients_made_before_a_fork_and_not_used_yet_work_in_every_process(brokers: FakeBrokers) -> None:
+    command = [sys.executable, "-m", "tests.integration.sdk.forking_unused", ",".join(brokers.bootstrap)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == [
+        "child 0 0 0 1",
+        "exit 0",
+        "child 1 2 0 3",
+        "exit 0",
+        "parent 4 0 5",
+        "client: used before os.fork(), so its connections are the parent's; make one after",
+    ], done.stderr

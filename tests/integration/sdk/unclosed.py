@@ -6,6 +6,7 @@ Each sends 10 messages that linger for a minute, keeps receipts, and is over.
 import asyncio
 import atexit
 import gc
+import multiprocessing
 import os
 import sys
 import threading
@@ -55,6 +56,12 @@ def beside_a_forked_child(bootstrap: str) -> None:
     if child == 0:
         sys.exit()
     os.waitpid(child, 0)
+
+
+def in_a_child_of_multiprocessing(bootstrap: str) -> None:
+    child = multiprocessing.get_context("fork").Process(target=at_the_end, args=(bootstrap,))
+    child.start()
+    child.join()
 
 
 def by_an_exception(bootstrap: str) -> None:
@@ -109,6 +116,7 @@ ENDINGS: dict[str, Callable[[str], None]] = {
         in_a_thread_that_outlives_the_main_one,
         in_a_function_called_at_exit,
         beside_a_forked_child,
+        in_a_child_of_multiprocessing,
         by_an_exception,
         by_an_interrupt,
         refused,
