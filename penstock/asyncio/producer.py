@@ -181,7 +181,9 @@ class Producer:
             left = None if deadline == NEVER else max(0.0, (deadline - self._runtime.now_ms()) / 1000)
             if not batch.done and not await outcome(batch, left):
                 count = sum(1 for other in pending if not other.done)
-                raise TimedOut(f"producer: {count} batches without an outcome after {timeout:g} s")
+                raise TimedOut(
+                    f"producer: {count} batches without an outcome after {timeout:g} s{batch.held_up}"
+                )
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails

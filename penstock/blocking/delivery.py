@@ -42,9 +42,9 @@ class Delivery(PendingDelivery):
 
     def _wait(self, timeout: float | None) -> None:
         if outcomes_missing([self._batch], timeout):
-            queue = self._batch.queue
             raise TimedOut(
-                f"{queue.topic}-{queue.partition}: no outcome within {timeout:g} s; the message is still under way"
+                f"{self._batch.queue.label}: no outcome within {timeout:g} s; the message is still under way"
+                f"{self._batch.held_up}"
             )
 
 

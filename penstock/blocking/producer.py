@@ -177,7 +177,8 @@ class Producer:
             self._runtime.wake()
         missing = outcomes_missing(pending, timeout)
         if missing:
-            raise TimedOut(f"producer: {missing} batches without an outcome after {timeout:g} s")
+            waiting = next((batch.held_up for batch in pending if not batch.done), "")
+            raise TimedOut(f"producer: {missing} batches without an outcome after {timeout:g} s{waiting}")
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails

@@ -42,6 +42,9 @@ class Sender(Protocol):
     def offer(self, queue: PartitionQueue) -> None:
         """The queue may have something to send."""
 
+    def oldest(self) -> PendingBatch | None:
+        """The batch that has waited longest for its outcome."""
+
 
 class Route:
     """How messages of one topic reach their partitions."""
@@ -249,8 +252,10 @@ class Filling:
 
     def buffer_full(self) -> errors.BufferFull:
         """What a send that may not wait (longer) raises."""
+        oldest = self._sender.oldest()
         return errors.BufferFull(
             f"producer: {self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait for their outcome"
+            f"{'' if oldest is None else oldest.held_up}"
         )
 
     def seal(self, queue: PartitionQueue) -> None:
