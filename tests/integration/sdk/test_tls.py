@@ -78,12 +78,12 @@ def why(bootstrap: list[str], ca_file: str | None) -> tuple[str, str]:
         penstock.Client(bootstrap=bootstrap, api_key="key", ca_file=ca_file) as client,
         pytest.raises(penstock.BrokerUnavailable) as blocking,
     ):
-        client.topics(timeout=0.5)
+        client.topics(timeout=1.5)
 
     async def scene() -> str:
         async with penstock.asyncio.Client(bootstrap, api_key="key", ca_file=ca_file) as client:
             with pytest.raises(penstock.BrokerUnavailable) as awaited:
-                await client.topics(timeout=0.5)
+                await client.topics(timeout=1.5)
         return awaited.value.message
 
     return blocking.value.message, asyncio.run(scene())

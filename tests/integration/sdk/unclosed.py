@@ -76,7 +76,7 @@ def by_an_interrupt(bootstrap: str) -> None:
 
 def refused(bootstrap: str) -> None:
     """The brokers refuse everything for now."""
-    globals()["kept"] = send(bootstrap, delivery_timeout_ms=500)
+    globals()["kept"] = send(bootstrap, delivery_timeout_ms=3_000)
 
 
 async def _awaited(bootstrap: str, delivery_timeout_ms: float = 20_000) -> None:
@@ -93,7 +93,7 @@ def asyncio_run(bootstrap: str) -> None:
 
 
 def asyncio_run_refused(bootstrap: str) -> None:
-    asyncio.run(_awaited(bootstrap, delivery_timeout_ms=500))
+    asyncio.run(_awaited(bootstrap, delivery_timeout_ms=3_000))
 
 
 def asyncio_in_a_daemon_thread(bootstrap: str) -> None:
