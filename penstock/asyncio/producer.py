@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
@@ -22,8 +22,11 @@ from penstock.receipts.keeping import keeper_of
 if TYPE_CHECKING:
     from penstock.receipts.keeper import ReceiptsKeeper
 
+_Value = TypeVar("_Value", contravariant=True)
+_Key = TypeVar("_Key", contravariant=True)
 
-class Producer:
+
+class Producer(Generic[_Value, _Key]):
     """Sends messages. Made by `Client.producer`; an async context manager that closes it at its end."""
 
     def __init__(
@@ -44,8 +47,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: _Value | None,
+        key: _Key | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -61,14 +64,16 @@ class Producer:
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
         `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
-        stored: HeaderList | None = None
+        stored_value: Any = value
+        stored_key: Any = key
+        stored_headers: HeaderList | None = None
         if (
             type(value) is not bytes
             or headers is not None
             or (key is not None and type(key) is not bytes)
             or self._outbound.adds
         ):
-            value, key, stored = self._outbound.shape(topic, value, key, headers)
+            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
         runtime, filling = self._runtime, self._filling
         if runtime.unusable is not None:
             runtime.check()
@@ -77,20 +82,29 @@ class Producer:
         route = filling.routes.get(topic)
         if route is not None:
             delivery = filling.append(
-                route, value, key, stored, timestamp_ms, partition, runtime.now_ms, Delivery
+                route,
+                stored_value,
+                stored_key,
+                stored_headers,
+                timestamp_ms,
+                partition,
+                runtime.now_ms,
+                Delivery,
             )
             if delivery is not None:
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
                     await asyncio.sleep(0)  # a caller that only sends must not keep the writers from running
                 return delivery
-        return await self._send_waiting(topic, value, key, stored, timestamp_ms, partition)
+        return await self._send_waiting(
+            topic, stored_value, stored_key, stored_headers, timestamp_ms, partition
+        )
 
     async def send_many(
         self,
         topic: str,
-        values: Sequence[Any],
-        keys: Sequence[Any] | None = None,
+        values: Sequence[_Value | None],
+        keys: Sequence[_Key | None] | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -116,21 +130,31 @@ class Producer:
             return [
                 await self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs
             ]
+        plain_values: Sequence[Any] = values
+        plain_keys: Sequence[Any] | None = keys
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
             route = filling.routes.get(topic)
             if route is not None:
                 deliveries += filling.append_many(
-                    route, values, keys, at, stored, timestamp_ms, partition, runtime.now_ms, Delivery
+                    route,
+                    plain_values,
+                    plain_keys,
+                    at,
+                    stored,
+                    timestamp_ms,
+                    partition,
+                    runtime.now_ms,
+                    Delivery,
                 )
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
                     await asyncio.sleep(0)
             if len(deliveries) == at:
-                key = None if keys is None else keys[at]
+                key = None if plain_keys is None else plain_keys[at]
                 deliveries.append(
-                    await self._send_waiting(topic, values[at], key, stored, timestamp_ms, partition)
+                    await self._send_waiting(topic, plain_values[at], key, stored, timestamp_ms, partition)
                 )
         return deliveries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
@@ -21,8 +21,11 @@ from penstock.receipts.keeping import keeper_of
 if TYPE_CHECKING:
     from penstock.client.filling import Route
 
+_Value = TypeVar("_Value", contravariant=True)
+_Key = TypeVar("_Key", contravariant=True)
 
-class Producer:
+
+class Producer(Generic[_Value, _Key]):
     """Sends messages. Safe between threads. Made by `Client.producer`; a context manager that closes it at
     its end.
     """
@@ -47,8 +50,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: _Value | None,
+        key: _Key | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -64,14 +67,16 @@ class Producer:
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
         `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
-        stored: HeaderList | None = None
+        stored_value: Any = value
+        stored_key: Any = key
+        stored_headers: HeaderList | None = None
         if (
             type(value) is not bytes
             or headers is not None
             or (key is not None and type(key) is not bytes)
             or self._outbound.adds
         ):
-            value, key, stored = self._outbound.shape(topic, value, key, headers)
+            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
         if self._runtime.unusable is not None:
             self._runtime.check()
         if timestamp_ms is None:
@@ -81,19 +86,19 @@ class Producer:
             route = filling.routes.get(topic)
             if route is not None:
                 delivery = filling.append(
-                    route, value, key, stored, timestamp_ms, partition, now_ms, Delivery
+                    route, stored_value, stored_key, stored_headers, timestamp_ms, partition, now_ms, Delivery
                 )
                 if delivery is not None:
                     if client_core.woken or client_core.attention:
                         self._runtime.wake()
                     return delivery
-        return self._send_waiting(topic, value, key, stored, timestamp_ms, partition)
+        return self._send_waiting(topic, stored_value, stored_key, stored_headers, timestamp_ms, partition)
 
     def send_many(
         self,
         topic: str,
-        values: Sequence[Any],
-        keys: Sequence[Any] | None = None,
+        values: Sequence[_Value | None],
+        keys: Sequence[_Key | None] | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -117,6 +122,8 @@ class Producer:
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs]
         filling, client_core = self._filling, self._client_core
+        plain_values: Sequence[Any] = values
+        plain_keys: Sequence[Any] | None = keys
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
@@ -124,13 +131,15 @@ class Producer:
                 route = filling.routes.get(topic)
                 if route is not None:
                     deliveries += filling.append_many(
-                        route, values, keys, at, stored, timestamp_ms, partition, now_ms, Delivery
+                        route, plain_values, plain_keys, at, stored, timestamp_ms, partition, now_ms, Delivery
                     )
                     if client_core.woken or client_core.attention:
                         self._runtime.wake()
             if len(deliveries) == at:
-                key = None if keys is None else keys[at]
-                deliveries.append(self._send_waiting(topic, values[at], key, stored, timestamp_ms, partition))
+                key = None if plain_keys is None else plain_keys[at]
+                deliveries.append(
+                    self._send_waiting(topic, plain_values[at], key, stored, timestamp_ms, partition)
+                )
         return deliveries
 
     def _send_waiting(

@@ -24,7 +24,7 @@ class Outbound:
     __slots__ = ("_content_type", "_key", "_new_id", "_value", "adds")
 
     def __init__(
-        self, value: Serializer | None, key: Serializer | None, new_id: Callable[[], str] | None
+        self, value: Serializer[Any] | None, key: Serializer[Any] | None, new_id: Callable[[], str] | None
     ) -> None:
         self._value, self._key, self._new_id = value, key, new_id
         self.adds = value is not None or key is not None or new_id is not None
@@ -89,7 +89,7 @@ def header_list(topic: str, given: Any) -> HeaderList | None:
     return pairs
 
 
-def _bytes_of(given: Any, topic: str, what: str, serializer: Serializer | None) -> bytes:
+def _bytes_of(given: Any, topic: str, what: str, serializer: Serializer[Any] | None) -> bytes:
     if type(given) is bytes:
         return given
     if serializer is not None:
@@ -130,7 +130,7 @@ class Inbound:
 
     __slots__ = ("_by_type", "_key", "_only")
 
-    def __init__(self, values: Sequence[Serializer], key: Serializer | None) -> None:
+    def __init__(self, values: Sequence[Serializer[Any]], key: Serializer[Any] | None) -> None:
         self._only = values[0] if len(values) == 1 else None
         self._by_type = {media_type(each.content_type): each for each in values}
         self._key = key
@@ -144,7 +144,7 @@ class Inbound:
             key = _performed(self._key.deserialize, key, "the key")
         return message._replace(value=value, key=key)
 
-    def _chosen(self, message: Message) -> Serializer:
+    def _chosen(self, message: Message) -> Serializer[Any]:
         """By the message's content type; a message that names none is taken for what is expected, if that is one."""
         named = header(message.headers, CONTENT_TYPE)
         found = self._only if named is None else self._by_type.get(media_type(named))
@@ -170,7 +170,7 @@ def inbound(values: object, key: object) -> Inbound | None:
     return Inbound([each for each in checked if each is not None], _serializer("key_deserializer", key))
 
 
-def _serializer(argument: str, given: object) -> Serializer | None:
+def _serializer(argument: str, given: object) -> Serializer[Any] | None:
     if given is not None and (isinstance(given, type) or not isinstance(given, Serializer)):
         raise ConfigurationError(
             f"{argument}: {given!r} is no serializer; use one of penstock.serializers, as JSON or Avro(schema)"

@@ -85,13 +85,13 @@ def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(brokers: Fa
         async with client.producer() as producer:
             nothing: Any = 5
             with pytest.raises(TypeError, match="value_serializer=TEXT"):
-                await producer.send("orders", "text")
+                await producer.send("orders", "text")  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="key_serializer=JSON"):
-                await producer.send("orders", b"x", key=5)
+                await producer.send("orders", b"x", key=5)  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="topic: 5 is not a name"):
                 await producer.send(nothing, b"x")
             with pytest.raises(TypeError, match="value_serializer=TEXT"):
-                await producer.send_many("orders", ["text"])
+                await producer.send_many("orders", ["text"])  # type: ignore[list-item]
             sent = await producer.send("orders", bytearray(b"a"), headers={"shop": b"north"}, partition=0)
             (more,) = await producer.send_many("orders", [b"b"], headers={"shop": b"south"}, partition=0)
             assert [(await delivery).offset for delivery in (sent, more)] == [0, 1]

@@ -15,6 +15,7 @@ import pytest
 import penstock
 from penstock import Client
 from penstock.contract.errors import ErrorCode
+from penstock.serializers import TEXT
 from tests.integration.sdk.fake_brokers import FakeBrokers
 
 ROOT = Path(__file__).parents[3]
@@ -136,14 +137,14 @@ def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(client: Cli
     with client.producer() as producer:
         nothing: Any = 5
         for wrong in (
-            lambda: producer.send("orders", "text"),
-            lambda: producer.send("orders", b"x", key=5),
+            lambda: producer.send("orders", "text"),  # type: ignore[arg-type]
+            lambda: producer.send("orders", b"x", key=5),  # type: ignore[arg-type]
             lambda: producer.send("orders", b"x", headers=nothing),
             lambda: producer.send("orders", b"x", partition=nothing.__str__()),
             lambda: producer.send(nothing, b"x"),
-            lambda: producer.send_many("orders", ["text"]),
-            lambda: producer.send_many("orders", b"one value"),
-            lambda: producer.send_many("orders", [b"a"], keys=[5]),
+            lambda: producer.send_many("orders", ["text"]),  # type: ignore[list-item]
+            lambda: producer.send_many("orders", b"one value"),  # type: ignore[arg-type]
+            lambda: producer.send_many("orders", [b"a"], keys=[5]),  # type: ignore[list-item]
         ):
             with pytest.raises(TypeError, match=r"required|is not a n"):
                 wrong()
@@ -159,6 +160,16 @@ def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(client: Cli
         (b"a", [("shop", b"north")]),
         (b"b", [("shop", b"south")]),
     ]
+
+
+def test_a_serializer_decides_what_a_producer_takes_for_the_checker_of_types_too(client: Client) -> None:
+    with client.producer(value_serializer=TEXT) as texts, client.producer(key_serializer=TEXT) as keyed:
+        texts.send("orders", "text", key=b"k").result(10)
+        keyed.send("orders", b"x", key="k").result(10)
+        with pytest.raises(penstock.SerializationFailed):
+            texts.send("orders", b"x")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="value_serializer=TEXT"):
+            keyed.send("orders", "text", key="k")  # type: ignore[arg-type]
 
 
 def test_batches_come_in_columns_and_in_arrow(client: Client) -> None:

@@ -29,7 +29,7 @@ def stored(value: bytes | None, *headers: tuple[str, bytes | None]) -> Message:
     return Message("orders", 0, 7, 0, None, value, list(headers))
 
 
-def through(serializer: Serializer, value: Any) -> Any:
+def through(serializer: Serializer[Any], value: Any) -> Any:
     out = outbound(serializer, None, None)
     data, _, headers = out.shape("orders", value, None, None)
     back = inbound(serializer, None)
@@ -85,7 +85,7 @@ def test_avro_reads_what_an_older_schema_wrote_where_it_is_named() -> None:
     ids=["nan", "object", "bytes as text", "another record", "another message"],
 )
 def test_a_value_that_its_serializer_does_not_take_is_refused_before_it_is_sent(
-    serializer: Serializer, value: Any, complaint: str
+    serializer: Serializer[Any], value: Any, complaint: str
 ) -> None:
     runner = Runner()
     runner.cluster.create("orders", 1)
