@@ -157,7 +157,7 @@ class Fuzzer:
             end = 0
             for number, delivery in deliveries:
                 try:
-                    offset = (await delivery.result()).offset
+                    offset = (await delivery).offset
                 except PenstockError as error:
                     self._failed(number, error)
                     continue

@@ -180,7 +180,7 @@ class Workload:
         while (waiting := await deliveries.get()) is not None:
             number, began, delivery = waiting
             try:
-                receipt = await delivery.result()
+                receipt = await delivery
             except PenstockError as error:
                 self._failed(plan.name, number, error)
                 continue

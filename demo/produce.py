@@ -37,7 +37,7 @@ class Count:
             if not delivery.done():
                 waiting.append(delivery)
                 continue
-            failure = await delivery.exception()
+            failure = delivery.exception()
             if failure is None:
                 self.acked += 1
             else:
@@ -55,7 +55,7 @@ async def produce(plan: Plan, flights: Sequence[Flight]) -> None:
         tenant.carrier: Client(bootstrap=list(plan.bootstrap), api_key=tenant.api_key)
         for tenant in plan.tenants
     }
-    producers: dict[str, Producer] = {
+    producers: dict[str, Producer[bytes, bytes]] = {
         carrier: client.producer(
             acks="all", compression="zstd", linger_ms=50, delivery_timeout_ms=DELIVERY_S * 1000
         )

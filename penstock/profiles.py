@@ -13,6 +13,7 @@ Fields that the SDK does not know are left alone: other tools keep theirs beside
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ BOOTSTRAP = "PENSTOCK_BOOTSTRAP"
 API_KEY = "PENSTOCK_API_KEY"
 API_URL = "PENSTOCK_API_URL"
 CA_FILE = "PENSTOCK_CA_FILE"
+_NO_HOST = re.compile(r"[\s/@?#]")
 DEFAULT_PROFILE = "default"
 """Read when no profile is named, if the file has it."""
 
@@ -99,8 +101,20 @@ def _addresses(value: object) -> tuple[str, ...]:
         raise ConfigurationError(f"bootstrap: {value!r} is not host:port, nor a list of such")
     addresses = tuple(item.strip() for item in value if item.strip())
     for address in addresses:
+        if "://" in address:
+            raise ConfigurationError(
+                f"bootstrap: {address!r} is a URL, host:port required"
+                " (the URL of the control plane is a setting of its own, api_url)"
+            )
         host, found, port = address.rpartition(":")
-        if not found or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        if (
+            not found
+            or not host
+            or _NO_HOST.search(host)
+            or not port.isascii()
+            or not port.isdigit()
+            or not 0 < int(port) < 65536
+        ):
             raise ConfigurationError(f"bootstrap: {address!r} is not host:port")
     return addresses
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from penstock.contract.errors import ConfigurationError
 
@@ -32,8 +32,11 @@ _AVRO_FINGERPRINT_BYTES = 8
 Headers = Iterable[tuple[str, bytes | None]]
 
 
+_Value = TypeVar("_Value")
+
+
 @runtime_checkable
-class Serializer(Protocol):
+class Serializer(Protocol[_Value]):
     """What `value_serializer` and `value_deserializer` take. Both methods may raise anything; the SDK says of which
     message (`SerializationFailed`).
     """
@@ -42,9 +45,12 @@ class Serializer(Protocol):
     def content_type(self) -> str:
         """What the `content-type` header says of such a value."""
 
-    def serialize(self, value: Any) -> bytes: ...
+    def serialize(self, value: _Value) -> bytes: ...
 
-    def deserialize(self, data: bytes) -> Any: ...
+    def deserialize(self, data: bytes) -> _Value: ...
+
+
+_Message = TypeVar("_Message", bound="ProtobufMessage")
 
 
 class _Text:
@@ -71,8 +77,8 @@ class _Json:
         return json.loads(data)
 
 
-TEXT: Serializer = _Text()
-JSON: Serializer = _Json()
+TEXT: Serializer[str] = _Text()
+JSON: Serializer[Any] = _Json()
 
 
 class Avro:
@@ -131,19 +137,19 @@ class Avro:
         return self._fastavro.schemaless_reader(BytesIO(data[at:]), written_by, self._schema)
 
 
-class Protobuf:
+class Protobuf(Generic[_Message]):
     """Messages of one generated Protobuf class."""
 
-    def __init__(self, message: type[ProtobufMessage]) -> None:
+    def __init__(self, message: type[_Message]) -> None:
         self._message = message
         self.content_type = f"application/protobuf; message={message.DESCRIPTOR.full_name}"
 
-    def serialize(self, value: ProtobufMessage) -> bytes:
+    def serialize(self, value: _Message) -> bytes:
         if not isinstance(value, self._message):
             raise TypeError(f"{type(value).__name__} is not a {self._message.DESCRIPTOR.full_name}")
         return value.SerializeToString()
 
-    def deserialize(self, data: bytes) -> ProtobufMessage:
+    def deserialize(self, data: bytes) -> _Message:
         return self._message.FromString(bytes(data))
 
 

@@ -165,7 +165,7 @@ class SdkProducer:
         while True:
             sent, delivery = await deliveries.get()
             try:
-                receipt = await delivery.result()
+                receipt = await delivery
             except PenstockError as error:
                 self._ended(sent, error)
                 continue

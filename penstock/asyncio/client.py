@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from penstock.asyncio.channels import GrpcTransport
 from penstock.asyncio.consumer import Consumer, Hook
@@ -30,7 +30,9 @@ from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPo
 from penstock.client.settling import hurried
 from penstock.client.shaping import inbound, outbound
 from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
+from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
+from penstock.records.batch import Buffer
 from penstock.serializers import Serializer, new_message_id
 from penstock.transport.port import Transport
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from penstock.admin.awaited import AwaitedAdmin
 
 _T = TypeVar("_T")
+_Value = TypeVar("_Value")
+_Key = TypeVar("_Key")
 
 
 class Client:
@@ -47,7 +51,7 @@ class Client:
     PENSTOCK_API_URL, PENSTOCK_CA_FILE, else from the profile (`profile`, PENSTOCK_PROFILE, or `default`) in
     the profile file.
 
-    Nothing is connected and no task started before first use. A client made before `os.fork()` raises
+    Nothing is connected and no task started before first use. A client that was used before `os.fork()` raises
     `UsedAfterFork` in the child. Without `ca_file` only addresses of this machine are spoken to.
 
     Raises `ConfigurationError`.
@@ -88,10 +92,42 @@ class Client:
 
     def _begin(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._producers: list[Producer] = []
+        self._producers: list[Producer[Any, Any]] = []
         self._members: list[Consumer] = []
         """Consumers that leave their group when the client is closed."""
         self._admin: AwaitedAdmin | None = None
+
+    @overload
+    def producer(
+        self, *, value_serializer: None = None, key_serializer: None = None, **rest: Unpack[ProducerArguments]
+    ) -> Producer[Buffer, Buffer]: ...
+
+    @overload
+    def producer(
+        self,
+        *,
+        value_serializer: Serializer[_Value],
+        key_serializer: None = None,
+        **rest: Unpack[ProducerArguments],
+    ) -> Producer[_Value, Buffer]: ...
+
+    @overload
+    def producer(
+        self,
+        *,
+        value_serializer: None = None,
+        key_serializer: Serializer[_Key],
+        **rest: Unpack[ProducerArguments],
+    ) -> Producer[Buffer, _Key]: ...
+
+    @overload
+    def producer(
+        self,
+        *,
+        value_serializer: Serializer[_Value],
+        key_serializer: Serializer[_Key],
+        **rest: Unpack[ProducerArguments],
+    ) -> Producer[_Value, _Key]: ...
 
     def producer(
         self,
@@ -109,11 +145,11 @@ class Client:
         retry_backoff_ms: float = 20,
         retry_backoff_max_ms: float = 1_000,
         partitioner: Partitioner | None = None,
-        value_serializer: Serializer | None = None,
-        key_serializer: Serializer | None = None,
+        value_serializer: Serializer[Any] | None = None,
+        key_serializer: Serializer[Any] | None = None,
         message_ids: bool = False,
         receipts: str | PathLike[str] | None = None,
-    ) -> Producer:
+    ) -> Producer[Any, Any]:
         """A producer of its own identity and buffer.
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
@@ -122,7 +158,7 @@ class Client:
         Raises `ConfigurationError`.
         """
         self._runtime.check()
-        producer = Producer(
+        producer: Producer[Any, Any] = Producer(
             self._runtime,
             producer_settings(
                 acks=acks,
@@ -163,8 +199,8 @@ class Client:
         max_poll_interval_ms: float = 300_000,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
-        value_deserializer: Serializer | Sequence[Serializer] | None = None,
-        key_deserializer: Serializer | None = None,
+        value_deserializer: Serializer[Any] | Sequence[Serializer[Any]] | None = None,
+        key_deserializer: Serializer[Any] | None = None,
         malformed: MalformedPolicy = "skip",
         on_malformed: OnMalformed | None = None,
     ) -> Consumer:

@@ -9,28 +9,35 @@ from typing import Any
 
 from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt
 from penstock.client.settling import forget, when_done
-from penstock.contract.errors import PenstockError, TimedOut
+from penstock.contract.errors import PenstockError
 
 
 class Delivery(PendingDelivery):
     """What became of one message. Light: all messages of a batch share its outcome, and a receipt is made
-    when asked for. `await delivery` is `await delivery.result()`.
+    when asked for.
+
+    As with an `asyncio.Future`, `await delivery` waits for the receipt, or raises what the message failed with, and
+    `result` and `exception` tell the outcome that is there. `asyncio.timeout` and `asyncio.wait_for` bound the wait;
+    the message stays under way when that ends.
     """
 
     __slots__ = ()
 
-    async def result(self, timeout: float | None = None) -> Receipt:
-        """Wait up to `timeout` seconds for the receipt.
+    def result(self) -> Receipt:
+        """The receipt.
 
         Raises what the message failed with; its `belief` says whether it may be in the topic all the same.
-        Raises `TimedOut` when there is no outcome yet: the message is still under way.
+        Raises `asyncio.InvalidStateError` while there is no outcome.
         """
-        await self._wait(timeout)
+        self._demand_outcome()
         return self._receipt()
 
-    async def exception(self, timeout: float | None = None) -> PenstockError | None:
-        """Wait likewise; the error instead of raising it, None for a message that was applied."""
-        await self._wait(timeout)
+    def exception(self) -> PenstockError | None:
+        """The error instead of raising it, None for a message that was applied.
+
+        Raises `asyncio.InvalidStateError` while there is no outcome.
+        """
+        self._demand_outcome()
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
@@ -42,14 +49,13 @@ class Delivery(PendingDelivery):
         when_done(self._batch, partial(_call, callback, self))
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        return self.result().__await__()
+        if not self._batch.done:
+            yield from outcome(self._batch, None).__await__()
+        return self._receipt()
 
-    async def _wait(self, timeout: float | None) -> None:
-        if not self._batch.done and not await outcome(self._batch, timeout):
-            queue = self._batch.queue
-            raise TimedOut(
-                f"{queue.topic}-{queue.partition}: no outcome within {timeout:g} s; the message is still under way"
-            )
+    def _demand_outcome(self) -> None:
+        if not self._batch.done:
+            raise asyncio.InvalidStateError(f"{self._batch.queue.label}: no outcome yet; await the delivery")
 
 
 async def outcome(batch: PendingBatch, timeout: float | None) -> bool:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.core import unavailable
-from penstock.client.filling import Headers, Route
+from penstock.client.filling import HeaderList, Route
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
 from penstock.client.settling import hurried
-from penstock.client.shaping import Outbound
+from penstock.client.shaping import Headers, Outbound, all_plain, header_list
 from penstock.client.times import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
@@ -22,8 +22,11 @@ from penstock.receipts.keeping import keeper_of
 if TYPE_CHECKING:
     from penstock.receipts.keeper import ReceiptsKeeper
 
+_Value = TypeVar("_Value", contravariant=True)
+_Key = TypeVar("_Key", contravariant=True)
 
-class Producer:
+
+class Producer(Generic[_Value, _Key]):
     """Sends messages. Made by `Client.producer`; an async context manager that closes it at its end."""
 
     def __init__(
@@ -31,21 +34,21 @@ class Producer:
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound | None = None,
+        outbound: Outbound,
     ) -> None:
         self._runtime = runtime
         self._outbound = outbound
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
-        self._keeper = keeper_of(self, settings)
+        self._keeper = keeper_of(runtime.core, settings)
         self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._filling = self._core.filling
 
     async def send(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: _Value | None,
+        key: _Key | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -55,13 +58,22 @@ class Producer:
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
 
-        Value and key are bytes, or what the producer's serializers take; a value of None is a tombstone.
+        Value and key are bytes-like, or what the producer's serializers take; a value of None is a tombstone. Headers
+        are a mapping of names to bytes, or pairs of them.
 
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
         `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
-        if self._outbound is not None:
-            value, key, headers = self._outbound.shape(topic, value, key, headers)
+        stored_value: Any = value
+        stored_key: Any = key
+        stored_headers: HeaderList | None = None
+        if (
+            type(value) is not bytes
+            or headers is not None
+            or (key is not None and type(key) is not bytes)
+            or self._outbound.adds
+        ):
+            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
         runtime, filling = self._runtime, self._filling
         if runtime.unusable is not None:
             runtime.check()
@@ -70,20 +82,29 @@ class Producer:
         route = filling.routes.get(topic)
         if route is not None:
             delivery = filling.append(
-                route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+                route,
+                stored_value,
+                stored_key,
+                stored_headers,
+                timestamp_ms,
+                partition,
+                runtime.now_ms,
+                Delivery,
             )
             if delivery is not None:
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
                     await asyncio.sleep(0)  # a caller that only sends must not keep the writers from running
                 return delivery
-        return await self._send_waiting(topic, value, key, headers, timestamp_ms, partition)
+        return await self._send_waiting(
+            topic, stored_value, stored_key, stored_headers, timestamp_ms, partition
+        )
 
     async def send_many(
         self,
         topic: str,
-        values: Sequence[Any],
-        keys: Sequence[Any] | None = None,
+        values: Sequence[_Value | None],
+        keys: Sequence[_Key | None] | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -94,31 +115,46 @@ class Producer:
         that raised were sent.
         """
         self._runtime.check()
+        if isinstance(values, (bytes, str)):
+            raise TypeError(
+                f"send_many: values is one {type(values).__name__}, a sequence of values required"
+            )
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         runtime, filling = self._runtime, self._filling
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
-        if self._outbound is not None:
+        stored = header_list(topic, headers)
+        if self._outbound.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [
-                await self.send(topic, value, key, headers, timestamp_ms, partition) for value, key in pairs
+                await self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs
             ]
+        plain_values: Sequence[Any] = values
+        plain_keys: Sequence[Any] | None = keys
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
             route = filling.routes.get(topic)
             if route is not None:
                 deliveries += filling.append_many(
-                    route, values, keys, at, headers, timestamp_ms, partition, runtime.now_ms, Delivery
+                    route,
+                    plain_values,
+                    plain_keys,
+                    at,
+                    stored,
+                    timestamp_ms,
+                    partition,
+                    runtime.now_ms,
+                    Delivery,
                 )
                 if self._client_core.woken or self._client_core.attention:
                     runtime.signal()
                     await asyncio.sleep(0)
             if len(deliveries) == at:
-                key = None if keys is None else keys[at]
+                key = None if plain_keys is None else plain_keys[at]
                 deliveries.append(
-                    await self._send_waiting(topic, values[at], key, headers, timestamp_ms, partition)
+                    await self._send_waiting(topic, plain_values[at], key, stored, timestamp_ms, partition)
                 )
         return deliveries
 
@@ -127,7 +163,7 @@ class Producer:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: Headers | None,
+        headers: HeaderList | None,
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:
@@ -169,7 +205,9 @@ class Producer:
             left = None if deadline == NEVER else max(0.0, (deadline - self._runtime.now_ms()) / 1000)
             if not batch.done and not await outcome(batch, left):
                 count = sum(1 for other in pending if not other.done)
-                raise TimedOut(f"producer: {count} batches without an outcome after {timeout:g} s")
+                raise TimedOut(
+                    f"producer: {count} batches without an outcome after {timeout:g} s{batch.held_up}"
+                )
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
+from penstock.asyncio.delivery import outcome
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
+from penstock.client.pending_batch import PendingBatch
 from penstock.client.settings import ConnectionSettings
-from penstock.client.settling import settle
-from penstock.contract.errors import Closed, ConfigurationError, PenstockError, UsedAfterFork
+from penstock.client.settling import settle, tell_lost
+from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
-from penstock.transport.process import watch_forks
+from penstock.transport.process import watch_process
 
 _log = logging.getLogger("penstock")
 _CONNECT_MS = 3_000
+_TASK_CANCELLED = "its task was cancelled with all others of the event loop"
 _GENTLE_S = 1.0
 """How long a close waits for streams to end in order."""
 _TICK_S = 0.001
@@ -77,6 +80,7 @@ class Runtime:
         wall_ms: Callable[[], int],
     ) -> None:
         self.settings = settings
+        self._random = random
         self.core = ClientCore(settings.bootstrap, random)
         self.wall_ms = wall_ms
         self._make_transport = transport
@@ -89,7 +93,7 @@ class Runtime:
         self.closed = False
         self.unusable: PenstockError | None = None
         """Set once and for ever: closed, or a copy in a forked child."""
-        watch_forks(self)
+        watch_process(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------
 
@@ -159,7 +163,7 @@ class Runtime:
             future: asyncio.Future[bool] = self._loop.create_future()
             self._waiting.append(future)
             await _or_clock(self._loop, future, deadline)
-        tasks = list(self._tasks)
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -167,12 +171,24 @@ class Runtime:
             await self._transport.close()
 
     def after_fork(self) -> None:
-        """In a child process: tasks and connections are the parent's; say so to whoever asks."""
-        error = UsedAfterFork("client: made before os.fork() and used in the child; make one after the fork")
-        self.unusable = error
-        for producer in self.core.producers:
-            for batch in producer.pending():
-                batch.finish(error)
+        """In a child process. Of what was used, tasks and connections are the parent's."""
+        self._random.seed()  # or all children would draw the same
+        self.unusable = self.unusable or self.core.after_fork(used=self._loop is not None)
+
+    def at_exit(self) -> None:
+        """The program ends. A loop that still runs does so in a daemon thread; any other one sends nothing more."""
+        if self._loop is None or self.unusable is not None:
+            return
+        when = "the program ended"
+        if self._loop.is_running():
+            longest_ms = max((each.settings.delivery_timeout_ms for each in self.core.producers), default=0.0)
+            finishing = asyncio.run_coroutine_threadsafe(self._finish(when), self._loop)
+            try:
+                finishing.result(longest_ms / 1000 + 2 * _GENTLE_S)
+            except TimeoutError:
+                _log.error("penstock: a client's event loop is blocked: what it holds is lost")
+        else:
+            self._give_up(when)
 
     # ---- tasks --------------------------------------------------------------------------------------------
 
@@ -205,6 +221,49 @@ class Runtime:
         return any(task.get_name().startswith("penstock-stream") for task in self._tasks)
 
     async def _drive(self) -> None:
+        """Act until the client is closed, or until its loop ends. `asyncio.run` then cancels all tasks and lets them
+        finish: the time to send what a client that nobody closed still holds.
+        """
+        when = "their event loop ended"
+        try:
+            await self._act()
+        except asyncio.CancelledError:
+            if not self.closed:
+                self._spawn(self._act(), "penstock-driver")
+                await self._finish(when)
+            raise
+        except GeneratorExit:
+            self._give_up(when)
+            raise
+
+    async def _finish(self, when: str) -> None:
+        """Do for a client that nobody closed what its `close` does, and tell what was lost."""
+        pending = [batch for producer in self.core.producers for batch in producer.seal_all()]
+        self.signal()
+        try:
+            for batch in pending:  # each has its outcome when its own delivery timeout has passed
+                if not batch.done:
+                    await outcome(batch, None)
+        except BaseException:  # cancelled a second time, or the loop is gone
+            self._give_up(when, pending)
+            raise
+        pending += self._pending()
+        await self.close()
+        tell_lost(dict.fromkeys(pending), when)
+
+    def _give_up(self, when: str, waited_for: Sequence[PendingBatch] = ()) -> None:
+        """Nothing can be sent any more for a client that nobody closed: fail what it holds, and tell."""
+        if not self.closed:
+            self.closed = True
+            self.unusable = self.unusable or Closed("client: closed when its event loop ended")
+            pending = [*waited_for, *self._pending()]
+            self.core.close(self.now_ms())
+            tell_lost(dict.fromkeys(pending), when)
+
+    def _pending(self) -> list[PendingBatch]:
+        return [batch for producer in self.core.producers for batch in producer.pending()]
+
+    async def _act(self) -> None:
         core, sleeper = self.core, self._driver_sleeper
         assert sleeper is not None
         assert self._loop is not None
@@ -258,6 +317,11 @@ class Runtime:
             core.call_failed(action.token, failed.code, failed.message, self.now_ms())
         except ConnectionLost as lost:
             core.call_failed(action.token, lost.code, lost.message, self.now_ms())
+        except asyncio.CancelledError:
+            if not self.closed:
+                core.call_failed(action.token, None, _TASK_CANCELLED, self.now_ms())
+                self.signal()
+            raise
         else:
             core.call_answered(action.token, answer, self.now_ms())
         self.signal()
@@ -273,6 +337,10 @@ class Runtime:
                 self.signal()
         except (CallFailed, ConnectionLost) as failure:
             code, message = failure.code, failure.message
+        except asyncio.CancelledError:
+            if not self.closed:
+                self._lost(action.token, stream, None, _TASK_CANCELLED)
+            raise
         self._lost(action.token, stream, code, message)
 
     async def _read(self, action: OpenStream, stream: _Stream) -> None:
@@ -293,6 +361,10 @@ class Runtime:
                     self.signal()
         except ConnectionLost as lost:
             code, message = lost.code, lost.message
+        except asyncio.CancelledError:
+            if not self.closed:
+                self._lost(action.token, stream, None, _TASK_CANCELLED)
+            raise
         finally:
             if writer is not None:
                 writer.cancel()

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from penstock.blocking.consumer import Consumer, Hook
 from penstock.blocking.producer import Producer
@@ -28,13 +28,17 @@ from penstock.client.settings import FullPolicy, MalformedPolicy, OffsetReset, P
 from penstock.client.settling import hurried
 from penstock.client.shaping import inbound, outbound
 from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
+from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
+from penstock.records.batch import Buffer
 from penstock.serializers import Serializer, new_message_id
 
 if TYPE_CHECKING:
     from penstock.admin.blocking import Admin
 
 _T = TypeVar("_T")
+_Value = TypeVar("_Value")
+_Key = TypeVar("_Key")
 
 
 class Client:
@@ -44,7 +48,7 @@ class Client:
     PENSTOCK_API_URL, PENSTOCK_CA_FILE, else from the profile (`profile`, PENSTOCK_PROFILE, or `default`) in
     the profile file.
 
-    Nothing is connected and no thread started before first use. A client made before `os.fork()` raises
+    Nothing is connected and no thread started before first use. A client that was used before `os.fork()` raises
     `UsedAfterFork` in the child. Without `ca_file` only addresses of this machine are spoken to.
 
     Raises `ConfigurationError`.
@@ -62,11 +66,44 @@ class Client:
             bootstrap=bootstrap, api_key=api_key, api_url=api_url, ca_file=ca_file, profile=profile
         )
         self._runtime = Runtime(settings)
-        self._producers: list[Producer] = []
+        self._producers: list[Producer[Any, Any]] = []
         self._members: list[Consumer] = []
         """Consumers that leave their group when the client is closed."""
         self._admin: Admin | None = None
-        self._finalizer = weakref.finalize(self, self._runtime.abandon)
+        self._finalizer = weakref.finalize(self, self._runtime.let_go)
+        self._finalizer.atexit = False  # the runtime's own exit comes after all that the program does
+
+    @overload
+    def producer(
+        self, *, value_serializer: None = None, key_serializer: None = None, **rest: Unpack[ProducerArguments]
+    ) -> Producer[Buffer, Buffer]: ...
+
+    @overload
+    def producer(
+        self,
+        *,
+        value_serializer: Serializer[_Value],
+        key_serializer: None = None,
+        **rest: Unpack[ProducerArguments],
+    ) -> Producer[_Value, Buffer]: ...
+
+    @overload
+    def producer(
+        self,
+        *,
+        value_serializer: None = None,
+        key_serializer: Serializer[_Key],
+        **rest: Unpack[ProducerArguments],
+    ) -> Producer[Buffer, _Key]: ...
+
+    @overload
+    def producer(
+        self,
+        *,
+        value_serializer: Serializer[_Value],
+        key_serializer: Serializer[_Key],
+        **rest: Unpack[ProducerArguments],
+    ) -> Producer[_Value, _Key]: ...
 
     def producer(
         self,
@@ -84,11 +121,11 @@ class Client:
         retry_backoff_ms: float = 20,
         retry_backoff_max_ms: float = 1_000,
         partitioner: Partitioner | None = None,
-        value_serializer: Serializer | None = None,
-        key_serializer: Serializer | None = None,
+        value_serializer: Serializer[Any] | None = None,
+        key_serializer: Serializer[Any] | None = None,
         message_ids: bool = False,
         receipts: str | PathLike[str] | None = None,
-    ) -> Producer:
+    ) -> Producer[Any, Any]:
         """A producer of its own identity and buffer.
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
@@ -97,7 +134,7 @@ class Client:
         Raises `ConfigurationError`.
         """
         self._runtime.check()
-        producer = Producer(
+        producer: Producer[Any, Any] = Producer(
             self._runtime,
             producer_settings(
                 acks=acks,
@@ -138,8 +175,8 @@ class Client:
         max_poll_interval_ms: float = 300_000,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
-        value_deserializer: Serializer | Sequence[Serializer] | None = None,
-        key_deserializer: Serializer | None = None,
+        value_deserializer: Serializer[Any] | Sequence[Serializer[Any]] | None = None,
+        key_deserializer: Serializer[Any] | None = None,
         malformed: MalformedPolicy = "skip",
         on_malformed: OnMalformed | None = None,
     ) -> Consumer:

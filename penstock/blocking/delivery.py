@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.client.pending_batch import PendingDelivery, Receipt
+from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt
 from penstock.client.settling import when_done
 from penstock.contract.errors import PenstockError, TimedOut
 
@@ -41,20 +41,39 @@ class Delivery(PendingDelivery):
         when_done(self._batch, partial(_call, callback, self))
 
     def _wait(self, timeout: float | None) -> None:
-        if self._batch.done:
-            return
-        event = threading.Event()
-        when_done(self._batch, partial(_set, event))
-        if not event.wait(timeout):
-            queue = self._batch.queue
+        if outcomes_missing([self._batch], timeout):
             raise TimedOut(
-                f"{queue.topic}-{queue.partition}: no outcome within {timeout:g} s; the message is still under way"
+                f"{self._batch.queue.label}: no outcome within {timeout:g} s; the message is still under way"
+                f"{self._batch.held_up}"
             )
+
+
+def outcomes_missing(batches: Sequence[PendingBatch], timeout: float | None) -> int:
+    """Wait up to `timeout` seconds for the outcome of all these batches; of how many it is not known then."""
+    pending = [batch for batch in batches if not batch.done]
+    if not pending:
+        return 0
+    countdown = _Countdown(len(pending))
+    for batch in pending:
+        when_done(batch, countdown.count)
+    countdown.over.wait(timeout)
+    return countdown.left
+
+
+class _Countdown:
+    """Wait for a number of events."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.over = threading.Event()
+        self._lock = threading.Lock()
+
+    def count(self) -> None:
+        with self._lock:
+            self.left -= 1
+            if self.left == 0:
+                self.over.set()
 
 
 def _call(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
     callback(delivery)
-
-
-def _set(event: threading.Event) -> None:
-    event.set()

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from penstock.blocking.delivery import Delivery
+from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.core import unavailable
-from penstock.client.filling import Headers
+from penstock.client.filling import HeaderList
 from penstock.client.producer_core import ProducerCore
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import hurried, settle, when_done
-from penstock.client.shaping import Outbound
+from penstock.client.settling import hurried, settle
+from penstock.client.shaping import Headers, Outbound, all_plain, header_list
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
 
 if TYPE_CHECKING:
     from penstock.client.filling import Route
 
+_Value = TypeVar("_Value", contravariant=True)
+_Key = TypeVar("_Key", contravariant=True)
 
-class Producer:
+
+class Producer(Generic[_Value, _Key]):
     """Sends messages. Safe between threads. Made by `Client.producer`; a context manager that closes it at
     its end.
     """
@@ -34,14 +35,14 @@ class Producer:
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound | None = None,
+        outbound: Outbound,
     ) -> None:
         self._runtime = runtime
         self._outbound = outbound
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
-        self._keeper = keeper_of(self, settings)
+        self._keeper = keeper_of(runtime.core, settings)
         with runtime.lock:
             self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._filling = self._core.filling
@@ -49,8 +50,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: _Value | None,
+        key: _Key | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -60,13 +61,22 @@ class Producer:
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
 
-        Value and key are bytes, or what the producer's serializers take; a value of None is a tombstone.
+        Value and key are bytes-like, or what the producer's serializers take; a value of None is a tombstone. Headers
+        are a mapping of names to bytes, or pairs of them.
 
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
         `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
-        if self._outbound is not None:
-            value, key, headers = self._outbound.shape(topic, value, key, headers)
+        stored_value: Any = value
+        stored_key: Any = key
+        stored_headers: HeaderList | None = None
+        if (
+            type(value) is not bytes
+            or headers is not None
+            or (key is not None and type(key) is not bytes)
+            or self._outbound.adds
+        ):
+            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
         if self._runtime.unusable is not None:
             self._runtime.check()
         if timestamp_ms is None:
@@ -76,19 +86,19 @@ class Producer:
             route = filling.routes.get(topic)
             if route is not None:
                 delivery = filling.append(
-                    route, value, key, headers, timestamp_ms, partition, now_ms, Delivery
+                    route, stored_value, stored_key, stored_headers, timestamp_ms, partition, now_ms, Delivery
                 )
                 if delivery is not None:
                     if client_core.woken or client_core.attention:
                         self._runtime.wake()
                     return delivery
-        return self._send_waiting(topic, value, key, headers, timestamp_ms, partition)
+        return self._send_waiting(topic, stored_value, stored_key, stored_headers, timestamp_ms, partition)
 
     def send_many(
         self,
         topic: str,
-        values: Sequence[Any],
-        keys: Sequence[Any] | None = None,
+        values: Sequence[_Value | None],
+        keys: Sequence[_Key | None] | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
@@ -99,14 +109,21 @@ class Producer:
         that raised were sent.
         """
         self._runtime.check()
+        if isinstance(values, (bytes, str)):
+            raise TypeError(
+                f"send_many: values is one {type(values).__name__}, a sequence of values required"
+            )
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
-        if self._outbound is not None:
+        stored = header_list(topic, headers)
+        if self._outbound.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
-            return [self.send(topic, value, key, headers, timestamp_ms, partition) for value, key in pairs]
+            return [self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs]
         filling, client_core = self._filling, self._client_core
+        plain_values: Sequence[Any] = values
+        plain_keys: Sequence[Any] | None = keys
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
@@ -114,14 +131,14 @@ class Producer:
                 route = filling.routes.get(topic)
                 if route is not None:
                     deliveries += filling.append_many(
-                        route, values, keys, at, headers, timestamp_ms, partition, now_ms, Delivery
+                        route, plain_values, plain_keys, at, stored, timestamp_ms, partition, now_ms, Delivery
                     )
                     if client_core.woken or client_core.attention:
                         self._runtime.wake()
             if len(deliveries) == at:
-                key = None if keys is None else keys[at]
+                key = None if plain_keys is None else plain_keys[at]
                 deliveries.append(
-                    self._send_waiting(topic, values[at], key, headers, timestamp_ms, partition)
+                    self._send_waiting(topic, plain_values[at], key, stored, timestamp_ms, partition)
                 )
         return deliveries
 
@@ -130,7 +147,7 @@ class Producer:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: Headers | None,
+        headers: HeaderList | None,
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:
@@ -167,13 +184,10 @@ class Producer:
         with self._lock:
             pending = self._core.seal_all()
             self._runtime.wake()
-        if not pending:
-            return
-        countdown = _Countdown(len(pending))
-        for batch in pending:
-            when_done(batch, partial(_count, countdown))
-        if not countdown.wait(timeout):
-            raise TimedOut(f"producer: {countdown.left} batches without an outcome after {timeout:g} s")
+        missing = outcomes_missing(pending, timeout)
+        if missing:
+            waiting = next((batch.held_up for batch in pending if not batch.done), "")
+            raise TimedOut(f"producer: {missing} batches without an outcome after {timeout:g} s{waiting}")
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end. What has no outcome after `timeout` seconds (None = the delivery timeout) fails
@@ -226,25 +240,3 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(hurried(kind))
-
-
-class _Countdown:
-    """Wait for a number of events."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-
-    def count(self) -> None:
-        with self._lock:
-            self.left -= 1
-            if self.left == 0:
-                self._over.set()
-
-    def wait(self, timeout: float | None) -> bool:
-        return self._over.wait(timeout)
-
-
-def _count(countdown: _Countdown) -> None:
-    countdown.count()

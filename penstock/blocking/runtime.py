@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,15 +17,16 @@ from typing import Any
 import grpc
 
 from penstock.blocking.channels import Channels
+from penstock.blocking.delivery import outcomes_missing
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
 from penstock.client.pending_batch import PendingBatch
 from penstock.client.settings import ConnectionSettings
-from penstock.client.settling import settle
-from penstock.contract.errors import Closed, PenstockError, UsedAfterFork
+from penstock.client.settling import hurried, settle, tell_lost
+from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
-from penstock.transport.process import watch_forks
+from penstock.transport.process import watch_process
 
 _log = logging.getLogger("penstock")
 _WAIT_S_MAX = 3_600.0
@@ -74,7 +76,9 @@ class Runtime:
         self.closed = False
         self.unusable: PenstockError | None = None
         """Set once and for ever: closed, or a copy in a forked child."""
-        watch_forks(self)
+        self._last: threading.Thread | None = None
+        """Finishes for a client that nobody holds any more."""
+        watch_process(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------------
 
@@ -152,26 +156,50 @@ class Runtime:
         if driver is not None and driver is not threading.current_thread():
             driver.join(_GENTLE_S)
 
-    def abandon(self) -> None:
-        """Nobody holds the client any more, or the interpreter exits: end at once."""
-        if isinstance(self.unusable, UsedAfterFork):
+    def let_go(self) -> None:
+        """Nobody holds the client any more. Garbage is collected anywhere, also where this thread has our lock: another
+        one finishes.
+        """
+        if self.unusable is not None:
             return
-        self.closed = True
-        self.unusable = self.unusable or Closed("client: closed")
+        if self._driver is None:
+            self.close()
+        else:
+            self._last = threading.Thread(
+                target=self._finish, args=("their client was let go", None), name="penstock-last", daemon=True
+            )
+            self._last.start()
+
+    def at_exit(self) -> None:
+        """The program ends, perhaps by an interrupt, which does not wait."""
+        if self._last is not None:
+            self._last.join()
+        elif self._driver is not None and self.unusable is None:
+            self._finish("the program ended", hurried(getattr(sys, "last_type", None)))
+
+    def _finish(self, when: str, timeout: float | None) -> None:
+        """Do for a client that nobody closed what its `close` does, and tell what was lost."""
         with self.lock:
-            self._driver_wake.notify()
-            for stream in self._streams.values():
-                stream.ended, stream.look_at = True, 0.0
-                stream.wake.notify()
-        self._channels.close()
+            producers = list(self.core.producers)
+            pending = [batch for producer in producers for batch in producer.seal_all()]
+            self.wake()
+        if timeout is None:  # each batch has its outcome when its own delivery timeout has passed
+            longest_ms = max((producer.settings.delivery_timeout_ms for producer in producers), default=0.0)
+            timeout = longest_ms / 1000 + _GENTLE_S
+        try:
+            outcomes_missing(pending, timeout)
+        finally:
+            with self.lock:
+                later = [batch for producer in producers for batch in producer.pending()]
+            self.close()
+            tell_lost(dict.fromkeys([*pending, *later]), when)
 
     def after_fork(self) -> None:
-        """In a child process: threads and connections are the parent's; say so to whoever asks."""
-        error = UsedAfterFork("client: made before os.fork() and used in the child; make one after the fork")
-        self.unusable = error
-        for producer in self.core.producers:
-            for batch in producer.pending():
-                batch.finish(error)
+        """In a child process. Of what was used, threads and connections are the parent's, and so are locks."""
+        self._random.seed()  # or all children would draw the same
+        self.unusable = self.unusable or self.core.after_fork(
+            used=self._driver is not None or self.lock.locked()
+        )
 
     # ---- threads ------------------------------------------------------------------------------------------------
 

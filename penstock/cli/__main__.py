@@ -3,30 +3,34 @@
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 import click
 
+from penstock import __version__
 from penstock.cli import failures
-from penstock.cli.audit import audit
-from penstock.cli.billing import billing
-from penstock.cli.cluster import cluster
-from penstock.cli.completion import completion
-from penstock.cli.consume import consume
-from penstock.cli.doctor import doctor
 from penstock.cli.exit_codes import ExitCode
-from penstock.cli.groups import group
 from penstock.cli.invocation import Group, Invocation
-from penstock.cli.invoice import invoice
-from penstock.cli.keys import key
-from penstock.cli.partitions import partition
-from penstock.cli.price_books import price_book
-from penstock.cli.produce import produce
-from penstock.cli.tenants import tenant
-from penstock.cli.topics import topic
-from penstock.cli.usage import usage
-from penstock.cli.verify_invoice import verify_invoice
+
+COMMANDS = {
+    "topic": "penstock.cli.topics:topic",
+    "group": "penstock.cli.groups:group",
+    "key": "penstock.cli.keys:key",
+    "tenant": "penstock.cli.tenants:tenant",
+    "cluster": "penstock.cli.cluster:cluster",
+    "produce": "penstock.cli.produce:produce",
+    "consume": "penstock.cli.consume:consume",
+    "usage": "penstock.cli.usage:usage",
+    "partition": "penstock.cli.partitions:partition",
+    "price-book": "penstock.cli.price_books:price_book",
+    "billing": "penstock.cli.billing:billing",
+    "invoice": "penstock.cli.invoice:invoice",
+    "verify-invoice": "penstock.cli.verify_invoice:verify_invoice",
+    "audit": "penstock.cli.audit:audit",
+    "doctor": "penstock.cli.doctor:doctor",
+    "completion": "penstock.cli.completion:completion",
+}
+"""Where each command is. Imported when asked for: one command pays for no other's libraries."""
 
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
@@ -39,11 +43,7 @@ Something does not work? `penstock doctor` says what and why."""
 def _version_line() -> str:
     from penstock.records.codec import codec_name
 
-    try:
-        number = version("penstock")
-    except PackageNotFoundError:
-        number = "unknown"
-    return f"penstock {number} (codec: {codec_name()})"
+    return f"penstock {__version__} (codec: {codec_name()})"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -52,7 +52,9 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         context.exit()
 
 
-@click.group(name="penstock", cls=Group, epilog=_EPILOG, context_settings={"max_content_width": 110})
+@click.group(
+    name="penstock", cls=Group, homes=COMMANDS, epilog=_EPILOG, context_settings={"max_content_width": 110}
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -63,24 +65,6 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 )
 def cli() -> None:
     """Publish, read and look after topics of Penstock."""
-
-
-cli.add_command(topic)
-cli.add_command(group)
-cli.add_command(key)
-cli.add_command(tenant)
-cli.add_command(cluster)
-cli.add_command(produce)
-cli.add_command(consume)
-cli.add_command(usage)
-cli.add_command(partition)
-cli.add_command(price_book)
-cli.add_command(billing)
-cli.add_command(invoice)
-cli.add_command(verify_invoice)
-cli.add_command(audit)
-cli.add_command(doctor)
-cli.add_command(completion)
 
 
 def run(arguments: Sequence[str]) -> int:

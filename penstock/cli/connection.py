@@ -1,5 +1,6 @@
 """Which cluster a command talks to."""
 
+import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -33,4 +34,6 @@ def connect() -> "Client":
     """A client for this invocation. It opens no connection before its first use."""
     from penstock import Client
 
+    if current().json:
+        logging.getLogger("penstock").addHandler(logging.NullHandler())  # standard error holds JSON alone
     return Client(profile=chosen_profile())

@@ -87,14 +87,15 @@ def skipped(check: str, fact: str, remedy: str = "") -> Finding:
 
 def versions() -> Finding:
     """Which SDK on which Python, and whether records are built by compiled code."""
-    from penstock.records.codec import codec_name
+    from penstock.records.codec import compiled_codec
 
     try:
         number = version("penstock")
     except PackageNotFoundError:
         number = "unknown"
-    fact = f"penstock {number}, Python {platform.python_version()}, grpcio {version('grpcio')}, codec {codec_name()}"
-    if codec_name() != "compiled":
+    codec = "python" if compiled_codec() is None else "compiled"
+    fact = f"penstock {number}, Python {platform.python_version()}, grpcio {version('grpcio')}, codec {codec}"
+    if codec != "compiled":
         return doubtful(
             "versions", fact, "Install aiokafka with its compiled part: records are built slowly."
         )

@@ -7,11 +7,14 @@ which the wheel does not hold.
 
 import functools
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.exit_codes import ServerPartMissing
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "penstock.commands"
 _SERVER_PACKAGES = ("control_plane", "data_plane")
@@ -36,7 +39,9 @@ class Absent(Exception):
 
 
 @functools.cache
-def _found() -> dict[tuple[str, ...], EntryPoint]:
+def _found() -> "dict[tuple[str, ...], EntryPoint]":
+    from importlib.metadata import entry_points
+
     return {tuple(point.name.split(".")): point for point in entry_points(group=GROUP)}
 
 

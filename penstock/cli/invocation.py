@@ -2,8 +2,10 @@
 can join.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -79,7 +81,10 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group whose commands come from the wheel and, under `path`, from the server's entry points."""
+    """A group whose commands come from the wheel and, under `path`, from the server's entry points.
+
+    `homes` names module:attribute of commands that are imported when they are asked for.
+    """
 
     command_class = Command
 
@@ -89,24 +94,34 @@ class Group(click.Group):
         *,
         params: list[click.Parameter] | None = None,
         path: Sequence[str] = (),
+        homes: Mapping[str, str] = MappingProxyType({}),
         **rest: Any,
     ) -> None:
         super().__init__(name, params=[*(params or []), *shared_options()], **rest)
         self.path = tuple(path)
+        self._homes = homes
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the wheel's and the server's commands, sorted."""
-        return sorted({*super().list_commands(ctx), *extensions.names_under(self.path)})
+        return sorted({*super().list_commands(ctx), *self._homes, *extensions.names_under(self.path)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The wheel's command of that name, or else the server's, or one that says what to install."""
-        own = super().get_command(ctx, cmd_name)
+        own = super().get_command(ctx, cmd_name) or self._from_home(cmd_name)
         if own is not None or cmd_name not in extensions.names_under(self.path):
             return own
         try:
             return extensions.load((*self.path, cmd_name))
         except extensions.Absent as absent:
             return _AbsentCommand(cmd_name, absent)
+
+    def _from_home(self, name: str) -> click.Command | None:
+        home = self._homes.get(name)
+        if home is None:
+            return None
+        module, _, attribute = home.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
 
 
 class _AbsentCommand(click.Command):

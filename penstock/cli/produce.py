@@ -127,7 +127,7 @@ class _Sending:
         self._started = time.monotonic()
         self.sent = self.acknowledged = self.duplicates = self.refused = self.unknown = self.value_bytes = 0
 
-    def run(self, producer: "Producer", items: Iterator[Item], bar: Bar) -> None:
+    def run(self, producer: "Producer[bytes, bytes]", items: Iterator[Item], bar: Bar) -> None:
         """Send all items. Raises the first failure once every delivery under way has ended."""
         fields = self._fields
         try:

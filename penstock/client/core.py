@@ -16,12 +16,13 @@ from google.protobuf.message import DecodeError
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
 from penstock.client.enquiry import Enquiries, Enquiry, OnAnswer, OnFailure
+from penstock.client.outage import Outage, each_of
 from penstock.client.refusals import final
 from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.times import NEVER
 from penstock.client.watchers import Watchers
 from penstock.contract import methods
-from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError
+from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError
 from penstock.contract.v1 import log_pb2
 
@@ -47,6 +48,7 @@ class ClientCore:
         self._bootstrap = bootstrap
         self._turn = random.randrange(len(bootstrap))
         self._suspects: dict[str, float] = {}
+        self._outage = Outage()
         self._now = 0.0
         self._tokens = 0
         self._planned = NEVER
@@ -108,6 +110,28 @@ class ClientCore:
         self._watchers.close()
         self.changed = True
 
+    def after_fork(self, *, used: bool) -> UsedAfterFork | None:
+        """In a child process: what was never used goes on under names of its own. Else everything has failed with the
+        error that is returned.
+        """
+        if used:
+            error = UsedAfterFork(
+                "client: used before os.fork(), so its connections are the parent's; make one after"
+            )
+        elif any(producer.keeps_receipts for producer in self.producers):
+            error = UsedAfterFork(
+                "client: its producer keeps receipts in a file of the process before os.fork(); make them after"
+            )
+        else:
+            for consumer in self.consumers:
+                if consumer.member is not None:
+                    consumer.member.after_fork()
+            return None
+        for producer in self.producers:
+            for batch in producer.pending():
+                batch.finish(error)
+        return error
+
     # ---- driving ------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
@@ -166,7 +190,7 @@ class ClientCore:
     def _lost(self, token: int, code: int | None, message: str, now: float) -> None:
         if token in self._watch_tokens:
             del self._watch_tokens[token]
-            self._watchers.lost(token, code, now)
+            self._watchers.lost(token, code, message, now)
             self.attend()
             return
         member = self._streams.pop(token, None)
@@ -288,8 +312,13 @@ class ClientCore:
     def _suspected(self, address: str) -> bool:
         return self._suspects.get(address, -NEVER) > self._now
 
-    def address_failed(self, address: str, now: float) -> None:
+    def address_failed(self, address: str, why: str, now: float) -> None:
         self._suspects[address] = now + SUSPECT_MS
+        self._outage.failed(address, why, now)
+
+    def answered(self) -> None:
+        """Some broker said something, be it a refusal."""
+        self._outage.answered()
 
     def address_works(self, address: str) -> None:
         self._suspects.pop(address, None)
@@ -302,6 +331,8 @@ class ClientCore:
 
         Raises what the brokers finally answered, once; the next call asks anew.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"topic: {name!r} is not a name")
         error = self._topic_errors.pop(name, None)
         if error is not None:
             raise error
@@ -333,9 +364,7 @@ class ClientCore:
     def topic_waits(self, name: str) -> str:
         """Why a topic is not known yet, for a caller that waited too long."""
         asked = self._topics_asked.get(name)
-        tried = (
-            "; ".join(f"{where}: {what}" for where, what in asked.errors.items()) if asked is not None else ""
-        )
+        tried = each_of(asked.errors) if asked is not None else ""
         return f"{name}: no broker told its partitions ({tried or 'no answer from ' + ', '.join(self._addresses())})"
 
     def refresh(self, now: float) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.client.actions import StartCall
 from penstock.client.backoff import Backoff
+from penstock.client.outage import each_of
 from penstock.client.refusals import final, refusal
 from penstock.client.times import NEVER
 from penstock.contract.errors import BrokerUnavailable, PenstockError
@@ -110,6 +111,7 @@ class Enquiries:
         enquiry = self._asked.pop(token, None)
         if enquiry is not None:
             self._core.address_works(enquiry.address)
+            self._core.answered()
             enquiry.on_answer(response, now)
 
     def failed(self, token: int, code: int | None, message: str, now: float) -> None:
@@ -117,11 +119,13 @@ class Enquiries:
         if enquiry is None:
             return
         error = refusal(code, message)
+        if code is not None:
+            self._core.answered()
         if code is not None and final(error):
             enquiry.on_failure(error, now)
             return
         if code is None:
-            self._core.address_failed(enquiry.address, now)
+            self._core.address_failed(enquiry.address, message, now)
         if enquiry.once:
             enquiry.on_failure(error, now)
             return
@@ -134,7 +138,7 @@ class Enquiries:
         enquiry.retry_at = now + (self._backoff.delay_ms(rounds) if rounds else 10.0)
 
     def _too_late(self, enquiry: Enquiry) -> PenstockError:
-        tried = "; ".join(f"{address}: {message}" for address, message in enquiry.errors.items())
+        tried = each_of(enquiry.errors)
         return BrokerUnavailable(
             f"no broker answered {enquiry.method.rsplit('/', 1)[-1]} in time"
             f" ({tried or 'no answer yet'}); check the bootstrap addresses and whether the brokers run"

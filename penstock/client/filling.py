@@ -23,7 +23,7 @@ _MANY = 1_024
 """Messages that `append_many` takes under one hold of the lock."""
 _KEYS_REMEMBERED_MAX = 16_384
 
-Headers = Sequence[tuple[str, bytes]]
+HeaderList = Sequence[tuple[str, bytes | None]]
 _Delivery = TypeVar("_Delivery", bound=PendingDelivery)
 _Made = TypeVar("_Made", bound=PendingDelivery, covariant=True)
 
@@ -41,6 +41,9 @@ class Sender(Protocol):
 
     def offer(self, queue: PartitionQueue) -> None:
         """The queue may have something to send."""
+
+    def oldest(self) -> PendingBatch | None:
+        """The batch that has waited longest for its outcome."""
 
 
 class Route:
@@ -115,7 +118,7 @@ class Filling:
         route: Route,
         value: bytes | None,
         key: bytes | None,
-        headers: Headers | None,
+        headers: HeaderList | None,
         timestamp_ms: int,
         partition: int | None,
         now: Callable[[], float],
@@ -169,7 +172,7 @@ class Filling:
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None,
         start: int,
-        headers: Headers | None,
+        headers: HeaderList | None,
         timestamp_ms: int,
         partition: int | None,
         now: Callable[[], float],
@@ -249,8 +252,10 @@ class Filling:
 
     def buffer_full(self) -> errors.BufferFull:
         """What a send that may not wait (longer) raises."""
+        oldest = self._sender.oldest()
         return errors.BufferFull(
             f"producer: {self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait for their outcome"
+            f"{'' if oldest is None else oldest.held_up}"
         )
 
     def seal(self, queue: PartitionQueue) -> None:
@@ -281,6 +286,8 @@ class Filling:
                 assert key is not None
                 return route.queue_of_key(key)
             partition = self._hook(route.name, key, value, len(route.queues))
+        if not isinstance(partition, int):
+            raise TypeError(f"{route.name}: partition {partition!r} is not a number")
         if not 0 <= partition < len(route.queues):
             last = len(route.queues) - 1
             raise errors.NotFound(f"{route.name}: no partition {partition}; it has {last + 1}, 0 to {last}")

@@ -56,7 +56,7 @@ class GroupCommits:
         fenced: Callable[[float], None],
     ) -> None:
         self._core, self._calls, self._backoff = core, calls, backoff
-        self._group, self._member_id = group, member_id
+        self._group, self.member_id = group, member_id
         self._ended, self._fenced = ended, fenced
         self.passed: dict[Place, tuple[int, int]] = {}
         """(offset, leader epoch) that the application has asked to move past (RL92)."""
@@ -102,7 +102,7 @@ class GroupCommits:
 
     def _send(self, commit: CommitRequest, epoch: int, now: float) -> None:
         self._sent = commit
-        request = pb.CommitOffsetsRequest(group=self._group, member_id=self._member_id, member_epoch=epoch)
+        request = pb.CommitOffsetsRequest(group=self._group, member_id=self.member_id, member_epoch=epoch)
         for (_, partition), (topic_id, offset, leader_epoch) in commit.offsets.items():
             request.offsets.add(
                 topic_id=topic_id, partition=partition, offset=offset, leader_epoch=leader_epoch

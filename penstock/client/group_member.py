@@ -63,7 +63,7 @@ class GroupMember:
         """Why it cannot be a member."""
         self.gone = False
         """It has left, or can do no more about it."""
-        self._core, self._consumer = core, consumer
+        self._core, self._consumer, self._random = core, consumer, random
         self._calls = GroupCalls(core, settings.group, random)
         self._backoff = Backoff(50, 1_000, random)
         self._started = self._leaving = False
@@ -95,6 +95,10 @@ class GroupMember:
         self._in_poll = False
         self._polled_at = 0.0
         self._close_at = NEVER
+
+    def after_fork(self) -> None:
+        """In a child process that may join: no two members have one id."""
+        self.member_id = self._commits.member_id = self._random.randbytes(16).hex()
 
     # ---- what the application does ------------------------------------------------------------------------------
 

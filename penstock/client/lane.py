@@ -18,6 +18,7 @@ from penstock.client.partition_queue import PartitionQueue
 from penstock.client.pending_batch import Identity, PendingBatch
 from penstock.client.times import NEVER
 from penstock.contract import limits
+from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import NO_PRODUCER_ID
 from penstock.contract.invariant import invariant
@@ -128,6 +129,7 @@ class Lane:
         "sent_at",
         "since",
         "state",
+        "throttled",
         "token",
         "unanswered",
     )
@@ -141,6 +143,8 @@ class Lane:
         self.failures = 0
         self.credit = 0
         self.next_id = 0
+        self.throttled: PenstockError | None = None
+        """The last refusal of a batch for a rate, which keeps its credit for a while too."""
         self.unanswered: dict[int, PendingBatch] = {}
         self.last_heard = 0.0
         self.sent_at = 0.0
@@ -156,6 +160,7 @@ class Lane:
     def opening(self, token: int, now: float) -> None:
         self.state, self.token, self.since = LaneState.OPENING, token, now
         self.credit = self.next_id = self._frame_end = 0
+        self.throttled = None
 
     def enlist(self, queue: PartitionQueue) -> None:
         """Look at this partition when the next frame is made."""

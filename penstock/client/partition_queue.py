@@ -23,10 +23,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from penstock.client.pending_batch import Identity, PendingBatch
-from penstock.client.refusals import unknown_because
+from penstock.client.refusals import LEADERSHIP_CODES, held_up_by, unknown_because
 from penstock.client.times import NEVER
 from penstock.contract.errors import (
+    Belief,
     DeliveryTimeout,
+    ErrorCode,
     OutcomeUnknown,
     PenstockError,
     TimedOut,
@@ -65,6 +67,7 @@ class PartitionQueue:
         "closed",
         "failures",
         "gap",
+        "held_up",
         "identity",
         "in_flight",
         "label",
@@ -103,6 +106,8 @@ class PartitionQueue:
         self._gap_order = -1
         self._rewind_to = 0
         self.retry_at = 0.0
+        self.held_up: PenstockError | None = None
+        """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
         self.failures = 0
         self.leader, self.leader_epoch = -1, -1
         self.lane: Lane | None = None
@@ -112,6 +117,8 @@ class PartitionQueue:
 
     def take_order(self) -> int:
         """The place of a new batch in the send order."""
+        if self.idle:
+            self.held_up = None
         self._next_order += 1
         return self._next_order
 
@@ -188,14 +195,14 @@ class PartitionQueue:
     def applied(self, batch: PendingBatch) -> None:
         """The broker holds it."""
         self.in_flight.remove(batch)
-        self.failures = 0
+        self.failures, self.held_up = 0, None
 
     def postponed(
         self, batch: PendingBatch, error: PenstockError, retry_at: float, attempts_max: int | None
     ) -> list[Failure]:
         """Refused, or appended with unknown outcome, in a way that sending it again may cure."""
         self.in_flight.remove(batch)
-        batch.failure = error
+        batch.failure = self.held_up = error
         self.failures += 1
         self.retry_at = max(self.retry_at, retry_at)
         if attempts_max is not None and batch.attempts >= attempts_max:
@@ -207,7 +214,7 @@ class PartitionQueue:
         """The attempt will not be answered: its stream is gone or its broker leads no more."""
         self.in_flight.remove(batch)
         batch.tainted = True
-        batch.failure = cause
+        batch.failure = self.held_up = cause
         if attempts_max is not None and batch.attempts >= attempts_max:
             return self._fail(
                 batch,
@@ -281,19 +288,30 @@ class PartitionQueue:
                 unanswered=True,
             )
         self._take_out(batch)
+        return self._fail(batch, self._never_sent(batch, timeout_ms))
+
+    def _never_sent(self, batch: PendingBatch, timeout_ms: float) -> PenstockError:
+        """What kept a batch back is what it fails with, also where a batch before it was told so."""
         if batch.failure is not None:
-            error: PenstockError = type(batch.failure)(
+            return type(batch.failure)(
                 f"{batch.failure.message} (gave up after delivery_timeout_ms={timeout_ms:g})"
             )
-        else:
-            where = "has no leader" if self.leader < 0 else "could not be sent to its leader"
-            error = TimedOut(
-                f"{self.label}: {where} within delivery_timeout_ms={timeout_ms:g}; nothing was applied"
+        cause = self.held_up
+        if cause is not None and cause.belief is Belief.NOT_APPLIED and cause.code not in LEADERSHIP_CODES:
+            return type(cause)(
+                f"{self.label}: waited behind a refused batch; {cause.message}"
+                f" (gave up after delivery_timeout_ms={timeout_ms:g})"
             )
-        return self._fail(batch, error)
+        where = "has no leader" if self.leader < 0 else "could not be sent to its leader"
+        why = "" if cause is None else f" ({cause.message})"
+        return TimedOut(
+            f"{self.label}: {where} within delivery_timeout_ms={timeout_ms:g}{why}; nothing was applied"
+        )
 
     def abandon(self, error: PenstockError) -> list[Failure]:
         """Fail everything: the topic is gone, the key is refused, or the producer closes without waiting."""
+        if self.held_up is not None and error.code is ErrorCode.CLOSED:
+            error = type(error)(f"{error.message}; {held_up_by(self.held_up)}")
         failures: list[Failure] = []
         sent = sorted([*self.in_flight, *self.resend], key=lambda batch: batch.order)
         flying = list(self.in_flight)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from penstock.client.refusals import held_up_by
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import BATCH_HEADER_BYTES
 
@@ -130,6 +131,12 @@ class PendingBatch:
         if self.encoded is not None:
             return len(self.encoded)
         return self.builder.size if self.builder is not None else 0
+
+    @property
+    def held_up(self) -> str:
+        """Behind a sentence: what keeps it back, if that is known."""
+        cause = self.failure or self.queue.held_up
+        return "" if cause is None else f"; {held_up_by(cause)}"
 
     def close(self) -> None:
         """No further message joins."""

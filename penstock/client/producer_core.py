@@ -109,6 +109,13 @@ class ProducerCore:
         """All batches without an outcome, in the order they were begun."""
         return [batch for batch in self._expiry if not batch.done]
 
+    @property
+    def keeps_receipts(self) -> bool:
+        return self._ledger is not None
+
+    def oldest(self) -> PendingBatch | None:
+        return next((batch for batch in self._expiry if not batch.done), None)
+
     # ---- routes and leaders -------------------------------------------------------------------------------------
 
     def topic_changed(self, view: TopicView, now: float) -> None:
@@ -168,6 +175,7 @@ class ProducerCore:
         numbers.
         """
         former = queue.lane
+        queue.held_up = None
         queue.leader, queue.leader_epoch = leader, leader_epoch
         lane = self._lane(leader) if leader != NO_LEADER else None
         queue.retry_at, queue.failures = now, 0
@@ -247,6 +255,8 @@ class ProducerCore:
             queue = batch.queue
             if batch in queue.in_flight and queue.lane is not None:
                 queue.lane.unanswered.pop(batch.id, None)
+            if queue.held_up is None and queue.lane is not None and queue.lane.credit < batch.wire_bytes_max:
+                queue.held_up = queue.lane.throttled
             self._fail(queue.expired(batch, self.settings.delivery_timeout_ms))
             self._settle(queue)
 
@@ -336,6 +346,8 @@ class ProducerCore:
             return
         error = refusal(result.error, result.message)
         attempts_max = self.settings.max_attempts
+        if error.code is ErrorCode.THROTTLED and queue.lane is not None:
+            queue.lane.throttled = error
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
@@ -371,10 +383,11 @@ class ProducerCore:
         queues = {id(batch.queue): batch.queue for batch in unanswered}
         for batch in unanswered:
             self._fail(batch.queue.lost(batch, error, self.settings.max_attempts))
-        if code is not None and final(error):
-            for route in self._routes.values():
-                for queue in route.queues:
-                    if queue.lane is lane and not queue.idle:
+        for route in self._routes.values():
+            for queue in route.queues:
+                if queue.lane is lane and not queue.idle:
+                    queue.held_up = error
+                    if code is not None and final(error):
                         self._fail(queue.abandon(error))
         for queue in queues.values():
             self._settle(queue)
@@ -433,6 +446,10 @@ class ProducerCore:
                     if queue.needs_epoch or queue.identity is None:
                         self._fail_unsent(queue, error)
             return
+        for route in self._routes.values():
+            for queue in route.queues:
+                if queue.needs_epoch or queue.identity is None:
+                    queue.held_up = error
         self._identity_failures += 1
         self._identity_retry_at = now + self._reopen.delay_ms(self._identity_failures)
         self._core.attend()

@@ -51,3 +51,8 @@ def unknown_because(label: str, error: PenstockError) -> PenstockError:
     if error.belief is Belief.UNKNOWN:
         return error
     return OutcomeUnknown(f"{label}: an earlier attempt was never answered; the last one: {error.message}")
+
+
+def held_up_by(cause: PenstockError) -> str:
+    """What keeps a message back, for one who has waited long enough."""
+    return f"held up by {type(cause).__name__}: {cause.message}"

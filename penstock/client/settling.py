@@ -1,6 +1,7 @@
-"""Runs what waits for the outcome of messages, when it is known."""
+"""Runs what waits for the outcome of messages, when it is known, and tells of messages that nobody waited for."""
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable
 
 from penstock.client.pending_batch import PendingBatch
@@ -45,6 +46,19 @@ def hurried(kind: type[BaseException] | None) -> float | None:
     cancellation does not wait, everything else does as `close` says.
     """
     return None if kind is None or issubclass(kind, Exception) else 0.0
+
+
+def tell_lost(batches: Iterable[PendingBatch], when: str) -> None:
+    """Say how many messages of these batches, which all have their outcome, were not acknowledged."""
+    lost = [batch for batch in batches if batch.error is not None]
+    if not lost:
+        return
+    said = (
+        f"{sum(batch.count for batch in lost)} messages were not acknowledged before {when}"
+        f" ({lost[0].error}); close the producer to wait for them"
+    )
+    _log.error("penstock: %s", said)
+    warnings.warn(f"penstock: {said}", ResourceWarning, stacklevel=2)
 
 
 def call_back(callback: Callable[[], None]) -> None:

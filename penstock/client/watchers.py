@@ -56,7 +56,8 @@ class Watchers:
             if watch.open and not self._topics:
                 self._close(watch)
             elif watch.open and not watch.heard and now - watch.since >= _FIRST_PUSH_MS:
-                self._core.address_failed(watch.address, now)
+                why = f"no metadata came within {_FIRST_PUSH_MS} ms"
+                self._core.address_failed(watch.address, why, now)
                 self._failed(watch, now)
             elif watch.open and (self._departed(watch) or self._outdated(watch, now)):
                 self._close(watch)
@@ -82,14 +83,17 @@ class Watchers:
         for watch in self._watches:
             if watch.token == token:
                 watch.heard, watch.failures = True, 0
+                self._core.answered()
                 return True
         return False
 
-    def lost(self, token: int, code: int | None, now: float) -> None:
+    def lost(self, token: int, code: int | None, message: str, now: float) -> None:
         for watch in self._watches:
             if watch.token == token:
                 if code is None:
-                    self._core.address_failed(watch.address, now)
+                    self._core.address_failed(watch.address, message, now)
+                else:
+                    self._core.answered()
                 watch.token = -1
                 watch.failures += 1
                 watch.retry_at = now + self._backoff.delay_ms(watch.failures)

@@ -391,11 +391,11 @@ class TimedOut(PenstockError):
 
 
 class UsedAfterFork(PenstockError):
-    """A client made before os.fork() was used in the child."""
+    """A client that was used before os.fork() was used in the child."""
 
     code = ErrorCode.USED_AFTER_FORK
     kind = ErrorKind.FATAL
-    remedy = "Make the client after the fork."
+    remedy = "Make the client after the fork, or use none before it."
 
 
 class SerializationFailed(PenstockError):

@@ -7,19 +7,17 @@ grows with gaps and not with batches, until it takes it.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 
-from penstock.contract.errors import PenstockError, ReceiptsNotWritten
+from penstock.contract.errors import ReceiptsNotWritten
 from penstock.receipts.file import Disk, ReceiptsFile
 from penstock.receipts.spans import SpanKey, Spans
 from penstock.receipts.values import UNKNOWN_EPOCH
-from penstock.transport.process import watch_forks
+from penstock.transport.process import watch_process
 
 WRITE_MS = 100
 """A receipt is handed to the operating system this long after its acknowledgement, and survives the process then."""
@@ -36,7 +34,6 @@ _DAY_MS = 86_400_000
 _DAY_MAX = 2_932_896
 """9999-12-31: the format knows no later day, whatever a broker says."""
 _log = logging.getLogger("penstock")
-_open: weakref.WeakSet[ReceiptsKeeper] = weakref.WeakSet()
 
 
 class ReceiptsKeeper:
@@ -58,8 +55,7 @@ class ReceiptsKeeper:
         """Why the last attempt to write failed; None = it did not."""
         self._on_closed: list[Callable[[], None]] = []
         self._closed = False
-        watch_forks(self)
-        _open.add(self)
+        watch_process(self)
 
     @property
     def path(self) -> str:
@@ -135,6 +131,14 @@ class ReceiptsKeeper:
         self._left_behind = True
         self._file.close()
 
+    def at_exit(self) -> None:
+        """The program ends with a producer that was never closed: wait for the disk, though not for long."""
+        self.close_s = _EXIT_S
+        try:
+            self.close()
+        except ReceiptsNotWritten as error:
+            _log.warning("penstock: %s", error.message)
+
     # ---- the thread ---------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
@@ -205,22 +209,9 @@ class ReceiptsKeeper:
         with self._changed:
             self._closed = True
             told, self._on_closed = self._on_closed, []
-        _open.discard(self)
         for on_closed in told:
             on_closed()
 
 
 def _now_ms() -> float:
     return time.monotonic() * 1000
-
-
-def _at_exit() -> None:
-    for keeper in list(_open):
-        try:
-            keeper.close_s = _EXIT_S
-            keeper.close()
-        except PenstockError as error:
-            _log.warning("penstock: %s", error.message)
-
-
-atexit.register(_at_exit)

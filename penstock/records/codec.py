@@ -9,10 +9,15 @@ memory, which fails at once.
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Any
 
 READ_PAST_BYTES = 64
 """Three varints of ten bytes at most, rounded up generously."""
+
+
+_LENGTHS_FIT = sys.maxsize >= 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class CompiledCodec:
 @cache
 def compiled_codec() -> CompiledCodec | None:
     """The extension, or none where it is not installed or where its 64-bit lengths would be cut."""
-    if sys.maxsize < 2**63 - 1:
+    if not _LENGTHS_FIT:
         return None
     try:
         from aiokafka.record._crecords import default_records
@@ -41,5 +46,8 @@ def compiled_codec() -> CompiledCodec | None:
 
 
 def codec_name() -> str:
-    """`compiled` or `python`: what builds and parses records here."""
-    return "python" if compiled_codec() is None else "compiled"
+    """`compiled` or `python`: what builds and parses records here, by what is installed: loading it takes a while."""
+    package = find_spec("aiokafka") if _LENGTHS_FIT else None
+    places = [] if package is None else package.submodule_search_locations or []
+    found = PathFinder.find_spec("default_records", [f"{place}/record/_crecords" for place in places])
+    return "python" if found is None else "compiled"

@@ -25,7 +25,8 @@ from penstock.contract.errors import (
     TimedOut,
 )
 from penstock.rest.problems import ServiceUnavailable, problem_error
-from penstock.transport.address import SYSTEM_AUTHORITIES, require_protected
+from penstock.transport.address import require_protected
+from penstock.transport.authorities import tls_context
 
 TIMEOUT_S = 15.0
 """A change waits up to 2 s for its delivery to the brokers; several times that."""
@@ -97,7 +98,7 @@ class RestClient:
         self.api_url = f"{parts.scheme}://{parts.netloc}{self._path}"
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
-            self._tls = _tls_context(ca_file)
+            self._tls = tls_context(ca_file)
         else:
             host = f"[{self._host}]" if ":" in self._host else self._host
             require_protected(f"{host}:{self._port}", None)
@@ -403,12 +404,3 @@ def _text(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return str(value)
-
-
-def _tls_context(ca_file: str | None) -> ssl.SSLContext:
-    if ca_file is None or ca_file == SYSTEM_AUTHORITIES:
-        return ssl.create_default_context()
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"ca_file: {ca_file}: {error}") from error

@@ -2,15 +2,15 @@
 code.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
 from penstock.contract import limits, methods
-from penstock.contract.errors import ConfigurationError, ErrorCode
+from penstock.contract.errors import ErrorCode
 from penstock.transport.address import SYSTEM_AUTHORITIES
+from penstock.transport.authorities import certificates
 
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", limits.FRAME_BYTES_MAX),
@@ -37,18 +37,35 @@ _CODES: dict[grpc.StatusCode, ErrorCode] = {
 better.
 """
 
+_UNCONNECTED = ("failed to connect", "errors resolving")
+_CAUSES = (
+    ("Connection refused", "connection refused: nothing listens there"),
+    ("errors resolving", "its host name cannot be resolved"),
+    (
+        "WRONG_VERSION_NUMBER",
+        "it does not speak TLS, which ca_file asks for: leave ca_file out, or name its TLS port",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "its certificate is not trusted: none of the authorities in ca_file signed it, or it has expired",
+    ),
+    ("Hostname Verification Check failed", "its certificate is for other host names than this one"),
+    (
+        "Socket closed",
+        "it closed the connection before a word was said: if it speaks TLS, set ca_file",
+    ),
+    ("Failed parsing HTTP/2", "what listens there is no broker: it does not speak HTTP/2"),
+)
+"""What grpc says of a connection that was not made, and what that means."""
+
 
 def credentials(ca_file: str | None) -> grpc.ChannelCredentials | None:
-    """TLS credentials, or None for plaintext. Raises `ConfigurationError` when the file cannot be read."""
+    """TLS credentials, or None for plaintext. Raises `ConfigurationError` for a file that holds no certificates."""
     if ca_file is None:
         return None
     if ca_file == SYSTEM_AUTHORITIES:
         return grpc.ssl_channel_credentials()
-    try:
-        with open(os.path.expanduser(ca_file), "rb") as file:
-            return grpc.ssl_channel_credentials(file.read())
-    except OSError as error:
-        raise ConfigurationError(f"ca_file: {ca_file}: {error.strerror}") from error
+    return grpc.ssl_channel_credentials(certificates(ca_file))
 
 
 def call_metadata(api_key: str | None, request_id: str) -> tuple[tuple[str, str], ...]:
@@ -69,6 +86,10 @@ def code_of(status: grpc.StatusCode | None, trailing: Sequence[tuple[Any, Any]] 
 
 
 def describe(address: str, status: grpc.StatusCode | None, details: str | None, request_id: str) -> str:
-    """A failed call in one line."""
+    """A failed call in one line: the cause where no connection was made, else what the broker said of this request."""
+    if details is not None and details.startswith(_UNCONNECTED):
+        for sign, meaning in _CAUSES:
+            if sign in details:
+                return f"{address}: {meaning}"
     what = details or (status.name.lower().replace("_", " ") if status is not None else "ended")
     return f"{address}: {what} (request {request_id})"

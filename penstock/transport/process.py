@@ -1,6 +1,7 @@
-"""What concerns the whole process: grpc's own settings, made before it is loaded, and what becomes of a fork.
+"""What concerns the whole process: grpc's own settings, made before it is loaded, what becomes of a fork, and its end.
 
-After os.fork() threads and connections stay with the parent, so clients in the child say so instead of hanging.
+After os.fork() threads and connections stay with the parent, so clients that were used before say so in the child
+instead of hanging; one that was not used yet is as good as new there.
 grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child of a
 process with open channels: they skip themselves, and the child may abort. They are switched off here unless the
 environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, and may try new clients in the child
@@ -8,12 +9,16 @@ environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, an
 
 grpc tells of each connection that ends on the standard error stream; errors alone are left, unless GRPC_VERBOSITY says
 otherwise. What they mean for a client is told by its exceptions.
+
+At the end of the interpreter `atexit` calls its functions while daemon threads still run and all other ones are over.
+So that is when a client that nobody closed sends what it holds.
 """
 
+import atexit
 import os
 import sys
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.contract.errors import UsedAfterFork
 
@@ -23,19 +28,25 @@ if "grpc" not in sys.modules:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
-class Forkable(Protocol):
+class Resident(Protocol):
+    """What lives as long as the process, unless it is closed before."""
+
     def after_fork(self) -> None:
         """Called in the child, in its only thread."""
 
+    def at_exit(self) -> None:
+        """The program ends. Called also for what was closed, and in forked children that end as programs do."""
 
-_live: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
+
+_live: "weakref.WeakKeyDictionary[Resident, None]" = weakref.WeakKeyDictionary()
+"""In the order they were made: a client comes before the receipts that its last messages bring."""
 _in_use = False
 _left_behind = False
 
 
-def watch_forks(runtime: Forkable) -> None:
-    """Tell `runtime` in the child of every later fork, as long as it is referenced elsewhere."""
-    _live.add(runtime)
+def watch_process(resident: Resident) -> None:
+    """Tell `resident` in the child of every later fork, and at the end, as long as it is referenced elsewhere."""
+    _live[resident] = None
 
 
 def channel_wanted() -> None:
@@ -46,14 +57,30 @@ def channel_wanted() -> None:
             "client: its parent process had used a client before os.fork(), and grpc does not survive that;"
             " start the process by spawn, or fork before the first use of any client"
         )
-    _in_use = True
+    if not _in_use:
+        _in_use = True
+        _attend_end_of_multiprocessing()
+
+
+def _attend_end_of_multiprocessing() -> None:
+    """Its forked children end without `atexit`, after finalizers of their own."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    process: Any = sys.modules.get("multiprocessing.process")
+    if util is not None and process is not None and process.parent_process() is not None:
+        util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _after_fork() -> None:
     global _left_behind
     _left_behind = _in_use and os.environ.get(_SWITCH) != "1"
-    for runtime in list(_live):
-        runtime.after_fork()
+    for resident in list(_live):
+        resident.after_fork()
+
+
+def _at_exit() -> None:
+    for resident in list(_live):
+        resident.at_exit()
 
 
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -44,7 +44,7 @@ class Bystander:
             self._send(client.producer(linger_ms=0))
             self._read_all(consumer, [[] for _ in range(_PARTITIONS)])
 
-    def _send(self, producer: Producer) -> None:
+    def _send(self, producer: Producer[bytes, bytes]) -> None:
         deliveries = []
         for partition, values in enumerate(self._sent):
             values.append(b"%d-%d" % (partition, len(values)))

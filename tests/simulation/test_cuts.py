@@ -115,7 +115,7 @@ class Period:
             producer = client.producer(acks="all", compression="none", delivery_timeout_ms=30_000)
             for number in range(count):
                 delivery = await producer.send(topic, b"%d" % number, partition=number % partitions)
-                await delivery.result()
+                await delivery
                 done.append(number)
 
         process = self.loop.process(f"producer of {topic}")

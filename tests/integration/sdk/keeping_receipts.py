@@ -41,7 +41,7 @@ async def awaited(bootstrap: str, key: str, topic: str, path: str) -> None:
                 await producer.send(topic, os.urandom(9) * (1 + number), partition=number % 2)
                 for number in range(MESSAGES_A_ROUND)
             ]
-            _tell([await delivery.result(60) for delivery in deliveries])
+            _tell([await asyncio.wait_for(delivery, 60) for delivery in deliveries])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,25 @@ def test_a_caller_that_only_sends_does_not_starve_the_writers(brokers: FakeBroke
     play(brokers, scene)
 
 
+def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(brokers: FakeBrokers) -> None:
+    async def scene(client: Client) -> None:
+        async with client.producer() as producer:
+            nothing: Any = 5
+            with pytest.raises(TypeError, match="value_serializer=TEXT"):
+                await producer.send("orders", "text")  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="key_serializer=JSON"):
+                await producer.send("orders", b"x", key=5)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="topic: 5 is not a name"):
+                await producer.send(nothing, b"x")
+            with pytest.raises(TypeError, match="value_serializer=TEXT"):
+                await producer.send_many("orders", ["text"])  # type: ignore[list-item]
+            sent = await producer.send("orders", bytearray(b"a"), headers={"shop": b"north"}, partition=0)
+            (more,) = await producer.send_many("orders", [b"b"], headers={"shop": b"south"}, partition=0)
+            assert [(await delivery).offset for delivery in (sent, more)] == [0, 1]
+
+    play(brokers, scene)
+
+
 def test_batches_columns_positions_and_iteration(brokers: FakeBrokers) -> None:
     async def scene(client: Client) -> None:
         async with client.producer(batch_messages=10) as producer:
@@ -86,7 +106,7 @@ def test_batches_columns_positions_and_iteration(brokers: FakeBrokers) -> None:
                 "orders", [b"%d" % number for number in range(50)], partition=0, timestamp_ms=1_000
             )
             await producer.flush(10)
-            assert [(await delivery.result(0)).offset for delivery in deliveries] == list(range(50))
+            assert [delivery.result().offset for delivery in deliveries] == list(range(50))
         async with client.consumer("orders") as consumer:
             assert await consumer.assignment() == [("orders", 0), ("orders", 1), ("orders", 2)]
             assert (await consumer.end_offsets())["orders", 0] == 50
@@ -123,7 +143,9 @@ def test_a_killed_leader_is_replaced_without_an_error(brokers: FakeBrokers) -> N
             await first[-1]
             await asyncio.to_thread(brokers.kill, 0)
             rest = [await producer.send("orders", b"%d" % number, partition=0) for number in range(20, 40)]
-            assert [(await delivery.result(10)).offset for delivery in first + rest] == list(range(40))
+            assert [(await asyncio.wait_for(delivery, 10)).offset for delivery in first + rest] == list(
+                range(40)
+            )
             read: list[penstock.Message] = []
             while len(read) < 40:
                 found = await consumer.poll(timeout=10)
@@ -140,10 +162,10 @@ def test_a_silent_leader_is_left_as_soon_as_another_broker_says_so(brokers: Fake
             await (await producer.send("orders", b"a", partition=0))
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.update({0: None}))
             delivery = await producer.send("orders", b"b", partition=0)
-            with pytest.raises(penstock.TimedOut, match="still under way"):
-                await delivery.result(0.3)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(delivery, 0.3)
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
-            assert (await delivery.result(2)).offset == 1
+            assert (await asyncio.wait_for(delivery, 2)).offset == 1
 
     play(brokers, scene)
 
@@ -181,7 +203,7 @@ def test_refusals_and_callbacks(brokers: FakeBrokers, caplog: pytest.LogCaptureF
             delivery.add_done_callback(lambda done: seen.append(repr(done)))
             with pytest.raises(penstock.Forbidden, match="not yours"):
                 await delivery
-            assert isinstance(await delivery.exception(), penstock.Forbidden)
+            assert isinstance(delivery.exception(), penstock.Forbidden)
             assert seen == ["<Delivery orders-0 Forbidden>"]
             assert producer.failed_count == 1
 
@@ -240,7 +262,7 @@ def test_a_full_buffer_makes_send_wait_then_fail(brokers: FakeBrokers) -> None:
             waiting = asyncio.create_task(producer.send("orders", bytes(1_000), partition=0))
             await asyncio.sleep(0.1)
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
-            assert (await (await waiting).result(10)).offset == 10
+            assert (await asyncio.wait_for(await waiting, 10)).offset == 10
 
     play(brokers, scene)
 
@@ -261,11 +283,43 @@ def test_a_client_belongs_to_the_loop_of_its_first_use(brokers: FakeBrokers) -> 
         first.run(client.close())
 
 
+def test_a_callback_reads_the_outcome_as_that_of_a_future(brokers: FakeBrokers) -> None:
+    async def scene(client: Client) -> None:
+        read: list[object] = []
+
+        def tell(done: penstock.asyncio.Delivery) -> None:
+            error = done.exception()
+            read.append(done.result().offset if error is None else error)
+
+        async with client.producer() as producer:
+            good = await producer.send("orders", b"a", partition=0)
+            good.add_done_callback(tell)
+            with pytest.raises(
+                asyncio.InvalidStateError, match="orders-0: no outcome yet; await the delivery"
+            ):
+                good.exception()
+            with pytest.raises(asyncio.InvalidStateError):
+                good.result()
+            await good
+            await asyncio.to_thread(
+                brokers.act, lambda cluster: cluster.refusals.append((ErrorCode.FORBIDDEN, "not yours"))
+            )
+            bad = await producer.send("orders", b"b", partition=0)
+            bad.add_done_callback(tell)
+            with pytest.raises(penstock.Forbidden):
+                await bad
+            with pytest.raises(penstock.Forbidden):
+                bad.result()
+        assert read == [0, bad.exception()]
+
+    play(brokers, scene)
+
+
 def test_a_cancelled_wait_leaves_the_message_under_way(brokers: FakeBrokers) -> None:
     async def scene(client: Client) -> None:
         async with client.producer(linger_ms=300) as producer:
             delivery = await producer.send("orders", b"x", partition=0)
-            waiting = asyncio.create_task(delivery.result())
+            waiting = asyncio.ensure_future(delivery)
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock
 from penstock import Client
 from penstock.contract.errors import ErrorCode
+from penstock.serializers import TEXT
 from tests.integration.sdk.fake_brokers import FakeBrokers
 
 ROOT = Path(__file__).parents[3]
@@ -129,6 +131,45 @@ def test_send_many_gives_one_delivery_a_value(client: Client) -> None:
         assert all(delivery.result(0).offset >= 0 for delivery in keyed)
         with pytest.raises(ValueError, match="1 keys for 2 values"):
             producer.send_many("orders", [b"a", b"b"], keys=[b"k"])
+
+
+def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(client: Client) -> None:
+    with client.producer() as producer:
+        nothing: Any = 5
+        for wrong in (
+            lambda: producer.send("orders", "text"),  # type: ignore[arg-type]
+            lambda: producer.send("orders", b"x", key=5),  # type: ignore[arg-type]
+            lambda: producer.send("orders", b"x", headers=nothing),
+            lambda: producer.send("orders", b"x", partition=nothing.__str__()),
+            lambda: producer.send(nothing, b"x"),
+            lambda: producer.send_many("orders", ["text"]),  # type: ignore[list-item]
+            lambda: producer.send_many("orders", b"one value"),  # type: ignore[arg-type]
+            lambda: producer.send_many("orders", [b"a"], keys=[5]),  # type: ignore[list-item]
+        ):
+            with pytest.raises(TypeError, match=r"required|is not a n"):
+                wrong()
+        sent = producer.send("orders", bytearray(b"a"), key=bytearray(b"k"), headers={"shop": b"north"})
+        pairs = (pair for pair in [("shop", b"south")])
+        more = producer.send_many("orders", [memoryview(b"b")], keys=[b"k"], headers=pairs)
+        assert [delivery.result(10).offset for delivery in (sent, *more)] == [0, 1]
+    with client.consumer("orders") as consumer:
+        read: list[penstock.Message] = []
+        while len(read) < 2:
+            read += consumer.poll(timeout=10)
+    assert [(message.value, message.headers) for message in read] == [
+        (b"a", [("shop", b"north")]),
+        (b"b", [("shop", b"south")]),
+    ]
+
+
+def test_a_serializer_decides_what_a_producer_takes_for_the_checker_of_types_too(client: Client) -> None:
+    with client.producer(value_serializer=TEXT) as texts, client.producer(key_serializer=TEXT) as keyed:
+        texts.send("orders", "text", key=b"k").result(10)
+        keyed.send("orders", b"x", key="k").result(10)
+        with pytest.raises(penstock.SerializationFailed):
+            texts.send("orders", b"x")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="value_serializer=TEXT"):
+            keyed.send("orders", "text", key="k")  # type: ignore[arg-type]
 
 
 def test_batches_come_in_columns_and_in_arrow(client: Client) -> None:
@@ -363,4 +404,17 @@ def test_a_client_used_after_a_fork_says_so(brokers: FakeBrokers) -> None:
         "child: " + ",".join(["UsedAfterFork"] * 7),
         "exit: 0",
         "parent: 1",
+    ], done.stderr
+
+
+def test_clients_made_before_a_fork_and_not_used_yet_work_in_every_process(brokers: FakeBrokers) -> None:
+    command = [sys.executable, "-m", "tests.integration.sdk.forking_unused", ",".join(brokers.bootstrap)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == [
+        "child 0 0 0 1",
+        "exit 0",
+        "child 1 2 0 3",
+        "exit 0",
+        "parent 4 0 5",
+        "client: used before os.fork(), so its connections are the parent's; make one after",
     ], done.stderr

@@ -160,7 +160,7 @@ def test_two_producers_receipts_together_are_the_whole_log(
                     delivery = await producers[number % 2].send(
                         topic, b"%d" % number, partition=number // 3 % 2
                     )
-                    await delivery.result(30)
+                    await asyncio.wait_for(delivery, 30)
 
         asyncio.run(asyncio.wait_for(scene(), 100))
     merged = Receipts.merged(read_receipts(one), read_receipts(two))
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_close_and_of_nothing_e
                     producer = client.producer(receipts=path)
                     monkeypatch.setattr("os.pwrite", no_room)
                     delivery = await producer.send(topic, b"x")
-                    assert (await delivery.result(30)).offset == 0
+                    assert (await asyncio.wait_for(delivery, 30)).offset == 0
 
             asyncio.run(asyncio.wait_for(scene(), 100))
     monkeypatch.undo()

@@ -70,3 +70,41 @@ def test_a_file_of_authorities_that_is_not_there_is_named(brokers: FakeBrokers) 
         pytest.raises(penstock.ConfigurationError, match=r"ca_file: /nowhere/ca\.pem: No such file"),
     ):
         client.topics()
+
+
+def why(bootstrap: list[str], ca_file: str | None) -> tuple[str, str]:
+    """Why no broker answers, by both surfaces."""
+    with (
+        penstock.Client(bootstrap=bootstrap, api_key="key", ca_file=ca_file) as client,
+        pytest.raises(penstock.BrokerUnavailable) as blocking,
+    ):
+        client.topics(timeout=1.5)
+
+    async def scene() -> str:
+        async with penstock.asyncio.Client(bootstrap, api_key="key", ca_file=ca_file) as client:
+            with pytest.raises(penstock.BrokerUnavailable) as awaited:
+                await client.topics(timeout=1.5)
+        return awaited.value.message
+
+    return blocking.value.message, asyncio.run(scene())
+
+
+def test_a_client_without_tls_is_told_that_the_listener_may_speak_it(brokers: FakeBrokers) -> None:
+    for told in why(brokers.bootstrap, None):
+        assert "if it speaks TLS, set ca_file" in told
+
+
+def test_a_client_with_tls_is_told_that_the_listener_does_not_speak_it(
+    certificate: tuple[Path, Path],
+) -> None:
+    with FakeBrokers(count=1, api_key="key") as plain:
+        for told in why(plain.bootstrap, str(certificate[0])):
+            assert "it does not speak TLS, which ca_file asks for" in told
+
+
+def test_a_client_of_other_authorities_is_told_that_the_certificate_is_not_trusted(
+    brokers: FakeBrokers, tmp_path: Path
+) -> None:
+    other, _ = make_certificate(tmp_path, "other")
+    for told in why(brokers.bootstrap, str(other)):
+        assert "its certificate is not trusted" in told

@@ -159,7 +159,7 @@ class GroupStory:
             number += 1
             try:
                 delivery = await producer.send("orders", b"%d" % number, partition=number % PARTITIONS)
-                receipt = await delivery.result()
+                receipt = await delivery
             except PenstockError as error:
                 assert error.belief in (Belief.UNKNOWN, Belief.NOT_APPLIED)
                 continue

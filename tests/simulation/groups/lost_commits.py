@@ -51,7 +51,7 @@ class LostCommit(GroupStory):
         producer = client.producer(acks="all", compression="none")
         for number in range(8):
             delivery = await producer.send("orders", b"%d" % number, partition=_PLACE[1])
-            await delivery.result()
+            await delivery
         consumer = client.consumer("orders", group="readers", auto_commit=False)
         read = 0
         while read < 8:

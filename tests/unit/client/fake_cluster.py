@@ -71,6 +71,8 @@ class FakeCluster:
         self.applied_unsaid = 0
         """So many of the next batches are applied and answered with `OUTCOME_UNKNOWN`."""
         self.credit_bytes = limits.STREAM_CREDIT_BYTES
+        self.keeps_credit = False
+        """What a frame took of the stream's credit does not come back with the answer."""
         self.keys: dict[str, str] | None = None
         self.silent: dict[int, None] = {}
         """Brokers that take everything in and answer nothing."""
@@ -212,7 +214,7 @@ class FakeCluster:
         assert kind is FrameKind.PRODUCE
         head = log_pb2.ProduceHead.FromString(bytes(head_bytes))
         self.frames_of_batches.append(len(head.batches))
-        answer = log_pb2.ProduceAnswerHead(credit_bytes=len(payload))
+        answer = log_pb2.ProduceAnswerHead(credit_bytes=0 if self.keeps_credit else len(payload))
         at = 0
         for wanted in head.batches:
             batch = bytes(payload[at : at + wanted.size])

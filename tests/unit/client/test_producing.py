@@ -394,6 +394,65 @@ def test_attempts_may_be_capped() -> None:
     assert len(runner.cluster.refusals) == 8
 
 
+_RATE = "produce_bytes_per_s of the tenant is reached, 1000 of it here: clears in 500 ms"
+
+
+def test_messages_that_a_quota_holds_up_all_fail_with_it_and_not_the_first_ones_alone() -> None:
+    runner = started()
+    producer = runner.producer(batch_messages=1, delivery_timeout_ms=300)
+    runner.cluster.refusals = [(ErrorCode.THROTTLED, _RATE)] * 10_000
+    deliveries = [runner.send(producer, "orders", b"%d" % number, partition=0) for number in range(12)]
+    runner.run(1_000)
+    assert {type(delivery.error) for delivery in deliveries} == {errors.Throttled}
+    assert all("produce_bytes_per_s of the tenant" in str(delivery.error) for delivery in deliveries)
+    assert "delivery_timeout_ms=300" in str(deliveries[-1].error)
+    runner.cluster.refusals = []
+    later = runner.send(producer, "orders", b"later", partition=0)
+    runner.run(1_000)
+    assert later.receipt().offset == 0, "nothing of what was throttled is in the topic"
+
+
+def test_a_partition_whose_stream_has_no_credit_because_of_another_ones_quota_fails_with_it_too() -> None:
+    runner = Runner(brokers=1)
+    runner.cluster.create("orders", 2)
+    runner.cluster.credit_bytes = 1_000
+    producer = runner.producer(batch_messages=1, delivery_timeout_ms=300)
+    runner.cluster.keeps_credit = True
+    runner.cluster.refusals = [(ErrorCode.THROTTLED, _RATE)] * 10_000
+    first = runner.send(producer, "orders", bytes(700), partition=0)
+    runner.run(5)
+    other = runner.send(producer, "orders", bytes(700), partition=1)
+    runner.run(1_000)
+    assert isinstance(first.error, errors.Throttled)
+    assert isinstance(other.error, errors.Throttled)
+
+
+def test_whoever_waits_too_long_is_told_what_holds_the_message_up() -> None:
+    runner = started()
+    producer = runner.producer(batch_messages=1, buffer_bytes=2_000)
+    runner.cluster.refusals = [(ErrorCode.THROTTLED, _RATE)] * 10_000
+    delivery = runner.send(producer, "orders", bytes(1_500), partition=0)
+    runner.run(100)
+    assert delivery.batch.held_up == f"; held up by Throttled: {_RATE}"
+    with pytest.raises(errors.BufferFull, match="held up by Throttled: produce_bytes_per_s"):
+        raise producer.filling.buffer_full()
+    runner.core.remove(producer, runner.now)
+    assert isinstance(delivery.error, errors.Closed)
+    assert "held up by Throttled: produce_bytes_per_s" in delivery.error.message
+
+
+def test_a_leader_that_cannot_be_reached_is_told_with_the_reason() -> None:
+    runner = started()
+    producer = runner.producer(delivery_timeout_ms=500)
+    leader = runner.cluster.topics["orders"].partitions[0].leader
+    runner.down = {leader: None}
+    delivery = runner.send(producer, "orders", b"x", partition=0)
+    runner.run(2_000)
+    assert isinstance(delivery.error, errors.TimedOut)
+    assert "could not be sent to its leader" in delivery.error.message
+    assert "connection refused" in delivery.error.message
+
+
 def test_without_sequence_numbers_one_batch_is_in_flight_and_the_order_holds() -> None:
     runner = started()
     producer = runner.producer(idempotent=False, batch_messages=1)

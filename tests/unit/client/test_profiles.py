@@ -49,10 +49,19 @@ def test_bootstrap_is_a_list_or_text_with_commas() -> None:
     assert connection_settings(environment={"PENSTOCK_BOOTSTRAP": "a:1,b:2"}).bootstrap == ("a:1", "b:2")
 
 
-@pytest.mark.parametrize("address", ["nowhere", "host:", ":5", "host:0", "host:65536", "host:x"])
+@pytest.mark.parametrize(
+    "address",
+    ["nowhere", "host:", ":5", "host:0", "host:65536", "host:x", "host/path:5", "user@host:5", "a host:5"],
+)
 def test_an_address_that_is_none_is_named(address: str) -> None:
     with pytest.raises(ConfigurationError, match="is not host:port"):
         connection_settings(bootstrap=address, environment={})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "https://penstock.example", "grpc://broker:7461"])
+def test_a_url_as_bootstrap_address_is_told_to_be_one(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"is a URL, host:port required .*api_url"):
+        connection_settings(bootstrap=["127.0.0.1:7461", url], environment={})
 
 
 def test_without_any_address_the_remedy_is_told(tmp_path: Path) -> None:

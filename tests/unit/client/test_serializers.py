@@ -25,13 +25,12 @@ BOOK_NOW = {
 }
 
 
-def stored(value: bytes | None, *headers: tuple[str, bytes]) -> Message:
+def stored(value: bytes | None, *headers: tuple[str, bytes | None]) -> Message:
     return Message("orders", 0, 7, 0, None, value, list(headers))
 
 
-def through(serializer: Serializer, value: Any) -> Any:
+def through(serializer: Serializer[Any], value: Any) -> Any:
     out = outbound(serializer, None, None)
-    assert out is not None
     data, _, headers = out.shape("orders", value, None, None)
     back = inbound(serializer, None)
     assert back is not None
@@ -86,24 +85,23 @@ def test_avro_reads_what_an_older_schema_wrote_where_it_is_named() -> None:
     ids=["nan", "object", "bytes as text", "another record", "another message"],
 )
 def test_a_value_that_its_serializer_does_not_take_is_refused_before_it_is_sent(
-    serializer: Serializer, value: Any, complaint: str
+    serializer: Serializer[Any], value: Any, complaint: str
 ) -> None:
     runner = Runner()
     runner.cluster.create("orders", 1)
     out = outbound(serializer, None, None)
-    assert out is not None
     with pytest.raises(SerializationFailed, match=complaint):
         out.shape("orders", value, None, None)
 
 
 def test_the_content_type_names_the_form_and_an_own_header_stays() -> None:
     out = outbound(JSON, TEXT, new_message_id)
-    assert out is not None
     value, key, headers = out.shape("orders", {"a": 1}, "anna", [("trace", b"1")])
     assert (value, key) == (b'{"a":1}', b"anna")
     assert headers is not None
     assert headers[:2] == [("trace", b"1"), ("content-type", b"application/json")]
     name, number = headers[2]
+    assert number is not None
     assert name == MESSAGE_ID
     assert uuid.UUID(number.decode()).version == 4
     own = [("content-type", b"application/cloudevents+json"), (MESSAGE_ID, b"mine")]
@@ -115,7 +113,6 @@ def test_the_content_type_names_the_form_and_an_own_header_stays() -> None:
 
 def test_a_tombstone_passes_every_serializer_and_has_no_content_type() -> None:
     out, back = outbound(JSON, JSON, None), inbound(JSON, JSON)
-    assert out is not None
     assert back is not None
     assert out.shape("orders", None, None, None) == (None, None, None)
     assert back.shape(stored(None)).value is None
@@ -141,7 +138,7 @@ def test_what_is_no_serializer_is_refused_with_the_argument() -> None:
         outbound("json", None, None)
     with pytest.raises(ConfigurationError, match=r"key_deserializer: .* is no serializer"):
         inbound(JSON, Protobuf)
-    assert outbound(None, None, None) is None
+    assert not outbound(None, None, None).adds
     assert inbound(None, None) is None
 
 
@@ -184,3 +181,71 @@ def test_a_consumer_stops_before_a_message_that_cannot_be_decoded_and_goes_on_be
         if consumer.has_readable():
             break
     assert [message.value for message in hands.messages(10)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("text", "the value is a str, bytes required; give the producer value_serializer=TEXT"),
+        ({"a": 1}, "the value is a dict, bytes required; give the producer value_serializer=JSON"),
+        (5, "the value is an int, bytes required; give the producer value_serializer=JSON"),
+        (InitProducerRequest(), r"value_serializer=Protobuf\(InitProducerRequest\)"),
+    ],
+    ids=["text", "dict", "int", "protobuf"],
+)
+def test_a_value_that_is_not_bytes_is_told_the_serializer_that_takes_it(value: object, said: str) -> None:
+    with pytest.raises(TypeError, match=f"orders: .*{said}"):
+        outbound(None, None, None).shape("orders", value, None, None)
+
+
+@pytest.mark.parametrize(("key", "serializer"), [("anna", "TEXT"), (5, "JSON")])
+def test_a_key_that_is_not_bytes_is_told_likewise_whatever_the_values_have(
+    key: object, serializer: str
+) -> None:
+    for out in (outbound(None, None, None), outbound(JSON, None, None)):
+        with pytest.raises(TypeError, match=f"orders: the key is an? .* key_serializer={serializer}"):
+            out.shape("orders", {} if out.adds else b"", key, None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"shop": "north"}, "header 'shop' is a str, bytes required; encode it"),
+        ([("shop", 5)], "header 'shop' is an int, bytes required"),
+        ([(b"shop", b"north")], "the name of header 0 is a bytes, a str required"),
+        ([("a", b"1"), ("shop", b"north", 1)], "header 1 is .* a pair of name and content required"),
+        ("shop", "the headers are a str; a mapping, or pairs"),
+        (5, "the headers are an int"),
+    ],
+    ids=["text", "number", "name", "three", "a word", "no headers"],
+)
+def test_headers_that_cannot_be_stored_are_told_by_name_or_place(headers: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"orders: {said}"):
+        outbound(None, None, None).shape("orders", b"", None, headers)
+
+
+def test_headers_are_a_mapping_or_any_pairs_and_whatever_is_like_bytes_is_stored() -> None:
+    out = outbound(None, None, None)
+    wanted = [("shop", b"north"), ("trace", None)]
+    forms: list[Any] = [dict(wanted), wanted, iter(wanted), [("shop", bytearray(b"north")), ("trace", None)]]
+    for form in forms:
+        assert out.shape("orders", b"", None, form)[2] == wanted
+    stored = out.shape("orders", memoryview(b"value"), bytearray(b"key"), None)
+    assert stored == (b"value", b"key", None)
+    assert [type(each) for each in stored[:2]] == [bytes, bytes]
+
+
+def test_a_serializer_that_gives_no_bytes_is_named_as_the_culprit() -> None:
+    class Wrong:
+        content_type = "text/plain"
+
+        def serialize(self, value: object) -> Any:
+            return str(value)
+
+        def deserialize(self, data: bytes) -> object:
+            return data
+
+    with pytest.raises(
+        SerializationFailed, match="orders: the value's serializer gave a str, bytes required"
+    ):
+        outbound(Wrong(), None, None).shape("orders", 5, None, None)

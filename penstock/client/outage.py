@@ -1,0 +1,45 @@
+"""While no broker answers: tells, once, what is tried and why it fails."""
+
+import logging
+
+TELL_MS = 1_000
+"""Brokers that restart or move are back sooner, and a caller that waits longer begins to wonder."""
+_log = logging.getLogger("penstock")
+
+
+class Outage:
+    """Begins with an attempt that fails, ends with any answer of any broker."""
+
+    __slots__ = ("_failures", "_since", "_told")
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told = False
+        self._failures: dict[str, str] = {}
+
+    def failed(self, address: str, why: str, now: float) -> None:
+        """Attempts are repeated at least once a second, so the one that fails next tells in time."""
+        if self._since is None:
+            self._since = now
+        self._failures[address] = why
+        if not self._told and now - self._since >= TELL_MS:
+            self._told = True
+            _log.warning(
+                "penstock: no broker has answered for %.0f s, trying on: %s",
+                (now - self._since) / 1000,
+                each_of(self._failures),
+            )
+
+    def answered(self) -> None:
+        if self._told:
+            _log.warning("penstock: a broker answers again")
+        if self._since is not None:
+            self._since, self._told = None, False
+            self._failures.clear()
+
+
+def each_of(failures: dict[str, str]) -> str:
+    """Failures by address in one line; most name their address themselves."""
+    return "; ".join(
+        why if why.startswith(address) else f"{address}: {why}" for address, why in failures.items()
+    )

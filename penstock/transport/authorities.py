@@ -1,0 +1,29 @@
+"""The authorities whose certificates are trusted: `ca_file` of gRPC and of REST alike."""
+
+import os
+import ssl
+
+from penstock.contract.errors import ConfigurationError
+from penstock.transport.address import SYSTEM_AUTHORITIES
+
+
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Trusts the authorities of the file; None or `system` = the public ones. Raises `ConfigurationError`."""
+    if ca_file is None or ca_file == SYSTEM_AUTHORITIES:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cafile=os.path.expanduser(ca_file))
+    except ssl.SSLError:
+        raise ConfigurationError(
+            f"ca_file: {ca_file}: holds no certificate that can be read; PEM required,"
+            " which begins with -----BEGIN CERTIFICATE-----"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"ca_file: {ca_file}: {error.strerror}") from error
+
+
+def certificates(ca_file: str) -> bytes:
+    """The content of the file, which `tls_context` takes. Raises as it does."""
+    tls_context(ca_file)
+    with open(os.path.expanduser(ca_file), "rb") as file:
+        return file.read()

@@ -1,0 +1,1 @@
+"""How addresses are reached, and what is said of those that are not."""
