@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from data_plane.dev import etcd_process, processes
+from data_plane.dev import etcd_process, guardian, processes
 from data_plane.dev.access import data_option, directory_of
 from data_plane.dev.account import read_account
 from data_plane.dev.bill import bill
@@ -52,6 +52,8 @@ def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool,
     Brokers, control plane, its worker and the usage pipeline. Writes the profile `dev` with addresses, tenant and
     key. Without --detach it stays, and Ctrl-C stops everything.
     """
+    if not detach:
+        guardian.guard()
     service = DevService(directory_of(data))
     password: str | None = None
     try:
@@ -257,7 +259,8 @@ def _row(broker: BrokerStatus) -> list[object]:
 def _stay(service: DevService) -> None:
     """Stay until Ctrl-C or SIGTERM, then stop everything; or until all of it was ended by somebody else."""
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for end in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(end, signal.default_int_handler)
         say("Ctrl-C stops everything.")
         running = _running(service)
         while running:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from data_plane.dev import guardian
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.service_layout import ServiceDirectory
 from penstock.rest.client import RestClient
@@ -51,6 +52,7 @@ class Reader:
             "HOME": str(self.home),
             "PENSTOCK_DEV_DATA": str(self.service.data),
             **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
+            **guardian.mark(),
         }
 
     def run(self, *command: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -76,7 +78,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         ended = subprocess.run(
             [str(BIN / "penstock"), "dev", *words, "--data", str(data)],
             cwd=home,
-            env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home)},
+            env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home), **guardian.mark()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

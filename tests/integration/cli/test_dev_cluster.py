@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from control_plane.placement.planner import BrokerView, plan
-from data_plane.dev import processes
+from data_plane.dev import guardian, processes
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.profile import read_api_key
 from data_plane.dev.provisioning import admin_of
 from penstock.contract.topic_settings import TopicSettings
+from tests.integration.installed import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -50,6 +51,8 @@ class CommandLine:
             "LANG": "C.UTF-8",
             "HOME": str(home),
             "PENSTOCK_DEV_DATA": str(self.data),
+            "PYTHONPATH": str(ROOT),
+            **guardian.mark(),
         }
 
     def try_to(self, *arguments: str, stdin: bytes | None = None) -> Ended:
@@ -228,6 +231,21 @@ def test_a_foreground_cluster_stops_with_an_interrupt(penstock: CommandLine) -> 
     staying.communicate(timeout=60)
     assert staying.returncode == 0
     assert penstock.broker_processes() == []
+
+
+@pytest.mark.timeout(200)
+def test_a_foreground_cluster_ends_with_its_command_even_when_that_is_killed(penstock: CommandLine) -> None:
+    staying = penstock.start("dev", "up", "--bare", "--brokers", "1")
+    assert staying.stderr is not None
+    while (line := staying.stderr.readline()) != b"Ctrl-C stops everything.\n":
+        assert line, "dev up ended"
+    assert len(penstock.broker_processes()) == 1
+    staying.kill()
+    staying.communicate(timeout=60)
+    deadline = time.monotonic() + 60
+    while penstock.broker_processes():
+        assert time.monotonic() < deadline, "the broker is still there"
+        time.sleep(0.05)
 
 
 def test_without_a_cluster_each_command_says_what_to_do(penstock: CommandLine) -> None:
