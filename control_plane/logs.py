@@ -9,6 +9,8 @@ from typing import Any
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
+_CHATTY = ("celery.app.trace", "celery.beat", "celery.worker.strategy")
+"""They tell every task three times, several a second; a task that fails is a warning or worse."""
 _OWN = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -39,6 +41,8 @@ def set_up(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     # Refusals are answers, not events of the service.
     logging.getLogger("django.request").setLevel(logging.ERROR)
     logging.getLogger("django.security.DisallowedHost").setLevel(logging.CRITICAL)
