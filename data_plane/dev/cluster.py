@@ -8,7 +8,7 @@ from pathlib import Path
 
 from data_plane.dev import etcd_process, processes
 from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
+from data_plane.dev.layout import ETCD_NAME, BrokerSpec, ClusterSpec, DataDirectory, broker_name
 from data_plane.dev.provisioning import admin_of, provision
 from data_plane.dev.status import BrokerState, BrokerStatus, look, state_of
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, TimedOut
@@ -74,6 +74,7 @@ class DevCluster:
         to be killed.
         """
         spec = self.directory.load()
+        self.directory.unwant(ETCD_NAME, *(broker_name(broker.id) for broker in spec.brokers))
         with self.directory.changing():
             found = {
                 broker.id: processes.find(self.directory.config_file(broker.id)) for broker in spec.brokers
@@ -89,8 +90,10 @@ class DevCluster:
         return tuple(number for number, process in running.items() if process in remaining)
 
     def kill_broker(self, number: int) -> int | None:
-        """SIGKILL one broker; returns the process id it had, None when it did not run."""
+        """SIGKILL one broker; returns the process id it had, None when it did not run. It stays down until it is
+        started by a command."""
         process = self.process_of(number)
+        self.directory.unwant(broker_name(number))
         if process is not None:
             processes.kill(process)
         return None if process is None else process.pid
@@ -98,6 +101,7 @@ class DevCluster:
     def stop_broker(self, number: int, timeout_s: float = DRAIN_S) -> int | None:
         """Drain and end one broker; returns the process id it had, None when it did not run. Raises `TimedOut`."""
         process = self.process_of(number)
+        self.directory.unwant(broker_name(number))
         if process is None:
             return None
         processes.ask_to_stop(process)
@@ -163,21 +167,37 @@ class DevCluster:
         self._start_etcd(spec, report)
         launched: dict[int, subprocess.Popen[bytes]] = {}
         for broker in brokers:
-            config = self.directory.config_file(broker.id)
-            if processes.find(config) is None:
-                write_broker_config(self.directory, spec, broker)
-                output = self.directory.output_file(broker.id)
-                self._written_before[broker.id] = output.stat().st_size if output.exists() else 0
-                child = processes.start(config, output)
-                launched[broker.id] = child
-                self._children.append(child)
+            self.directory.want(broker_name(broker.id))
+            if processes.find(self.directory.config_file(broker.id)) is None:
+                launched[broker.id] = self._launch(spec, broker)
         self._wait_ready(brokers, launched, report)
         return tuple(launched)
+
+    def restart(self, name: str) -> None:
+        """Start the broker or the etcd of that name unless it runs; returns at once. Raises `Busy`."""
+        spec = self.directory.load()
+        with self.directory.changing():
+            if name == ETCD_NAME:
+                if spec.etcd is not None and etcd_process.find(self.directory) is None:
+                    self._children.append(etcd_process.start(self.directory, spec.etcd))
+                return
+            broker = next((broker for broker in spec.brokers if broker_name(broker.id) == name), None)
+            if broker is not None and processes.find(self.directory.config_file(broker.id)) is None:
+                self._launch(spec, broker)
+
+    def _launch(self, spec: ClusterSpec, broker: BrokerSpec) -> subprocess.Popen[bytes]:
+        write_broker_config(self.directory, spec, broker)
+        output = self.directory.output_file(broker.id)
+        self._written_before[broker.id] = output.stat().st_size if output.exists() else 0
+        child = processes.start(self.directory.config_file(broker.id), output)
+        self._children.append(child)
+        return child
 
     def _start_etcd(self, spec: ClusterSpec, report: Report) -> None:
         if spec.etcd is None:
             return
         child: subprocess.Popen[bytes] | None = None
+        self.directory.want(ETCD_NAME)
         if etcd_process.find(self.directory) is None:
             child = etcd_process.start(self.directory, spec.etcd)
             self._children.append(child)
