@@ -268,7 +268,8 @@ def _stay(service: DevService) -> None:
     """Supervise until Ctrl-C or SIGTERM, then stop everything; or until all of it was stopped by other commands."""
     try:
         for end in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(end, signal.default_int_handler)
+            if signal.getsignal(end) is not signal.SIG_IGN:  # nohup: the terminal's end is none of ours
+                signal.signal(end, signal.default_int_handler)
         say("Ctrl-C stops everything. What ends by itself is started again.")
         supervisor = Supervisor(service, say)
         while supervisor.look(time.monotonic()):
