@@ -23,6 +23,7 @@ from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.usage_rounds import FOLDS, ROUNDS
+from data_plane.dev import guardian
 
 BENCHMARKS = (
     Benchmark(figures=("broker_fsync_floor_ratio", "ack_p99_floor_ratio"), run=floor_ratios, seconds=120),
@@ -72,6 +73,7 @@ def main() -> int:
         names = ", ".join(name for benchmark in BENCHMARKS for name in benchmark.figures)
         print(f"no figure {arguments.only!r}; there are: {names}", file=sys.stderr)
         return 2
+    guardian.guard()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     load_before = os.getloadavg()[0]
     measured: list[Measured] = []

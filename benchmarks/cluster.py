@@ -20,10 +20,11 @@ from penstock.contract.topic_settings import TopicSettings
 class BenchCluster:
     """Up within the block; everything is stopped at its end. The processes see a profile file of their own."""
 
-    def __init__(self, folder: Path, brokers: int = 3) -> None:
+    def __init__(self, folder: Path, brokers: int = 3, **settings: Any) -> None:
+        """`settings` of every broker."""
         os.environ["PENSTOCK_PROFILE_FILE"] = str(folder / "profiles.toml")
         self.directory = DataDirectory(folder / "cluster")
-        self.dev = DevCluster(self.directory)
+        self.dev = DevCluster(self.directory, settings)
         self._brokers = brokers
         self.spec: ClusterSpec
         self.api_key = ""

@@ -4,7 +4,6 @@ Both count: the odometer is part of the log. What is compared is what the settin
 partitions, records of `__usage` with their replication, the tally of requests.
 """
 
-import os
 from pathlib import Path
 
 from benchmarks.cluster import BenchCluster
@@ -13,7 +12,6 @@ from benchmarks.figures import Benchmark, Measured, median
 from benchmarks.throughput import RECORDS_PER_BATCH, batch_of, batches_per_s, small_batches_per_s
 
 ROUNDS = 3
-_SETTING = "PENSTOCK_BROKER_METERING"
 _SMALL_BATCHES = 240_000
 """Half a minute: longer than a reading's period twice over."""
 _FULL_BATCHES = 1_500
@@ -46,15 +44,11 @@ def metering_overhead(folder: Path) -> list[Measured]:
 def _rates(folder: Path, *, metered: bool) -> tuple[float, float]:
     """Batches a second of brokers started so: of one message over 1,000 partitions, of 10,000 over three."""
     folder.mkdir()
-    os.environ[_SETTING] = str(metered).lower()
-    try:
-        with BenchCluster(folder) as cluster:
-            small = run(small_batches_per_s(cluster, "small", _SMALL_BATCHES))
-            full = batches_per_s(
-                cluster, "full", [batch_of(RECORDS_PER_BATCH, 100)], _FULL_BATCHES, durability="fsync"
-            )
-    finally:
-        del os.environ[_SETTING]
+    with BenchCluster(folder, metering=metered) as cluster:
+        small = run(small_batches_per_s(cluster, "small", _SMALL_BATCHES))
+        full = batches_per_s(
+            cluster, "full", [batch_of(RECORDS_PER_BATCH, 100)], _FULL_BATCHES, durability="fsync"
+        )
     return small, full
 
 

@@ -4,12 +4,14 @@ import json
 import os
 from dataclasses import dataclass, field
 from functools import cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 VARIABLE = "PENSTOCK_CONFIG"
 RECONCILE_S = 10
+Network = IPv4Network | IPv6Network
 
 
 class Misconfigured(Exception):
@@ -51,8 +53,15 @@ class Config:
     spark_master: str
     pipeline_interval_s: int
     price_book_file: Path | None
+    trusted_proxies: tuple[Network, ...] = ()
+    """Addresses and networks of the proxies that end TLS: of these alone X-Forwarded-For and -Proto are believed."""
     reconcile_interval_s: int = RECONCILE_S
     """Between two comparisons of what is wanted with what the brokers hold."""
+
+    @property
+    def over_tls(self) -> bool:
+        """Whether people reach the service by TLS, here or at a proxy."""
+        return urlsplit(self.public_url).scheme == "https"
 
     @property
     def state_directory(self) -> Path:
@@ -101,6 +110,7 @@ def read(file: Path) -> Config:
         spark_master=spark.text("master"),
         pipeline_interval_s=top.number("pipeline_interval_s"),
         price_book_file=top.path_or_none("price_book_file"),
+        trusted_proxies=top.networks("trusted_proxies"),
         reconcile_interval_s=top.number("reconcile_interval_s", RECONCILE_S),
     )
     for section in (top, brokers, spark):
@@ -186,6 +196,17 @@ class _Section:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise Misconfigured(f"{self._where}: {name}: a whole number above 0 required")
         return value
+
+    def networks(self, name: str) -> tuple[Network, ...]:
+        """None when it is left out."""
+        self._known.append(name)
+        value = self._values.get(name, [])
+        try:
+            if isinstance(value, list) and all(isinstance(item, str) for item in value):
+                return tuple(ip_network(item) for item in value)
+        except ValueError as error:
+            raise Misconfigured(f"{self._where}: {name}: {error}") from error
+        raise Misconfigured(f"{self._where}: {name}: a list of addresses and networks required")
 
     def path_or_none(self, name: str) -> Path | None:
         self._known.append(name)

@@ -15,6 +15,8 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _SECRET = re.compile(r"(ps[a-z]_|penstock_[a-z0-9]{1,12}_[0-9A-Za-z]{12}_)[0-9A-Za-z]{8,}")
 """Tokens (`tenants.tokens`) and API keys; what stands before the random part may be shown."""
+_CHATTY = ("celery.app.trace", "celery.beat", "celery.worker.strategy")
+"""They tell every task three times, several a second; a task that fails is a warning or worse."""
 _OWN = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -50,6 +52,8 @@ def set_up(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     # Refusals are answers, not events of the service.
     logging.getLogger("django.request").setLevel(logging.ERROR)
     logging.getLogger("django.security.DisallowedHost").setLevel(logging.CRITICAL)

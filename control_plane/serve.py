@@ -24,6 +24,9 @@ class Server(BaseApplication):  # type: ignore[misc]
             "graceful_timeout": DRAIN_S,
             "timeout": 60,
             "keepalive": 15,
+            # Its own default would believe every program on this machine.
+            "forwarded_allow_ips": ",".join(str(network) for network in config.current().trusted_proxies),
+            "forwarder_headers": "",
             "proc_name": "penstock-web",
             "control_socket_disable": True,
             "logconfig_dict": {

@@ -4,6 +4,9 @@ from urllib.parse import urlsplit
 
 from control_plane import clock, config
 
+HSTS_S = 365 * 24 * 3600
+"""Browsers that came by TLS once come by nothing else for so long."""
+
 CONFIG = config.current()
 clock.set_up()
 
@@ -34,6 +37,7 @@ INSTALLED_APPS = [
     "web",
 ]
 MIDDLEWARE = [
+    "control_plane.api.client_address.ClientAddress",
     "control_plane.api.middleware.RequestLog",
     "control_plane.api.middleware.NoNul",
     "django.middleware.security.SecurityMiddleware",
@@ -44,6 +48,7 @@ MIDDLEWARE = [
 ]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = HSTS_S if CONFIG.over_tls else 0
 
 # The console: pages, forms and its static files, which the packages that ship them serve from where they are.
 TEMPLATES = [
@@ -64,7 +69,9 @@ WHITENOISE_USE_FINDERS = True
 CSRF_COOKIE_NAME = "penstock-csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_COOKIE_SECURE = urlsplit(CONFIG.public_url).scheme == "https"
+CSRF_COOKIE_SECURE = CONFIG.over_tls
+# Where people see the console, also when a proxy asks for it under another scheme or port.
+CSRF_TRUSTED_ORIGINS = ["{0.scheme}://{0.netloc}".format(urlsplit(CONFIG.public_url))]
 CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 
 DATABASES = {"default": config.database(CONFIG.database_url)}

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from data_plane.broker.clock import OFFSET_VARIABLE
+from data_plane.dev import guardian
 from data_plane.dev.layout import DataDirectory, write_private
 from data_plane.dev.profile import with_profile
 from data_plane.dev.service import DevService, ServiceUp
@@ -369,6 +370,7 @@ def _print_bills(found: list[Bill], verdicts: list[Verdict]) -> None:
 )
 def main(once: bool, data: Path, flights: int | None, seconds: float, clock_start: datetime | None) -> None:
     """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven."""
+    guardian.guard()
     start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
     demo = Demo(data, flights, seconds, start)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet
 
+from data_plane.dev import guardian
 from demo.tenants import Tenant
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
@@ -180,6 +181,7 @@ def _verify(bootstrap: Sequence[str], api_url: str, tenant: Tenant, invoice: str
         "PENSTOCK_BOOTSTRAP": ",".join(bootstrap),
         "PENSTOCK_API_KEY": tenant.api_key,
         "PENSTOCK_API_URL": api_url,
+        **guardian.mark(),
     }
     try:
         ended = subprocess.run(

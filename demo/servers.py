@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_plane.dev import guardian
 from data_plane.dev.layout import HOST, free_port, write_private
 from data_plane.dev.processes import state_of_process
 
 _POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 _DATABASE = "penstock"
+_REDIS = ("--save", "", "--appendonly", "no", "--set-proc-title", "no")
+"""Nothing is kept; and no title is written over its environment, which says with whom it ends."""
 _START_S = 60.0
 _STOP_S = 20.0
 _POLL_S = 0.05
@@ -104,7 +107,7 @@ class Servers:
         port = free_port(set())
         output = data.parent / "redis.log"
         command = [_program("redis-server"), "--port", str(port), "--bind", HOST, "--dir", str(data)]
-        self._start("redis", [*command, "--save", "", "--appendonly", "no"], user, output)
+        self._start("redis", [*command, *_REDIS], user, output)
         address = f"redis://{HOST}:{port}/0"
         self._wait("Redis", output, lambda: _ping(address))
         return address
@@ -134,7 +137,7 @@ class Servers:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=output.parent,
-                env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
+                env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **guardian.mark()},
                 user=user,
                 group=None if user is None else pwd.getpwnam(user).pw_gid,
                 extra_groups=None if user is None else (),

@@ -38,7 +38,7 @@ def main() -> int:
 def _once(chosen: configuration.Configuration, *, again: bool) -> int:
     pipeline = Pipeline(chosen)
     try:
-        done = pipeline.round(again=again, progress=lambda line: print(line, flush=True))
+        done = pipeline.round_or_again(again=again, progress=lambda line: print(line, flush=True))
     except (NotYet, CheckFailed, PenstockError, configuration.Misconfigured) as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 1

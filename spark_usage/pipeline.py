@@ -1,5 +1,6 @@
 """A round from the brokers on: what is new in `__usage` into bronze, then bronze into the data sets."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -7,11 +8,13 @@ from pyspark.sql import SparkSession
 
 from penstock import Client, NotFound
 from spark_usage import bronze
-from spark_usage.configuration import Configuration, read_assets
+from spark_usage.configuration import Configuration, Misconfigured, read_assets
+from spark_usage.manifest import CheckFailed
 from spark_usage.rounds import Progress, Round, fold
 from spark_usage.session import start_session
 from spark_usage.source import Offsets, end_offsets
 
+log = logging.getLogger(__name__)
 _ASK_S = 15.0
 SPARK_FOLDER = ".spark"
 
@@ -27,6 +30,7 @@ class Pipeline:
         self._configuration = configuration
         self._spark: SparkSession | None = None
         self._client: Client | None = None
+        self._cancelled = False
 
     @property
     def datasets(self) -> Path:
@@ -49,6 +53,21 @@ class Pipeline:
             progress(f"{'bronze':15} {rows:8} new records{time.monotonic() - began:17.1f} s")
         return fold(spark, self.datasets, read_assets(self.datasets), again=again, progress=progress)
 
+    def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
+        """A round, and once more when it failed for a reason that may have passed: a broker that fell, a worker of
+        Spark that was late. Raises as `round`.
+        """
+        try:
+            return self.round(again=again, progress=progress)
+        except (NotYet, CheckFailed, Misconfigured):
+            raise
+        except Exception as error:
+            if self._cancelled:
+                raise
+            log.warning("the round failed and is tried once more: %s", error, exc_info=True)
+            self.forget_connections()
+            return self.round(again=again, progress=progress)
+
     def told(self) -> Offsets:
         """The ends of `__usage`, by the brokers. Raises `NotYet`."""
         key_file = self._configuration.api_key_file
@@ -69,7 +88,8 @@ class Pipeline:
             self._client = None
 
     def cancel(self) -> None:
-        """End what Spark is doing; the round under way fails."""
+        """End what Spark is doing; the round under way fails, and is not tried again."""
+        self._cancelled = True
         if self._spark is not None:
             self._spark.sparkContext.cancelAllJobs()
 

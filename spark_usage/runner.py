@@ -2,7 +2,8 @@
 
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
-Logs are JSON lines on standard error. A round that fails is told there and in the heartbeat, and tried again.
+Logs are JSON lines on standard error. A round that fails is tried once more at once; when that
+fails too it is told in the heartbeat, and tried again after the interval.
 """
 
 import json
@@ -64,7 +65,7 @@ class Runner:
         """One round; how long to rest after it."""
         heartbeat.tell(busy=True)
         try:
-            done = self._pipeline.round()
+            done = self._pipeline.round_or_again()
         except NotYet as error:
             heartbeat.tell(state="waiting", busy=False, error=str(error))
             return min(_WAITING_S, self._configuration.interval_s)

@@ -18,6 +18,12 @@ SHUFFLE_PARTITIONS = 2
 _DRIVER_MEMORY = "1g"
 _SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For one machine: rounds are many small plans, and the optimising compiler costs more than it gains."""
+_PATIENT = {
+    "spark.network.timeout": "600s",
+    "spark.executor.heartbeatInterval": "60s",
+    "spark.python.authenticate.socketTimeout": "120s",
+}
+"""A busy machine is slow, not wrong. The 10 s in which a worker of the source must connect are fixed in Spark."""
 _QUIET = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -55,6 +61,7 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
     logging.getLogger("py4j").setLevel(logging.ERROR)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     settings = {
+        **_PATIENT,
         "spark.driver.extraJavaOptions": options,
         "spark.driver.memory": os.environ.get("PENSTOCK_SPARK_MEMORY", _DRIVER_MEMORY),
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],

@@ -8,12 +8,16 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
+from data_plane.dev import guardian
 from tests import schedule
 
 FULL = bool(os.environ.get("FULL"))
 
 # A shell starts what runs in its background with SIGINT ignored, and every program would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Whatever tests start ends with them, also when pytest is killed.
+guardian.guard()
 
 # A loaded machine is slow, not wrong, so time is left to pytest's own limit.
 hypothesis.settings.register_profile(

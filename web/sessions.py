@@ -4,8 +4,6 @@ A person's cookie holds the token of a session that `tenants.actions.sign_in` op
 An operator's cookie holds the public id of his token, signed and for some hours: the token itself is never kept.
 """
 
-from urllib.parse import urlsplit
-
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
 
@@ -21,7 +19,7 @@ _OPERATOR_SALT = "penstock.console.operator"
 
 def secure() -> bool:
     """Cookies travel over TLS only, wherever the service is reached by it."""
-    return urlsplit(config.current().public_url).scheme == "https"
+    return config.current().over_tls
 
 
 def session_cookie() -> str:

@@ -52,7 +52,9 @@ def _worker() -> str:
     if last is None:
         return "no heartbeat yet"
     age_s = time.time() - last.at
-    if last.state != "ready" or age_s > heartbeat.FRESH_S:
+    if age_s > heartbeat.FRESH_S:
+        return f"no heartbeat for {age_s:.0f} s: changes wait until a worker runs"
+    if last.state != "ready":
         return f"{last.state}, last heartbeat {age_s:.0f} s ago"
     return "ok"
 

@@ -14,6 +14,8 @@ from control_plane.api import metrics
 
 HEADER = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PROBES = ("/healthz", "/readyz", "/metrics")
+"""Asked every few seconds by machines, which tell by themselves when an answer is not what they want."""
 _log = logging.getLogger("control_plane.requests")
 
 
@@ -51,7 +53,8 @@ class RequestLog:
             match = request.resolver_match
             route = match.route if match is not None else "unknown"
             metrics.count(request.method or "", route, response.status_code, took_s)
-            _log.info(
+            _log.log(
+                logging.DEBUG if request.path in _PROBES else logging.INFO,
                 "request",
                 extra={
                     "method": request.method,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.broker.sqlite_schema import StoreFault, connect, describe, is_transient, patiently
+from data_plane.broker.sqlite_schema import StoreFault, connect, describe, is_transient, lacks_room, patiently
 from data_plane.metadata.port import Compacted, Event, KeyValue, RangeResult, StoreUnavailable, WatchBatch
 
 REVISIONS_PER_PULL = 500
@@ -143,7 +143,7 @@ class Reader:
         try:
             patiently(self._look, self._config.busy_ms)
         except sqlite3.Error as error:
-            if not is_transient(error):
+            if not is_transient(error) and not lacks_room(error):
                 raise
         if self._config.monotonic_ms() >= self._deadline_ms:
             # Known again from the next change on; ask once more in a while should that change never come.
@@ -202,7 +202,7 @@ class Reader:
             listing.answer(patiently(lambda: self._range(listing.prefix), self._config.busy_ms))
         except sqlite3.Error as error:
             listing.answer(StoreUnavailable(f"metadata store {self._config.path}: {describe(error)}"))
-            if not is_transient(error):
+            if not is_transient(error) and not lacks_room(error):
                 raise
 
     def _range(self, prefix: str) -> RangeResult:

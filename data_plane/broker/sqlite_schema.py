@@ -8,11 +8,13 @@
 The file must lie on a local disk: SQLite's write-ahead log needs shared memory between the processes.
 """
 
+import errno
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +25,12 @@ FORMAT_VERSION = 1
 BUSY_SLEEP_S = (0.000_2, 0.000_5, 0.001, 0.002)
 """SQLite's own busy handler sleeps whole milliseconds, up to 100: ten times what a commit takes."""
 
+RESERVE_BYTES = 1024 * 1024
+"""Of free pages within the file. Some hundred bytes a revision: what brokers decide in hours on a full disk."""
+
 _TRANSIENT = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""A full disk; a quota or a limit of the file's size; the index of the write-ahead log, which is a file too."""
 _NETWORK_FILESYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs", "lustre")
 _SCHEMA = (
     """CREATE TABLE meta (
@@ -51,6 +58,7 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT_VERSION}",
 )
+_FILL = f"INSERT INTO reserve VALUES (zeroblob({RESERVE_BYTES}))"
 
 T = TypeVar("T")
 
@@ -63,10 +71,23 @@ class StoreFault(Exception):
 
 
 def is_transient(error: sqlite3.Error) -> bool:
-    """Whether another process was merely in the way. Everything else (IOERR, FULL, CORRUPT …) ends the
-    store."""
+    """Whether another process was merely in the way."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and (code & 0xFF) in _TRANSIENT
+
+
+def lacks_room(error: sqlite3.Error) -> bool:
+    """Whether something could not be written because there was no place for it; what is in the file is as it was.
+
+    A write-ahead log is believed up to its last whole commit, so what was written of this one counts for nothing. Every
+    other error but the transient ones ends the store: after a failed sync nobody knows what the disk holds (RL126).
+    """
+    return getattr(error, "sqlite_errorcode", None) in _NO_ROOM
+
+
+def may_be_applied(error: sqlite3.Error) -> bool:
+    """Whether a commit that lacked room may come back after a crash: its log was written, only its index was not."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def describe(error: sqlite3.Error) -> str:
@@ -97,7 +118,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection of the calling thread in autocommit mode; every commit through it is synced (RL14 for
     metadata).
 
-    Automatic checkpoints are off: see `Writer.checkpoint`.
+    Automatic checkpoints are off: see `checkpoint`.
     """
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, cached_statements=256)
     for pragma in (
@@ -132,12 +153,17 @@ def prepare(path: Path) -> None:
         try:
             _create_tables(connection, path)
             _check(connection, path)
+            _reserve_at_start(connection, path)
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise StoreFault(f"metadata store {path}: {describe(error)}; restore it from a backup") from error
+        remedy = "free its disk" if lacks_room(error) else "restore it from a backup"
+        raise StoreFault(f"metadata store {path}: {describe(error)}; {remedy}") from error
     except OSError as error:
-        raise StoreFault(f"metadata store {path}: {error.strerror}; make the directory writable") from error
+        remedy = (
+            "free its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make the directory writable"
+        )
+        raise StoreFault(f"metadata store {path}: {error.strerror}; {remedy}") from error
 
 
 def begin_at(path: Path, revision: int) -> None:
@@ -209,6 +235,43 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if found != "ok":
         found = "; ".join(found.splitlines())
         raise StoreFault(f"metadata store {path}: damaged ({found}); restore it from a backup")
+
+
+def _reserve_at_start(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        with closing(connect(path)) as second:
+            reserve(connection, second, 10_000)
+    except sqlite3.Error as error:
+        if not lacks_room(error):
+            raise
+
+
+def reserve(connection: sqlite3.Connection, second: sqlite3.Connection, busy_ms: int) -> None:
+    """See to free pages within the file, and to a write-ahead log that is as long. Raises `sqlite3.Error`.
+
+    On a full disk brokers go on with what they have: their sessions, and what they decide because of the full disk.
+    """
+    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    page = connection.execute("PRAGMA page_size").fetchone()[0]
+    if free * page >= RESERVE_BYTES / 2:
+        return
+    for statement in ("CREATE TABLE IF NOT EXISTS reserve (room BLOB)", _FILL):
+        patiently(partial(connection.execute, statement), busy_ms)
+    checkpoint(connection, second, busy_ms)
+    patiently(partial(connection.execute, "DELETE FROM reserve"), busy_ms)
+
+
+def checkpoint(connection: sqlite3.Connection, second: sqlite3.Connection, busy_ms: int) -> None:
+    """Copy the write-ahead log into the file while the write lock keeps every other writer out. Raises `sqlite3.Error`.
+
+    SQLite before 3.51.3 can lose committed pages when a commit resets the log while another connection
+    checkpoints (its "WAL-reset bug"); automatic checkpoints are therefore off, and no commit meets one.
+    """
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), busy_ms)
+    try:
+        second.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def refuse_network_filesystem(directory: Path, mounts: str) -> None:

@@ -123,7 +123,7 @@ class SqliteStore:
         return self._reader.watching
 
     async def failed(self) -> StoreFault:
-        """Wait until the file fails (an I/O error, a full disk, damage). The process must then stop
+        """Wait until the file fails (a sync or a read that failed, damage). The process must then stop
         (RL126)."""
         return await asyncio.shield(self._fault)
 

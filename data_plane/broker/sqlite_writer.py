@@ -1,6 +1,7 @@
 """The one thread of a process that writes the embedded metadata store: group commit, failure, checkpoints.
 
-States: running -> failed (the file failed; every later operation is refused) or closed. Operations wait in
+States: running -> failed (the file failed; every later operation is refused) or closed. A disk without room refuses
+operations one by one, and is no failure. Operations wait in
 one queue; what has queued while a commit was on its way goes into the next one, and one sync makes all of it
 durable.
 """
@@ -18,10 +19,13 @@ from data_plane.broker.sqlite_group import Operation, Outcome, Plan, Txn, has_mo
 from data_plane.broker.sqlite_schema import (
     BUSY_SLEEP_S,
     StoreFault,
+    checkpoint,
     connect,
     describe,
     is_transient,
-    patiently,
+    lacks_room,
+    may_be_applied,
+    reserve,
 )
 from data_plane.metadata.port import OutcomeUnknown, StoreUnavailable
 
@@ -31,6 +35,8 @@ CHANGES_PER_GROUP = 1_000
 """A group that has that many changes takes no further operation: bounds how long the write lock is held."""
 CHECKPOINT_COMMITS = 256
 """A commit appends about four pages; the log stays at a few MiB for each process."""
+ROOM_TRIES = 3
+"""For a commit on a full disk: a reader of another process may keep the log from beginning anew for a moment."""
 
 Answer = Callable[[Outcome], None]
 
@@ -65,6 +71,7 @@ class Writer:
         self._queue: queue.SimpleQueue[tuple[Operation, Answer] | None] = queue.SimpleQueue()
         self._fault: StoreFault | None = None
         self._closing = False
+        self._no_room = False
         self._checkpointed_at = 0
         self._connection: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection | None = None
@@ -139,7 +146,7 @@ class Writer:
         assert self._connection is not None
         config = self._config
         deadline = time.monotonic() + config.busy_ms / 1000
-        attempt = 0
+        attempt = tries = 0
         while True:
             committing = False
             try:
@@ -151,10 +158,18 @@ class Writer:
                 committing = True
                 if plan.commit(self._connection):
                     self.commits += 1
+                    self._tell_room()
                 if plan.changes_keys:
                     self._committed()
                 return outcomes
             except sqlite3.Error as error:
+                if lacks_room(error):
+                    tries += 1
+                    if tries < ROOM_TRIES and self._checkpoint():
+                        continue  # the log begins anew, in the room that it has
+                    if self._fault is not None:
+                        return self._open_outcomes(operations, committing=False)
+                    return self._without_room(operations, error)
                 if not has_moved(error) and not is_transient(error):
                     self._fail(error)
                     return self._open_outcomes(operations, committing)
@@ -168,6 +183,25 @@ class Writer:
                 # Our own bug: what was read may not be what is stored. Nothing more may be written.
                 self._fail(error)
                 return self._open_outcomes(operations, committing)
+
+    def _without_room(self, operations: list[Operation], error: sqlite3.Error) -> list[Outcome]:
+        """Nothing of this group is in the file."""
+        if not self._no_room:
+            self._no_room = True
+            _log.error(
+                "metadata store has no room", extra={"path": str(self._config.path), "error": describe(error)}
+            )
+        reason = f"metadata store {self._config.path} has no room: {describe(error)}; free its disk"
+        unknown = may_be_applied(error)
+        return [
+            OutcomeUnknown(reason) if unknown and isinstance(operation, Txn) else StoreUnavailable(reason)
+            for operation in operations
+        ]
+
+    def _tell_room(self) -> None:
+        if self._no_room:
+            self._no_room = False
+            _log.warning("metadata store has room again", extra={"path": str(self._config.path)})
 
     def _open_outcomes(self, operations: list[Operation], committing: bool) -> list[Outcome]:
         """After a failure: a transaction whose commit had begun may have been applied."""
@@ -194,21 +228,16 @@ class Writer:
                 connection.close()
         self._connection = self._checkpointer = None
 
-    def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the file while the write lock keeps every other writer out.
-
-        SQLite before 3.51.3 can lose committed pages when a commit resets the log while another connection
-        checkpoints (its "WAL-reset bug"); automatic checkpoints are therefore off, and no commit meets one.
-        """
+    def _checkpoint(self) -> bool:
+        """Keep the write-ahead log short; whether it was copied. Where there is no room the log keeps what it holds."""
         assert self._connection is not None and self._checkpointer is not None
-        connection = self._connection
         self._checkpointed_at = self.commits
         try:
-            patiently(lambda: connection.execute("BEGIN IMMEDIATE"), self._config.busy_ms)
-            try:
-                self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            finally:
-                connection.execute("ROLLBACK")
+            checkpoint(self._connection, self._checkpointer, self._config.busy_ms)
+            if not self._no_room:
+                reserve(self._connection, self._checkpointer, self._config.busy_ms)
         except sqlite3.Error as error:
-            if not is_transient(error):
+            if not is_transient(error) and not lacks_room(error):
                 self._fail(error)
+            return False
+        return True

@@ -9,11 +9,15 @@ compared.
 from dataclasses import dataclass
 
 from penstock.contract.ids import BrokerId
+from penstock.contract.limits import TIMESTAMP_AHEAD_MS_MAX
 
 ROUND_TRIP_MS_MAX = 500.0
 """An answer that took longer says too little of the clock that stamped it."""
 HOLDS_MS = 5_000
 """A comparison counts for so long: far longer than a beat, far shorter than what retention goes by."""
+FAR_OFF_MS = TIMESTAMP_AHEAD_MS_MAX // 2
+"""A leader this far behind comes near to refusing messages for their time, for as long as its clock stays so; one this
+far ahead stamps them with a time that is still to come."""
 _OTHERS_MIN = 2
 """Of two clocks that differ nobody knows which is wrong: where there are three, three are compared."""
 
@@ -49,6 +53,8 @@ class ClockComparison:
 
     def __init__(self) -> None:
         self._answers: dict[BrokerId, _Answer] = {}
+        self._far_off: dict[BrokerId, None] = {}
+        """By the last comparison of each."""
 
     def answered(
         self, broker: BrokerId, wall_ms: int, asked_ms: float, answered_ms: float, now_ms: float
@@ -62,6 +68,7 @@ class ClockComparison:
     def forget(self, broker: BrokerId) -> None:
         """It is not registered any more."""
         self._answers.pop(broker, None)
+        self._far_off.pop(broker, None)
 
     def own_off_ms(self, wall_ms: int, now_ms: float) -> int | None:
         """How far the controller's clocks, which show `wall_ms` and `now_ms`, are off the middle of all; None = too few
@@ -79,6 +86,21 @@ class ClockComparison:
             if answer is None
             else Told(_off(answer.ahead_ms, wall_ms - now_ms, known), answer.answered_ms)
         )
+
+    def far_off(self, me: BrokerId, wall_ms: int, now_ms: float) -> tuple[BrokerId, ...]:
+        """Brokers whose clock is far off, the controller `me` included, whose clocks show `wall_ms` and `now_ms`.
+
+        A broker that is not compared just now is as it was at its last comparison: a busy moment moves no leader. Of
+        two clocks that differ neither is taken for the wrong one.
+        """
+        known, own_ms = self._known(now_ms), wall_ms - now_ms
+        if len(known) >= _OTHERS_MIN:
+            for broker, ahead_ms in [(me, own_ms), *((b, known[b].ahead_ms) for b in sorted(known))]:
+                if abs(_off(ahead_ms, own_ms, known)) > FAR_OFF_MS:
+                    self._far_off[broker] = None
+                else:
+                    self._far_off.pop(broker, None)
+        return tuple(sorted(self._far_off))
 
     def _known(self, now_ms: float) -> dict[BrokerId, _Answer]:
         """Who answered just now, if they are enough to go by."""

@@ -1,14 +1,15 @@
-"""Planned moves of leaders (RL51): back to their preferred replicas, and away from brokers taken out of use.
+"""Planned moves of leaders (RL51): back to their preferred replicas, and away from brokers that are not to lead.
 
-A partition's preferred leader is its first replica that is not cordoned. After a broker was away others lead what it
+A broker is not to lead when an operator takes it out of use (it is cordoned), or when its clock is far off. A
+partition's preferred leader is its first replica that may lead. After a broker was away others lead what it
 preferred, and the load stays on them. A partition is
 
     elsewhere --all replicas in sync, the preferred one alive--> steady --STEADY_MS later--> to be moved
 
-and back in `elsewhere` whenever its leader or its in-sync set changes. What a cordoned broker leads is moved without
-waiting, as soon as another in-sync replica is alive. The in-sync set is never reduced for it, and the leader itself
-hands over when the other one holds everything: so nobody's answer is lost. Times are monotonic milliseconds of one
-clock.
+and back in `elsewhere` whenever its leader or its in-sync set changes. What a broker leads that is not to lead is
+moved without waiting, as soon as another in-sync replica is alive. The in-sync set is never reduced for it, and the
+leader itself hands over when the other one holds everything: so nobody's answer is lost. Times are monotonic
+milliseconds of one clock.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +26,9 @@ LOOK_MS = 1_000
 MOVES_MAX = 16
 """Partitions moved back at one look: each costs its clients one refused batch and one look at the metadata."""
 MOVES_OFF_MAX = 64
-"""Partitions moved off cordoned brokers at one look."""
+"""Partitions moved at one look off brokers that are not to lead."""
+
+KeptOff = Callable[[BrokerId], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,10 @@ class LeaderMove:
     to: BrokerId
 
 
+def _nobody(broker: BrokerId) -> bool:
+    return False
+
+
 # -- decisions on one record ----------------------------------------------------------------------------
 
 
@@ -48,22 +55,20 @@ def handed_over(record: PartitionRecord, to: BrokerId, *, alive: Alive) -> Parti
     return record.changed(leader=to, leader_epoch=record.leader_epoch + 1)
 
 
-def move_back_to(
-    record: PartitionRecord, *, alive: Alive, cordoned: Callable[[BrokerId], bool] = lambda broker: False
-) -> BrokerId:
+def move_back_to(record: PartitionRecord, *, alive: Alive, kept_off: KeptOff = _nobody) -> BrokerId:
     """The preferred replica, if another one leads, every replica is in sync and it is alive; else NO_BROKER."""
-    preferred = next((broker for broker in record.replicas if not cordoned(broker)), NO_BROKER)
+    preferred = next((broker for broker in record.replicas if not kept_off(broker)), NO_BROKER)
     if record.leader in (NO_BROKER, preferred) or not alive(preferred) or record.target:
         return NO_BROKER
     return preferred if len(record.in_sync) == len(record.replicas) else NO_BROKER
 
 
-def move_off_to(record: PartitionRecord, *, alive: Alive, cordoned: Callable[[BrokerId], bool]) -> BrokerId:
-    """Who takes over from a cordoned leader: the first in-sync replica that is alive and stays in use."""
-    if record.leader == NO_BROKER or not cordoned(record.leader):
+def move_off_to(record: PartitionRecord, *, alive: Alive, kept_off: KeptOff) -> BrokerId:
+    """Who takes over from a leader that is not to lead: the first in-sync replica that is alive and may."""
+    if record.leader == NO_BROKER or not kept_off(record.leader):
         return NO_BROKER
     staying = record.target or record.replicas
-    able = (b for b in staying if b in record.in_sync and alive(b) and not cordoned(b))
+    able = (b for b in staying if b in record.in_sync and alive(b) and not kept_off(b))
     return next(able, NO_BROKER)
 
 
@@ -83,43 +88,51 @@ class LeaderReturn:
         self._looked_ms = float("-inf")
         self._looked_at = -1
         """The image's revision at the last look: without another one, and nobody to be moved off, all is as it was."""
+        self._unfit: tuple[BrokerId, ...] = ()
+        """At the last look."""
 
     def forget(self) -> None:
         """This broker is not the controller, or does not know what was while it was not."""
         self._steady.clear()
         self._looked_at = -1
 
-    def due(self, image: ClusterImage, now_ms: float) -> list[LeaderMove]:
-        """Moves off cordoned brokers and of at most MOVES_MAX partitions back, the ones that have waited longest
-        first; none before LOOK_MS have passed since the last look.
+    def due(self, image: ClusterImage, now_ms: float, unfit: tuple[BrokerId, ...] = ()) -> list[LeaderMove]:
+        """Moves off brokers that are cordoned or `unfit`, and of at most MOVES_MAX partitions back, the ones that have
+        waited longest first; none before LOOK_MS have passed since the last look.
         """
         if now_ms - self._looked_ms < LOOK_MS:
             return []
         self._looked_ms = now_ms
-        moves = self._look(image, now_ms) if image.cordons or image.revision != self._looked_at else []
-        self._looked_at = image.revision
+
+        def kept_off(broker: BrokerId) -> bool:
+            return broker in unfit or image.cordoned(broker)
+
+        somebody = bool(image.cordons or unfit)
+        changed = image.revision != self._looked_at or unfit != self._unfit
+        moves = self._look(image, now_ms, kept_off if somebody else None) if somebody or changed else []
+        self._looked_at, self._unfit = image.revision, unfit
         ready = [where for where, steady in self._steady.items() if now_ms - steady.since_ms >= STEADY_MS]
         ready.sort(key=lambda where: (self._steady[where].since_ms, where))
         alive = alive_in(image)
         for where in ready[:MOVES_MAX]:
             record = image.partition(where)
             if record is not None:
-                to = move_back_to(record, alive=alive, cordoned=image.cordoned)
+                to = move_back_to(record, alive=alive, kept_off=kept_off)
                 moves.append(_move(where, record, to))
         return moves
 
-    def _look(self, image: ClusterImage, now_ms: float) -> list[LeaderMove]:
-        """Note what could be moved back; the moves off cordoned brokers."""
+    def _look(self, image: ClusterImage, now_ms: float, kept_off: KeptOff | None) -> list[LeaderMove]:
+        """Note what could be moved back; the moves off brokers that are not to lead, None: every broker may."""
         alive, before = alive_in(image), self._steady
         moves: list[LeaderMove] = []
         self._steady = {}
         for where, record in _records(image):
-            off = move_off_to(record, alive=alive, cordoned=image.cordoned) if image.cordons else NO_BROKER
+            off = move_off_to(record, alive=alive, kept_off=kept_off) if kept_off else NO_BROKER
             if off != NO_BROKER:
                 if len(moves) < MOVES_OFF_MAX:
                     moves.append(_move(where, record, off))
                 continue
-            if move_back_to(record, alive=alive, cordoned=image.cordoned) == NO_BROKER:
+            if move_back_to(record, alive=alive, kept_off=kept_off or _nobody) == NO_BROKER:
                 continue
             known = before.get(where)
             if known is None or known.partition_epoch != record.partition_epoch:

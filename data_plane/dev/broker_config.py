@@ -1,6 +1,8 @@
 """The configuration file of each broker of a dev cluster, and the pepper that its brokers share."""
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
 
@@ -15,8 +17,10 @@ def read_pepper(directory: DataDirectory) -> bytes:
     return bytes.fromhex(directory.pepper_file.read_text().strip())
 
 
-def write_broker_config(directory: DataDirectory, spec: ClusterSpec, broker: BrokerSpec) -> None:
-    """Write what the broker is started with. Each broker is a failure domain of its own."""
+def write_broker_config(
+    directory: DataDirectory, spec: ClusterSpec, broker: BrokerSpec, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Write what the broker is started with, `settings` over all else. Each broker is a failure domain of its own."""
     etcd = None if spec.etcd is None else {"kind": "etcd", "endpoints": [spec.etcd.client_address]}
     values = {
         "broker_id": broker.id,
@@ -31,5 +35,6 @@ def write_broker_config(directory: DataDirectory, spec: ClusterSpec, broker: Bro
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
         "timings": {"drain_ms": _DRAIN_MS},
         "limits": {"ballast_bytes": _BALLAST_BYTES},
+        **(settings or {}),
     }
     write_private(directory.config_file(broker.id), json.dumps(values, indent=2) + "\n")

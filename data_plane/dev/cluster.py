@@ -2,13 +2,14 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data_plane.dev import etcd_process, processes
 from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
+from data_plane.dev.layout import ETCD_NAME, BrokerSpec, ClusterSpec, DataDirectory, broker_name
 from data_plane.dev.provisioning import admin_of, provision
 from data_plane.dev.status import BrokerState, BrokerStatus, look, state_of
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, TimedOut
@@ -43,8 +44,10 @@ class UpResult:
 class DevCluster:
     """The cluster of one data directory."""
 
-    def __init__(self, directory: DataDirectory) -> None:
+    def __init__(self, directory: DataDirectory, settings: Mapping[str, Any] | None = None) -> None:
+        """`settings` of every broker, over those of a dev cluster."""
         self.directory = directory
+        self._settings = settings
         self._children: list[subprocess.Popen[bytes]] = []
         self._written_before: dict[int, int] = {}
         """Size of a broker's output file when it was started here."""
@@ -74,6 +77,7 @@ class DevCluster:
         to be killed.
         """
         spec = self.directory.load()
+        self.directory.unwant(ETCD_NAME, *(broker_name(broker.id) for broker in spec.brokers))
         with self.directory.changing():
             found = {
                 broker.id: processes.find(self.directory.config_file(broker.id)) for broker in spec.brokers
@@ -89,8 +93,10 @@ class DevCluster:
         return tuple(number for number, process in running.items() if process in remaining)
 
     def kill_broker(self, number: int) -> int | None:
-        """SIGKILL one broker; returns the process id it had, None when it did not run."""
+        """SIGKILL one broker; returns the process id it had, None when it did not run. It stays down until it is
+        started by a command."""
         process = self.process_of(number)
+        self.directory.unwant(broker_name(number))
         if process is not None:
             processes.kill(process)
         return None if process is None else process.pid
@@ -98,6 +104,7 @@ class DevCluster:
     def stop_broker(self, number: int, timeout_s: float = DRAIN_S) -> int | None:
         """Drain and end one broker; returns the process id it had, None when it did not run. Raises `TimedOut`."""
         process = self.process_of(number)
+        self.directory.unwant(broker_name(number))
         if process is None:
             return None
         processes.ask_to_stop(process)
@@ -138,6 +145,7 @@ class DevCluster:
                         f"broker {number}: the others know it still; `penstock cluster drain {number}` and "
                         f"`penstock cluster forget {number}` first"
                     )
+            self.directory.unwant(broker_name(number))
             return self.directory.remove_broker(number)
 
     def reap(self) -> None:
@@ -163,21 +171,37 @@ class DevCluster:
         self._start_etcd(spec, report)
         launched: dict[int, subprocess.Popen[bytes]] = {}
         for broker in brokers:
-            config = self.directory.config_file(broker.id)
-            if processes.find(config) is None:
-                write_broker_config(self.directory, spec, broker)
-                output = self.directory.output_file(broker.id)
-                self._written_before[broker.id] = output.stat().st_size if output.exists() else 0
-                child = processes.start(config, output)
-                launched[broker.id] = child
-                self._children.append(child)
+            self.directory.want(broker_name(broker.id))
+            if processes.find(self.directory.config_file(broker.id)) is None:
+                launched[broker.id] = self._launch(spec, broker)
         self._wait_ready(brokers, launched, report)
         return tuple(launched)
+
+    def restart(self, name: str) -> None:
+        """Start the broker or the etcd of that name unless it runs; returns at once. Raises `Busy`."""
+        spec = self.directory.load()
+        with self.directory.changing():
+            if name == ETCD_NAME:
+                if spec.etcd is not None and etcd_process.find(self.directory) is None:
+                    self._children.append(etcd_process.start(self.directory, spec.etcd))
+                return
+            broker = next((broker for broker in spec.brokers if broker_name(broker.id) == name), None)
+            if broker is not None and processes.find(self.directory.config_file(broker.id)) is None:
+                self._launch(spec, broker)
+
+    def _launch(self, spec: ClusterSpec, broker: BrokerSpec) -> subprocess.Popen[bytes]:
+        write_broker_config(self.directory, spec, broker, self._settings)
+        output = self.directory.output_file(broker.id)
+        self._written_before[broker.id] = output.stat().st_size if output.exists() else 0
+        child = processes.start(self.directory.config_file(broker.id), output)
+        self._children.append(child)
+        return child
 
     def _start_etcd(self, spec: ClusterSpec, report: Report) -> None:
         if spec.etcd is None:
             return
         child: subprocess.Popen[bytes] | None = None
+        self.directory.want(ETCD_NAME)
         if etcd_process.find(self.directory) is None:
             child = etcd_process.start(self.directory, spec.etcd)
             self._children.append(child)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from data_plane.dev import etcd_process, processes
+from data_plane.dev import guardian, supervision
 from data_plane.dev.access import data_option, directory_of
 from data_plane.dev.account import read_account
 from data_plane.dev.bill import bill
@@ -24,11 +24,9 @@ from data_plane.dev.profile import PROFILE
 from data_plane.dev.service import DevService
 from data_plane.dev.service_processes import ServiceStatus
 from data_plane.dev.status import BrokerStatus, ClusterStatus, look
+from data_plane.dev.supervision import WATCH_S, Supervisor
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
-
-_WATCH_S = 0.5
-"""How often a foreground `dev up` looks whether everything still runs."""
 
 
 @click.group(name="dev", cls=Group, path=("dev",), short_help="The whole service on this machine.")
@@ -45,14 +43,18 @@ def dev() -> None:
     help="What keeps the brokers' metadata in a new cluster (default sqlite); etcd is started beside them.",
 )
 @click.option("--bare", is_flag=True, help="Brokers alone, without control plane and bills.")
-@click.option("--detach", is_flag=True, help="Leave everything running and return.")
+@click.option("--detach", is_flag=True, help="Leave everything running, supervised, and return.")
 def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool, detach: bool) -> None:
     """Start the service, or whatever of it does not run, and wait until it is ready.
 
     Brokers, control plane, its worker and the usage pipeline. Writes the profile `dev` with addresses, tenant and
-    key. Without --detach it stays, and Ctrl-C stops everything.
+    key. Without --detach it stays, and Ctrl-C stops everything. What ends by itself is started again after a second,
+    and later each time; what was stopped by a command stays down.
     """
+    if not detach:
+        guardian.guard()
     service = DevService(directory_of(data))
+    supervision.stop(service.directory)
     password: str | None = None
     try:
         with progress("Starting", total=1.0) as bar:
@@ -70,6 +72,8 @@ def up(data: Path | None, brokers: int | None, metadata: str | None, bare: bool,
         if not detach:
             service.down()
         raise
+    if detach:
+        supervision.leave_behind(service.directory)
     _tell_up(service, result.spec, started, password)
     if not detach:
         _stay(service)
@@ -85,6 +89,11 @@ def status(data: Path | None) -> None:
         print_json(_status_json(service, seen))
         return
     _print_status(seen, service.look())
+    away = sorted(service.directory.wanted() - service.running())
+    if away and supervision.find(service.directory) is None:
+        say(
+            f"Not running, though started: {', '.join(away)}. `penstock dev up --detach` starts what is missing."
+        )
 
 
 @dev.command("down", examples=["penstock dev down"])
@@ -207,6 +216,7 @@ def _status_json(service: DevService, seen: ClusterStatus) -> dict[str, Any]:
     document = seen.to_json()
     processes_seen = service.look()
     document["processes"] = [process.to_json() for process in processes_seen]
+    document["supervised"] = supervision.find(service.directory) is not None
     document["running"] = seen.running or any(process.pid is not None for process in processes_seen)
     if service.service.exists:
         account = read_account(service.service)
@@ -255,35 +265,16 @@ def _row(broker: BrokerStatus) -> list[object]:
 
 
 def _stay(service: DevService) -> None:
-    """Stay until Ctrl-C or SIGTERM, then stop everything; or until all of it was ended by somebody else."""
+    """Supervise until Ctrl-C or SIGTERM, then stop everything; or until all of it was stopped by other commands."""
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        say("Ctrl-C stops everything.")
-        running = _running(service)
-        while running:
-            time.sleep(_WATCH_S)
-            service.reap()
-            now = _running(service)
-            for name in sorted(running - now):
-                again = f"broker start {name.removeprefix('broker ')}" if name.startswith("broker") else "up"
-                say(f"{name.capitalize()} has ended; `penstock dev {again}` starts it again.")
-            for name in sorted(now - running):
-                say(f"{name.capitalize()} runs again.")
-            running = now
+        for end in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(end) is not signal.SIG_IGN:  # nohup: the terminal's end is none of ours
+                signal.signal(end, signal.default_int_handler)
+        say("Ctrl-C stops everything. What ends by itself is started again.")
+        supervisor = Supervisor(service, say)
+        while supervisor.look(time.monotonic()):
+            time.sleep(WATCH_S)
     except KeyboardInterrupt:
         with progress("Stopping"):
             service.down()
         say("Everything is down.")
-
-
-def _running(service: DevService) -> set[str]:
-    """Names of the brokers and processes that are there."""
-    directory = service.directory
-    found = {
-        f"broker {broker.id}"
-        for broker in directory.load().brokers
-        if processes.find(directory.config_file(broker.id)) is not None
-    }
-    if etcd_process.find(directory) is not None:
-        found.add("etcd")
-    return found | {status.process.name for status in service.look() if status.pid is not None}

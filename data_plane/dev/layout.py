@@ -6,6 +6,8 @@ pepper              what turns a key's secret into its stored form
 metadata.sqlite     the metadata store of all brokers, unless it is etcd
 etcd/               config.json, output.log and data/ of the etcd that is the metadata store, where it is
 profile.toml        ready tenant, key and addresses, in the form of the user's profile file
+wanted/             an empty file for each broker and process that is to run
+supervisor.log      what the process prints that `dev up --detach` leaves behind
 lock                held by the command that is changing the cluster
 brokers/<id>/       config.json, output.log and data/, the broker's log directory; <id>.removed once it was removed
 """
@@ -16,11 +18,12 @@ import os
 import random
 import secrets
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, Throttled
 
@@ -36,6 +39,9 @@ _PORTS_FROM = 20_000
 _EPHEMERAL_DEFAULT = 32_768
 _EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _PORT_TRIES = 1_000
+ETCD_NAME = "etcd"
+_CHANGING_S = 2.0
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +152,8 @@ class DataDirectory:
         self.etcd_config_file = self.path / "etcd" / "config.json"
         self.etcd_output_file = self.path / "etcd" / "output.log"
         self.etcd_data = self.path / "etcd" / "data"
+        self.supervisor_output_file = self.path / "supervisor.log"
+        self._wanted = self.path / "wanted"
 
     def config_file(self, broker: int) -> Path:
         return self._broker(broker) / "config.json"
@@ -155,6 +163,21 @@ class DataDirectory:
 
     def log_directory(self, broker: int) -> Path:
         return self._broker(broker) / "data"
+
+    def wanted(self) -> set[str]:
+        """Names of the brokers and processes that are to run: what was started and not stopped by a command since."""
+        return {file.name for file in self._wanted.iterdir()} if self._wanted.exists() else set()
+
+    def want(self, *names: str) -> None:
+        """These are to run from now on. Commands may do this at the same time: each name is a file."""
+        self._wanted.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (self._wanted / name).touch()
+
+    def unwant(self, *names: str) -> None:
+        """These are not to run, and are not started again when they have ended."""
+        for name in names:
+            (self._wanted / name).unlink(missing_ok=True)
 
     def _broker(self, broker: int) -> Path:
         return self.path / "brokers" / str(broker)
@@ -226,14 +249,30 @@ class DataDirectory:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the directory against other commands that start or stop brokers. Raises `Busy`."""
+        """Hold the directory against other commands that start or stop brokers. Raises `Busy`, not for what takes a
+        moment: a process that is started again.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Busy(f"{self.path}: another command is changing this cluster") from None
+            deadline = time.monotonic() + _CHANGING_S
+            while not _locked(lock):
+                if time.monotonic() > deadline:
+                    raise Busy(f"{self.path}: another command is changing this cluster")
+                time.sleep(_LOOK_S)
             yield
+
+
+def broker_name(number: int) -> str:
+    """What a broker is called among the names of all processes."""
+    return f"broker-{number}"
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_private(file: Path, text: str) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from data_plane.dev import guardian
+
 PRIVATE = 0o077
 """Umask of our processes: messages, rows and logs are their owner's alone."""
 _CONFIGURING = ("PENSTOCK_", "DJANGO_", "CELERY_", "ETCD_")
@@ -107,7 +109,7 @@ def own_environment() -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if name in _PASSED_ON or not name.startswith(_CONFIGURING)
-    }
+    } | guardian.mark()
 
 
 def open_output(file: Path) -> BinaryIO:

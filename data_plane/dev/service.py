@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from data_plane.dev import processes, service_processes
+from data_plane.dev import etcd_process, processes, service_processes, supervision
 from data_plane.dev.account import Account, provision_account
 from data_plane.dev.cluster import DRAIN_S, DevCluster, Report, UpResult
-from data_plane.dev.layout import DataDirectory
+from data_plane.dev.layout import ETCD_NAME, DataDirectory, broker_name
 from data_plane.dev.service_layout import Backends, ServiceDirectory, ServiceSpec
 from data_plane.dev.service_processes import PROCESSES, RUNNER, ServiceProcess, ServiceState, ServiceStatus
 from penstock.contract.errors import BrokerUnavailable, TimedOut
@@ -79,6 +79,7 @@ class DevService:
                 self._run("migrate")
                 report(2, steps, "making the system's tenant and topics")
                 self._run("bootstrap")
+            self.directory.want(*(process.name for process in PROCESSES))
             for process in started:
                 self._start(process)
             # The pipeline starts slowest and the account does not need it.
@@ -94,6 +95,8 @@ class DevService:
     def down(self, timeout_s: float = DRAIN_S) -> tuple[str, ...]:
         """Stop everything, the brokers last; returns what had to be killed."""
         late: tuple[str, ...] = ()
+        self.directory.unwant(*self.directory.wanted())
+        supervision.stop(self.directory)
         if self.service.exists:
             with self.directory.changing():
                 late = service_processes.stop(self.service, PROCESSES, min(timeout_s, STOP_S))
@@ -112,6 +115,37 @@ class DevService:
         """Collect the exit states of processes that this object started and that have ended."""
         self.cluster.reap()
         self._children = {name: child for name, child in self._children.items() if child.poll() is None}
+
+    def running(self) -> set[str]:
+        """Names of the brokers and processes that are there."""
+        directory, spec = self.directory, self.directory.load()
+        found = {
+            broker_name(broker.id)
+            for broker in spec.brokers
+            if processes.find(directory.config_file(broker.id)) is not None
+        }
+        if etcd_process.find(directory) is not None:
+            found.add(ETCD_NAME)
+        if self.service.exists:
+            found |= {process.name for process in PROCESSES if self._find(process) is not None}
+        return found
+
+    def restart(self, name: str) -> None:
+        """Start what has that name unless it runs; returns at once. Raises `Busy`."""
+        for process in PROCESSES:
+            if process.name == name:
+                with self.directory.changing():
+                    if self._find(process) is None:
+                        self._start(process)
+                return
+        self.cluster.restart(name)
+
+    def outputs(self) -> list[Path]:
+        """The files that brokers and processes print into."""
+        directory = self.directory
+        files = [directory.output_file(broker.id) for broker in directory.load().brokers]
+        files += [directory.etcd_output_file, directory.supervisor_output_file]
+        return files + [self.service.output_file(process.name) for process in PROCESSES]
 
     def _find(self, process: ServiceProcess) -> service_processes.Found | None:
         return service_processes.find(self.service, process)

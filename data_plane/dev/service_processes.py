@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from data_plane.dev.guardian import environment_of
 from data_plane.dev.processes import PRIVATE, ProcessState, open_output, own_environment, state_of_process
 from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
 from data_plane.dev.status import says_ready
@@ -118,10 +119,7 @@ def _look_at(pid: int, directory: ServiceDirectory, process: ServiceProcess) -> 
 
 def _is_marked(pid: int, directory: ServiceDirectory, process: ServiceProcess) -> bool:
     """Whether it was started as this process of this service, or forked by one that was."""
-    try:
-        environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    environment = environment_of(pid)
     marks = (f"{CONFIG_VARIABLE}={directory.config_file}", f"{_NAME_VARIABLE}={process.name}")
     return all(mark.encode() in environment for mark in marks)
 

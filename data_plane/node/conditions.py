@@ -1,5 +1,6 @@
 """What an operator should look at on one broker: in words by kind, and as numbers for metrics."""
 
+from data_plane.controller.clocks import FAR_OFF_MS
 from data_plane.node.config import NodeConfig
 from data_plane.node.control import Control
 from data_plane.node.host import ReplicaHost
@@ -28,9 +29,11 @@ class Conditions:
         found: dict[str, str] = {}
         off_ms = self._control.clock_off_ms
         if not self._retention.clock_trusted:
+            far = abs(off_ms or 0) > FAR_OFF_MS
             found["clock"] = (
                 f"the wall clock is {off_ms} ms off the middle of the cluster's,"
                 f" at most {self._config.timings.clock_off_ms_max} allowed; nothing is deleted for its age"
+                + (", and this broker leads nothing that another one can lead" if far else "")
             )
         room = self._host.room
         if room.full or room.refuses_writes:

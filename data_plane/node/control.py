@@ -228,7 +228,9 @@ class Control:
                 return
             self._asking.result()
             self._asking = None
-        moves = self._returns.due(self._view.image, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        unfit = self._clocks.far_off(self._me, self._clock.now_ms(), now_ms)
+        moves = self._returns.due(self._view.image, now_ms, unfit)
         if moves:
             self._asking = asyncio.ensure_future(self._ask_leaders(moves))
 

@@ -51,6 +51,8 @@ def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
         (["spark", "workers"], 1, "spark: workers: no such setting; known: master"),
         (["reconcile_interval_s"], 0, "reconcile_interval_s: a whole number above 0 required"),
         (["price_book_file"], 1, "price_book_file: a path or null required"),
+        (["trusted_proxies"], "10.0.0.1", "trusted_proxies: a list of addresses and networks required"),
+        (["trusted_proxies"], ["10.0.0.1/8"], "trusted_proxies: 10.0.0.1/8 has host bits set"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(file: Path, path: list[str], value: Any, message: str) -> None:

@@ -1,5 +1,7 @@
 """The REST frame: problems, paging, idempotency, credentials, limits, the document."""
 
+import json
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +10,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
+from control_plane import config, heartbeat
 from control_plane.access import actions as access
 from control_plane.api import health, idempotency
 from control_plane.api.models import IdempotentRequest
@@ -294,6 +297,25 @@ def test_readiness_names_what_is_missing() -> None:
     assert answer.body["checks"]["worker"] == "no heartbeat yet"
     assert answer.body["checks"]["brokers"].startswith("failed: no answer from")
     assert call("GET", "/healthz").body == {"status": "ok"}
+
+
+def test_readiness_says_that_no_worker_runs_and_what_that_means() -> None:
+    heartbeat.beat("ready")
+    assert call("GET", "/readyz").body["checks"]["worker"] == "ok"
+    file = config.current().state_directory / heartbeat.NAME
+    try:
+        file.write_text(json.dumps({**json.loads(file.read_text()), "at": time.time() - 60}))
+        found = call("GET", "/readyz").body["checks"]["worker"]
+        assert found == "no heartbeat for 60 s: changes wait until a worker runs"
+    finally:
+        file.unlink()
+
+
+def test_requests_are_logged_and_probes_of_machines_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="control_plane.requests"):
+        for path in ("/healthz", "/readyz", "/metrics", "/v1/openapi.json"):
+            call("GET", path)
+    assert [vars(record)["path"] for record in caplog.records] == ["/v1/openapi.json"]
 
 
 def test_metrics_count_requests_by_route(key: str) -> None:

@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_plane.dev import guardian
+
+TITLE = ("--set-proc-title", "no")
+"""Redis writes its title over its environment, and with it over the mark of what must end with us."""
 STARTED_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 20.0
 PORT_ATTEMPTS = 5
@@ -126,7 +130,7 @@ def running(
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **(environment or {})},
+        env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **guardian.mark(), **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -197,7 +201,7 @@ def redis() -> Iterator[Server]:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             (port,) = free_ports(1)
             command = [server, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-            command += ["--save", "", "--appendonly", "no"]
+            command += ["--save", "", "--appendonly", "no", *TITLE]
             try:
                 with running(command, folder=folder, ready="Ready to accept connections") as pid:
                     yield Server(port=port, folder=folder, pid=pid)

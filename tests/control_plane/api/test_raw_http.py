@@ -1,70 +1,24 @@
 """The web process under bytes that are no HTTP, or two requests to two readers: clear refusals, and it lives on."""
 
-import json
-import os
 import re
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from control_plane.serve import THREADS
-from tests.control_plane.configuration import write
-from tests.integration import servers
+from tests.control_plane.api.web_process import lives, web_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
-ROOT = Path(__file__).parents[3]
-READY_S = 60.0
 ANSWER_S = 30.0
 ADDRESS = b"Host: 127.0.0.1\r\n"
 
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A web process on SQLite, without brokers and worker."""
-    folder = tmp_path_factory.mktemp("raw")
-    file = write(folder, f"sqlite:///{folder}/control.sqlite")
-    (port,) = servers.free_ports(1)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"listen": f"127.0.0.1:{port}"}))
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
-        "PENSTOCK_CONFIG": str(file),
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-m", "control_plane", "migrate", "-v0"]
-    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=READY_S)
-    with (folder / "web.log").open("wb") as output:
-        web = subprocess.Popen(
-            [sys.executable, "-m", "control_plane.serve"],
-            cwd=folder,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        deadline = time.monotonic() + READY_S
-        while not _lives(port):
-            assert time.monotonic() < deadline, (folder / "web.log").read_text()[-3_000:]
-            time.sleep(0.02)
+    with web_process(tmp_path_factory.mktemp("raw")) as port:
         yield port
-        assert "Traceback" not in (folder / "web.log").read_text()
-    finally:
-        web.terminate()
-        web.wait(30)
-
-
-def _lives(port: int) -> bool:
-    try:
-        return (
-            status(sent(port, b"GET /healthz HTTP/1.1\r\n" + ADDRESS + b"Connection: close\r\n\r\n")) == 200
-        )
-    except OSError:
-        return False
 
 
 def sent(port: int, request: bytes) -> bytes:
@@ -136,14 +90,14 @@ def test_what_is_no_request_or_could_be_two_is_refused_and_nothing_behind_it_is_
     answer = sent(port, REFUSED[name])
     assert 400 <= status(answer) < 500 or status(answer) in (501, 505), (name, answer[:300])
     assert b" 401 " not in answer, "the request that hides behind was read"
-    assert _lives(port)
+    assert lives(port)
 
 
 def test_requests_that_end_in_the_middle_harm_nobody(port: int) -> None:
     whole = POST + b"Content-Length: 200\r\n\r\n" + b'{"email": "a@b.example", "password": "x"'
     for end in (1, 5, 20, 40, len(POST), len(whole)):
         assert status(sent(port, whole[:end])) in (0, 400)
-    assert _lives(port)
+    assert lives(port)
 
 
 def test_more_half_requests_than_there_are_threads_hold_nobody_up_for_long(port: int) -> None:
@@ -151,9 +105,9 @@ def test_more_half_requests_than_there_are_threads_hold_nobody_up_for_long(port:
     try:
         for client in held:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127")
-        assert _lives(port)
+        assert lives(port)
         assert held[0].recv(1_000) == b"", "who never ends the headers loses the connection"
     finally:
         for client in held:
             client.close()
-    assert _lives(port)
+    assert lives(port)

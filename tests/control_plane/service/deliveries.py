@@ -1,5 +1,6 @@
 """What holds in every form of the service: deliveries, lost wake-ups, dead workers, and mending by reconciliation."""
 
+import json
 import secrets
 import threading
 import time
@@ -222,6 +223,17 @@ class Deliveries:
             "topic.create",
         ]
         service.wait_ready()
+
+    def test_the_worker_tells_nothing_of_tasks_that_went_well(self, service: Service) -> None:
+        service.sign_up()
+        told = [
+            json.loads(line)
+            for line in service.output_file("worker").read_text().splitlines()
+            if line[:1] == "{"
+        ]
+        assert told, "it tells at least that it has started"
+        chatty = {"celery.app.trace", "celery.beat", "celery.worker.strategy"}
+        assert [line for line in told if line["logger"] in chatty and line["level"] == "info"] == []
 
     def test_a_lost_wake_up_costs_time_only(self, service: Service) -> None:
         acme = service.sign_up()

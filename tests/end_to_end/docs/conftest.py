@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from data_plane.dev import guardian
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.service_layout import ServiceDirectory
 from penstock.rest.client import RestClient
+from tests.integration.installed import ROOT
 
 BIN = Path(sys.executable).parent
 START_S = 300
@@ -31,6 +33,11 @@ class Running:
     @property
     def operator_token(self) -> str:
         return ServiceDirectory(DataDirectory(self.data)).operator_token_file.read_text().strip()
+
+
+def tree() -> dict[str, str]:
+    """What makes a program run this tree's code, whatever is installed, and end with the tests."""
+    return {"PYTHONPATH": str(ROOT), **guardian.mark()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,7 @@ class Reader:
             "HOME": str(self.home),
             "PENSTOCK_DEV_DATA": str(self.service.data),
             **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
+            **tree(),
         }
 
     def run(self, *command: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -76,7 +84,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         ended = subprocess.run(
             [str(BIN / "penstock"), "dev", *words, "--data", str(data)],
             cwd=home,
-            env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home)},
+            env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home), **tree()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from control_plane.placement.planner import BrokerView, plan
-from data_plane.dev import processes
+from data_plane.dev import guardian, processes, supervision
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.profile import read_api_key
 from data_plane.dev.provisioning import admin_of
 from penstock.contract.topic_settings import TopicSettings
+from tests.integration.installed import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -50,6 +51,8 @@ class CommandLine:
             "LANG": "C.UTF-8",
             "HOME": str(home),
             "PENSTOCK_DEV_DATA": str(self.data),
+            "PYTHONPATH": str(ROOT),
+            **guardian.mark(),
         }
 
     def try_to(self, *arguments: str, stdin: bytes | None = None) -> Ended:
@@ -107,6 +110,13 @@ def penstock(tmp_path: Path) -> Iterator[CommandLine]:
     yield command_line
     command_line.try_to("dev", "down", "--timeout", "5")
     assert command_line.broker_processes() == []
+
+
+def wait_up(staying: subprocess.Popen[bytes]) -> None:
+    """Until a foreground `dev up` says that everything runs."""
+    assert staying.stderr is not None
+    while not (line := staying.stderr.readline()).startswith(b"Ctrl-C stops everything."):
+        assert line, "dev up ended"
 
 
 def values(ended: Ended) -> list[str]:
@@ -220,14 +230,68 @@ def test_following_shows_what_comes_and_ends_with_an_interrupt(penstock: Command
 @pytest.mark.timeout(200)
 def test_a_foreground_cluster_stops_with_an_interrupt(penstock: CommandLine) -> None:
     staying = penstock.start("dev", "up", "--bare", "--brokers", "1")
-    assert staying.stderr is not None
-    while (line := staying.stderr.readline()) != b"Ctrl-C stops everything.\n":
-        assert line, "dev up ended"
+    wait_up(staying)
     assert len(penstock.broker_processes()) == 1
     staying.send_signal(signal.SIGINT)
     staying.communicate(timeout=60)
     assert staying.returncode == 0
     assert penstock.broker_processes() == []
+
+
+@pytest.mark.timeout(200)
+def test_a_foreground_cluster_ends_with_its_command_even_when_that_is_killed(penstock: CommandLine) -> None:
+    staying = penstock.start("dev", "up", "--bare", "--brokers", "1")
+    wait_up(staying)
+    assert len(penstock.broker_processes()) == 1
+    staying.kill()
+    staying.communicate(timeout=60)
+    deadline = time.monotonic() + 60
+    while penstock.broker_processes():
+        assert time.monotonic() < deadline, "the broker is still there"
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(200)
+def test_what_ends_by_itself_is_started_again_and_what_a_command_killed_is_not(penstock: CommandLine) -> None:
+    staying = penstock.start("dev", "up", "--bare", "--brokers", "2")
+    wait_up(staying)
+    first, second = penstock.broker_processes()
+    penstock("dev", "broker", "kill", "2")
+    os.kill(first, signal.SIGKILL)
+    assert staying.stderr is not None
+    assert staying.stderr.readline() == b"broker-1 has ended; it is started again in 1 s.\n"
+    assert staying.stderr.readline() == b"broker-1 runs again.\n"
+    (again,) = penstock.broker_processes()
+    assert again not in (first, second)
+    penstock("dev", "broker", "start", "2")
+    assert len(penstock.broker_processes()) == 2
+    penstock("dev", "down", "--timeout", "5")
+    assert staying.wait(60) == 0, "nothing is wanted any more"
+    staying.communicate()
+
+
+@pytest.mark.timeout(200)
+def test_a_detached_cluster_has_a_supervisor_that_ends_with_it(penstock: CommandLine) -> None:
+    penstock("dev", "up", "--bare", "--brokers", "1", "--detach")
+    directory = DataDirectory(penstock.data)
+    assert penstock("dev", "status", "--json").json["supervised"] is True
+    (pid,) = penstock.broker_processes()
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while penstock.broker_processes() in ([], [pid]):
+        assert time.monotonic() < deadline, directory.supervisor_output_file.read_text()
+        time.sleep(0.05)
+    supervisor = supervision.find(directory)
+    assert supervisor is not None
+    processes.kill(supervisor)
+    processes.kill(processes.find(directory.config_file(1)) or pytest.fail("the broker is gone"))
+    assert (
+        "Not running, though started: broker-1. `penstock dev up --detach`" in penstock("dev", "status").err
+    )
+    penstock("dev", "up", "--bare", "--detach")
+    assert len(penstock.broker_processes()) == 1 and supervision.find(directory) is not None
+    penstock("dev", "down", "--timeout", "5")
+    assert penstock.broker_processes() == [] and supervision.find(directory) is None
 
 
 def test_without_a_cluster_each_command_says_what_to_do(penstock: CommandLine) -> None:

@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from data_plane.dev import service_processes
+from data_plane.dev import service_processes, supervision
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.service_layout import ServiceDirectory
 from penstock.contract.errors import Forbidden, NotFound
@@ -135,6 +136,9 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
     penstock("topic", "create", "served", "--partitions", "1")
     before = penstock.processes()
     assert sorted(before) == sorted(NAMES)
+    supervisor = supervision.find(DataDirectory(penstock.data))
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGSTOP)
     try:
         for name in ("web", "worker"):
             service_processes.end_session(before[name])
@@ -145,7 +149,11 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
         penstock("produce", "served", "without a control plane")
         assert penstock.try_to("topic", "create", "t", "--partitions", "1", "--timeout", "1").code == 6
     finally:
-        penstock("dev", "up", "--detach")
+        os.kill(supervisor.pid, signal.SIGCONT)
+    deadline = time.monotonic() + 120
+    while set(penstock.states().values()) != {"ready"}:
+        assert time.monotonic() < deadline, penstock.states()
+        time.sleep(0.1)
     after = penstock.processes()
     assert sorted(after) == sorted(NAMES)
     assert after["web"] != before["web"] and after["runner"] == before["runner"]

@@ -2,7 +2,7 @@
 
 increment PATH COUNT   add one to /n that often by compare-and-set, print each revision once it is answered
 hold PATH              take the write lock, say `held`, and wait to be killed
-full PATH              write until the file may not grow any more, and say what was raised then and after
+full PATH              write until the file may not grow any more, and say what was raised then, and what goes on
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from data_plane.broker.sqlite_store import SqliteStore
-from data_plane.metadata.port import Compare, OutcomeUnknown, Put, StoreUnavailable
+from data_plane.metadata.port import Compare, Put, StoreUnavailable
 
 
 async def increment(path: Path, count: int) -> None:
@@ -31,19 +31,25 @@ async def increment(path: Path, count: int) -> None:
 
 async def full(path: Path) -> None:
     store = await SqliteStore.open(path)
+    session = await store.session(60_000)
     await store.txn([], [Put("/a", b"1")])
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    longest = max(file.stat().st_size for file in path.parent.iterdir())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (longest, hard))
+    for number in range(300):
+        await store.txn([], [Put("/small", b"%d" % number)])
+    listing = await store.range("/")
     try:
-        for _ in range(100):
-            await store.txn([], [Put("/big", b"x" * 10_000)])
+        await store.txn([], [Put("/a", b"lost"), Put("/big", b"x" * 4_000_000)])
         print("never full", flush=True)
-    except (OutcomeUnknown, StoreUnavailable) as error:
-        print(type(error).__name__, flush=True)
-    try:
-        await store.txn([], [Put("/a", b"2")])
     except StoreUnavailable as error:
-        print(type(error).__name__, error, flush=True)
-    print(await store.failed(), flush=True)
+        print(error, flush=True)
+    for _ in range(300):
+        await session.keep_alive()
+    print("kept alive", (await store.range("/")) == listing, flush=True)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    result = await store.txn([], [Put("/a", b"2")])
+    print("room again", result.revision - listing.revision, flush=True)
     await store.close()
 
 

@@ -1,6 +1,6 @@
 """Whose clock is off: held against the middle of all, measured by round trips, and known for a few seconds (RL107)."""
 
-from data_plane.controller.clocks import HOLDS_MS, ROUND_TRIP_MS_MAX, ClockComparison, Told
+from data_plane.controller.clocks import FAR_OFF_MS, HOLDS_MS, ROUND_TRIP_MS_MAX, ClockComparison, Told
 from penstock.contract.ids import BrokerId
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -119,3 +119,32 @@ def test_two_of_three_go_by_each_other_once_the_third_is_gone() -> None:
 
 def test_a_controller_whose_wall_clock_is_set_knows_it_before_anybody_answers_again() -> None:
     assert compared(one=0, two=0).own_off_ms(WALL + 60_000, NOW) == 60_000
+
+
+def test_a_clock_that_is_hours_off_is_far_off_until_it_is_found_right_again() -> None:
+    clocks = compared(two=-TWO_HOURS_MS, three=300)
+    assert clocks.far_off(ONE, WALL, NOW) == (TWO,)
+    later = NOW + HOLDS_MS + 1
+    assert clocks.far_off(ONE, WALL + HOLDS_MS + 1, later) == (TWO,), "nobody was compared since"
+    answer(clocks, TWO, at_ms=later)
+    answer(clocks, THREE, at_ms=later)
+    assert clocks.far_off(ONE, WALL + HOLDS_MS + 1, later) == ()
+
+
+def test_the_controllers_own_clock_may_be_the_one_that_is_far_off() -> None:
+    assert compared(two=TWO_HOURS_MS, three=TWO_HOURS_MS).far_off(ONE, WALL, NOW) == (ONE,)
+
+
+def test_of_two_clocks_that_differ_neither_is_far_off() -> None:
+    assert compared(two=2 * TWO_HOURS_MS).far_off(ONE, WALL, NOW) == ()
+
+
+def test_a_clock_that_is_minutes_off_takes_no_leadership_away() -> None:
+    assert compared(two=-FAR_OFF_MS, three=60_000).far_off(ONE, WALL, NOW) == ()
+
+
+def test_a_broker_that_is_gone_is_not_far_off_when_it_comes_back() -> None:
+    clocks = compared(two=-TWO_HOURS_MS, three=0)
+    assert clocks.far_off(ONE, WALL, NOW) == (TWO,)
+    clocks.forget(TWO)
+    assert clocks.far_off(ONE, WALL, NOW) == ()

@@ -144,9 +144,9 @@ def test_a_cordoned_broker_leads_on_while_nobody_else_is_in_sync_and_in_use() ->
     def cordoned(broker: int) -> bool:
         return broker in (1, 3)
 
-    assert move_off_to(record((1, 3)), alive=lambda broker: True, cordoned=cordoned) == NO_BROKER
-    assert move_off_to(record(), alive=lambda broker: broker != 2, cordoned=cordoned) == NO_BROKER
-    assert move_off_to(record(), alive=lambda broker: True, cordoned=cordoned) == 2
+    assert move_off_to(record((1, 3)), alive=lambda broker: True, kept_off=cordoned) == NO_BROKER
+    assert move_off_to(record(), alive=lambda broker: broker != 2, kept_off=cordoned) == NO_BROKER
+    assert move_off_to(record(), alive=lambda broker: True, kept_off=cordoned) == 2
 
 
 @pytest.mark.parametrize("to", [1, 3, 4])
@@ -157,3 +157,25 @@ def test_only_another_in_sync_replica_that_is_alive_is_handed_leadership(to: int
     assert after is not None
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (2, 6, 8)
     assert after.in_sync == before.in_sync
+
+
+def test_an_unfit_broker_hands_over_at_once_takes_nothing_back_and_leads_again_when_it_is_fit() -> None:
+    store, returns = Store(), LeaderReturn()
+    store.topic(record())
+    one = (BrokerId(1),)
+    assert returns.due(store.image, 0) == []
+    (move,) = returns.due(store.image, LOOK_MS, one)
+    assert (move.leader, move.to) == (1, 2)
+    cell = model.cell_key(ORDERS, 0)
+    store.put(cell, model.encode_cell({0: record(leader=2, partition_epoch=8)}))
+    for look in range(2, 20):
+        assert returns.due(store.image, look * LOOK_MS, one) == []
+    assert returns.due(store.image, 20 * LOOK_MS) == []
+    (back,) = returns.due(store.image, 20 * LOOK_MS + STEADY_MS)
+    assert (back.leader, back.to) == (2, 1)
+
+
+def test_where_every_broker_in_sync_is_unfit_the_leader_stays() -> None:
+    store, returns = Store(), LeaderReturn()
+    store.topic(record((1, 2)))
+    assert returns.due(store.image, 0, (BrokerId(1), BrokerId(2))) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev import processes, service_processes
+from data_plane.dev import guardian, processes, service_processes
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.service_layout import Backends, ServiceDirectory
 from data_plane.dev.service_processes import ServiceProcess, ServiceState, find, look, start, stop
@@ -64,11 +64,13 @@ def test_what_configures_the_caller_does_not_configure_the_processes(
         "PENSTOCK_CONFIG": str(service.config_file),
         "PENSTOCK_PROCESS": "web",
         "PENSTOCK_CLOCK_OFFSET_MS": "5000",
+        **guardian.mark(),
     }
     log = tmp_path / "log"
     show = "import os; print(sorted(name for name in os.environ if name.startswith(('PENSTOCK_', 'ETCD_'))))"
     assert processes.start_command([sys.executable, "-c", show], log).wait(20) == 0
-    assert log.read_text() == "['PENSTOCK_CLOCK_OFFSET_MS']\n"
+    assert log.read_text() == f"{sorted(['PENSTOCK_CLOCK_OFFSET_MS', *guardian.mark()])}\n"
+    assert guardian.mark(), "whatever a test starts ends with it"
 
 
 def test_what_processes_write_is_their_owners_alone(service: ServiceDirectory, tmp_path: Path) -> None:

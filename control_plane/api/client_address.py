@@ -1,0 +1,51 @@
+"""Who asks: the address of the client itself, not that of a proxy of ours before us."""
+
+from collections.abc import Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from django.http import HttpRequest, HttpResponse
+
+from control_plane import config
+from control_plane.config import Network
+
+
+def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
+    """The address nearest to us that is no trusted proxy's; `peer` is who opened the connection.
+
+    Each proxy appends whom it heard, so X-Forwarded-For is read from its end: what stands before the first address that
+    is not trusted was written by a stranger.
+    """
+    nearest = peer
+    heard = [entry.strip() for entry in forwarded_for.split(",") if entry.strip()]
+    while heard and _is_trusted(nearest, trusted) and (before := _parsed(heard.pop())) is not None:
+        nearest = str(before)
+    return nearest
+
+
+def _is_trusted(address: str, trusted: Sequence[Network]) -> bool:
+    parsed = _parsed(address)
+    return parsed is not None and any(parsed in network for network in trusted)
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return None
+    return getattr(parsed, "ipv4_mapped", None) or parsed
+
+
+class ClientAddress:
+    """Puts the client's address into REMOTE_ADDR, where limits and the audit log look. The server sets the scheme."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+        self._trusted = config.current().trusted_proxies
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.META["REMOTE_ADDR"] = client_of(
+            str(request.META.get("REMOTE_ADDR", "")),
+            str(request.META.get("HTTP_X_FORWARDED_FOR", "")),
+            self._trusted,
+        )
+        return self._get_response(request)

@@ -1,0 +1,63 @@
+"""A web process on SQLite, without brokers and worker."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.control_plane.configuration import write
+from tests.integration import servers
+from tests.integration.installed import ROOT
+
+READY_S = 60.0
+
+
+@contextmanager
+def web_process(folder: Path, **settings: object) -> Iterator[int]:
+    """Its port. `settings` go above the usual ones of its configuration. It must have told no traceback at the end."""
+    file = write(folder, f"sqlite:///{folder}/control.sqlite")
+    (port,) = servers.free_ports(1)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"listen": f"127.0.0.1:{port}"} | settings))
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
+        "PENSTOCK_CONFIG": str(file),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, "-m", "control_plane", "migrate", "-v0"]
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=READY_S)
+    log = folder / "web.log"
+    with log.open("wb") as output:
+        web = subprocess.Popen(
+            [sys.executable, "-m", "control_plane.serve"],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + READY_S
+        while not lives(port):
+            assert time.monotonic() < deadline, log.read_text()[-3_000:]
+            time.sleep(0.02)
+        yield port
+        assert "Traceback" not in log.read_text()
+    finally:
+        web.terminate()
+        web.wait(30)
+
+
+def lives(port: int) -> bool:
+    """Whether it answers a request for its health."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": "127.0.0.1"})
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,76 @@
+"""A disk that brokers, their metadata file and their output share runs full: writes are refused, reads and sessions go
+on, and all of it recovers by itself.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import Client, DeliveryTimeout, DiskFull, Producer, TimedOut
+from penstock.contract import limits
+from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
+from tests.integration.brokers import brokers
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.optional_peer,
+    pytest.mark.skipif(not may_mount(), reason="needs root, to mount a small disk"),
+]
+
+DISK_BYTES = 96 * limits.MIB
+SETTINGS = {
+    "limits": {
+        "journal_bytes": limits.MIB,
+        "disk_soft_free_bytes": 4 * limits.MIB,
+        "disk_hard_free_bytes": 2 * limits.MIB,
+        "ballast_bytes": 256 * limits.KIB,
+    },
+    "timings": {"revisit_ms": 100},
+}
+READS_S = 15.0
+"""More than twice what a broker's session lives without being confirmed in the metadata."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "disk"
+    with small_disk(path, DISK_BYTES):
+        yield path
+
+
+def refused(producer: Producer[bytes, bytes]) -> bool:
+    try:
+        producer.send("orders", b"in vain").result(30)
+    except (DiskFull, TimedOut, DeliveryTimeout):
+        return True
+    return False
+
+
+def values(client: Client) -> list[bytes | None]:
+    with client.consumer(["orders"]) as consumer:
+        return [message.value for message in consumer.poll(timeout=20)]
+
+
+def test_a_disk_that_holds_the_metadata_too_runs_full_and_recovers(disk: Path) -> None:
+    with brokers(disk / "cluster", settings=SETTINGS) as cluster:
+        tenant = cluster.tenant("tn_full")
+        cluster.create_topic(tenant, "orders")
+        pids, ballast = cluster.pids(), Ballast(disk)
+        with cluster.client(tenant) as client:
+            client.producer(linger_ms=0).send("orders", b"before").result(20)
+            ballast.leave(0)
+            hasty = client.producer(linger_ms=0, delivery_timeout_ms=1_000)
+            cluster.wait_until("writes are refused", lambda: refused(hasty), 60)
+            until = time.monotonic() + READS_S
+            while time.monotonic() < until:
+                ballast.leave(0)
+                assert values(client) == [b"before"], cluster.last_words()
+            assert cluster.pids() == pids, cluster.last_words()
+            ballast.drop()
+            client.producer(linger_ms=0).send("orders", b"after").result(60)
+            assert values(client)[-1] == b"after"
+        cluster.tenant("tn_later")
+        assert cluster.pids() == pids, cluster.last_words()

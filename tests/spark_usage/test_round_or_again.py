@@ -1,0 +1,69 @@
+"""A round that fails for a reason that may have passed is tried once more; a wrong result is not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock import BrokerUnavailable
+from spark_usage.configuration import Configuration, Misconfigured
+from spark_usage.manifest import CheckFailed
+from spark_usage.pipeline import NotYet, Pipeline
+from spark_usage.rounds import Progress, Round
+
+DONE = Round(offsets={}, records=0, runs={}, recomputed=False, seconds=0.0, rejected=0, missing="")
+
+
+class Scripted(Pipeline):
+    """Rounds whose outcomes are given."""
+
+    def __init__(self, folder: Path, outcomes: Sequence[Exception | Round]) -> None:
+        super().__init__(
+            Configuration(
+                bootstrap=("127.0.0.1:9",),
+                api_key_file=folder / "key",
+                datasets=folder,
+                state_directory=folder,
+            )
+        )
+        self.outcomes = list(outcomes)
+
+    def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+LATE = RuntimeError("Python worker failed to connect back.")
+
+
+@pytest.mark.parametrize("passing", [LATE, BrokerUnavailable("no answer")])
+def test_a_round_that_failed_is_tried_once_more(passing: Exception, tmp_path: Path) -> None:
+    pipeline = Scripted(tmp_path, [passing, DONE])
+    assert pipeline.round_or_again() is DONE
+
+
+def test_a_round_that_fails_twice_has_failed(tmp_path: Path) -> None:
+    pipeline = Scripted(tmp_path, [LATE, LATE, DONE])
+    with pytest.raises(RuntimeError, match="connect back"):
+        pipeline.round_or_again()
+    assert pipeline.outcomes == [DONE]
+
+
+@pytest.mark.parametrize(
+    "lasting", [NotYet("no key"), CheckFailed("sums differ"), Misconfigured("assets.json")]
+)
+def test_what_would_fail_again_is_told_at_once(lasting: Exception, tmp_path: Path) -> None:
+    pipeline = Scripted(tmp_path, [lasting, DONE])
+    with pytest.raises(type(lasting)):
+        pipeline.round_or_again()
+    assert pipeline.outcomes == [DONE]
+
+
+def test_a_round_that_was_cancelled_is_not_tried_again(tmp_path: Path) -> None:
+    pipeline = Scripted(tmp_path, [LATE, DONE])
+    pipeline.cancel()
+    with pytest.raises(RuntimeError, match="connect back"):
+        pipeline.round_or_again()
+    assert pipeline.outcomes == [DONE]
