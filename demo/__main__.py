@@ -16,7 +16,6 @@ import click
 
 from data_plane.broker.clock import OFFSET_VARIABLE
 from data_plane.dev.layout import DataDirectory, write_private
-from data_plane.dev.profile import with_profile
 from data_plane.dev.service import DevService, ServiceUp
 from data_plane.dev.service_layout import Backends
 from demo import bills
@@ -30,6 +29,7 @@ from demo.tenants import Tenant, sign_up_all
 from demo.traffic import Talker, TrafficFailed, Victim
 from penstock.cli.output import Bar, print_table, say
 from penstock.contract.errors import PenstockError
+from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE
 from penstock.rest.client import RestClient
 from penstock.rules.rating import shown_amount

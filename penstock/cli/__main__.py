@@ -23,6 +23,7 @@ from penstock.cli.keys import key
 from penstock.cli.partitions import partition
 from penstock.cli.price_books import price_book
 from penstock.cli.produce import produce
+from penstock.cli.profiles import profile
 from penstock.cli.tenants import tenant
 from penstock.cli.topics import topic
 from penstock.cli.usage import usage
@@ -79,6 +80,7 @@ cli.add_command(billing)
 cli.add_command(invoice)
 cli.add_command(verify_invoice)
 cli.add_command(audit)
+cli.add_command(profile)
 cli.add_command(doctor)
 cli.add_command(completion)
 
