@@ -27,7 +27,8 @@ from tenants.models import Tenant
 
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-1.json"
+STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-2.json"
+"""Of services that begin now. The books before it stay beside it: services that began with one keep it."""
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """Of a configured price book; the largest that can be read is smaller."""
 
@@ -217,6 +218,18 @@ def prices_of(tenant: Tenant, period_start: datetime) -> PriceBook:
     raise InvalidRequest(
         f"{tenant.public_id}: its billing chain has no prices for {period_start.isoformat()}"
     )
+
+
+def running_prices_of(tenant: Tenant) -> PriceBook | None:
+    """The book by which the tenant's running period is rated; before its chain begins, the one that it begins with.
+
+    None while there are no prices.
+    """
+    last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
+    begins = tenant_begins(tenant) if last is None else last.period_end
+    if BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).exists():
+        return prices_of(tenant, begins)
+    return _book_at(begins) or PriceBook.objects.order_by("effective_from").first()
 
 
 def tenant_begins(tenant: Tenant) -> datetime:

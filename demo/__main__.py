@@ -17,7 +17,6 @@ import click
 from data_plane.broker.clock import OFFSET_VARIABLE
 from data_plane.dev import guardian
 from data_plane.dev.layout import DataDirectory, write_private
-from data_plane.dev.profile import with_profile
 from data_plane.dev.service import DevService, ServiceUp
 from data_plane.dev.service_layout import Backends
 from demo import bills
@@ -31,9 +30,10 @@ from demo.tenants import Tenant, sign_up_all
 from demo.traffic import Talker, TrafficFailed, Victim
 from penstock.cli.output import Bar, print_table, say
 from penstock.contract.errors import PenstockError
+from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE
 from penstock.rest.client import RestClient
-from penstock.rules.rating import amount_text
+from penstock.rules.rating import shown_amount
 
 _KILL_AT, _START_AT = 0.35, 0.6
 """Parts of the flights that are sent when the broker is killed, and when it is started again."""
@@ -327,8 +327,8 @@ def _print_bills(found: list[Bill], verdicts: list[Verdict]) -> None:
                 bill.tenant.carrier,
                 bill.quantity("messages_in"),
                 bill.quantity("bytes_in"),
-                f"{amount_text(bill.total_micro, 2)} {bill.invoices[0]['currency']}",
-                "-" if cost is None else amount_text(cost, 6),
+                bill.total,
+                "-" if cost is None else shown_amount(cost, 6),
                 availability,
                 ", ".join(invoices),
                 "proven" if all(proven.get(invoice) for invoice in invoices) else "NOT PROVEN",

@@ -18,6 +18,7 @@ from demo.tenants import Tenant
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
 from penstock.rest.client import RestClient
+from penstock.rules.rating import shown_amount
 
 _SETTLED_S = 300.0
 _POLL_S = 0.5
@@ -52,6 +53,12 @@ class Bill:
     @property
     def total_micro(self) -> int:
         return sum(int(invoice["total_micro"] or 0) for invoice in self.invoices)
+
+    @property
+    def total(self) -> str:
+        """The amount with its currency."""
+        first = self.invoices[0]
+        return f"{shown_amount(self.total_micro, int(first['minor_digits']))} {first['currency']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ The profile file is TOML, one table a profile, by default `~/.config/penstock/pr
     ca_file = "/etc/penstock/ca.pem"
     api_url = "http://127.0.0.1:8000"
 
+A line `use = "dev"` before the tables names the profile that is read when none is named.
+
 Fields that the SDK does not know are left alone: other tools keep theirs beside them.
 """
 
@@ -30,7 +32,9 @@ API_URL = "PENSTOCK_API_URL"
 CA_FILE = "PENSTOCK_CA_FILE"
 _NO_HOST = re.compile(r"[\s/@?#]")
 DEFAULT_PROFILE = "default"
-"""Read when no profile is named, if the file has it."""
+"""Read when no profile is named or used, if the file has it."""
+USED = "use"
+"""A line before the first table: the profile that is read when none is named (`penstock profile use`)."""
 
 
 def profile_file(environment: Mapping[str, str] | None = None) -> Path:
@@ -44,7 +48,8 @@ def profile_file(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def read_profile(name: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The fields of a profile; None = the one named in the environment, else `default` if there is one.
+    """The fields of a profile; None = the one named in the environment, else the one that the file says is used, else
+    `default` if there is one.
 
     Raises `ConfigurationError` when a named profile or the file cannot be read.
     """
@@ -63,6 +68,8 @@ def read_profile(name: str | None, environment: Mapping[str, str] | None = None)
         profiles = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"profile file {path}: {error}") from error
+    if wanted is None and isinstance(profiles.get(USED), str):
+        wanted = profiles[USED]
     fields = profiles.get(wanted or DEFAULT_PROFILE)
     if fields is None and wanted is None:
         return {}

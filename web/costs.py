@@ -1,11 +1,13 @@
-"""What the period to date costs by the prices that will rate it: an estimate until the cut says where it ends."""
+"""What usage costs by the prices of the running period, and what the period to date comes to: an estimate until the cut
+says where it ends.
+"""
 
 from dataclasses import dataclass
 
 from django.utils import timezone
 
-from billing import queries
-from penstock.rules.rating import PriceBook, Rated, rate
+from billing import price_actions, queries
+from penstock.rules.rating import PriceBook, Rated, rate, unit_text
 from tenants.models import Tenant
 
 
@@ -20,9 +22,21 @@ class CostSoFar:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRow:
+    """What one part of a meter's quantity costs. `unit_price` 0 = free; `up_to` None = without an end."""
+
+    meter: str
+    after: int
+    up_to: int | None
+    unit_price: str
+    unit: str
+    currency: str
+
+
 def cost_so_far(tenant: Tenant) -> CostSoFar | None:
     """None while there are no prices."""
-    row = queries.price_books().filter(effective_from__lte=timezone.now()).last()
+    row = price_actions.running_prices_of(tenant)
     if row is None:
         return None
     book = PriceBook.read(row.document)
@@ -36,3 +50,38 @@ def cost_so_far(tenant: Tenant) -> CostSoFar | None:
         messages=quantities.get("messages_in", 0),
         bytes=quantities.get("bytes_in", 0),
     )
+
+
+def price_rows(tenant: Tenant) -> list[PriceRow]:
+    """The prices of the tenant's running period, in the order of their book; empty while there are none."""
+    row = price_actions.running_prices_of(tenant)
+    return [] if row is None else rows_of(PriceBook.read(row.document))
+
+
+def prices_of_newcomers() -> list[PriceRow]:
+    """What a tenant that signs up now pays."""
+    row = queries.price_books().filter(effective_from__lte=timezone.now()).last()
+    return [] if row is None else rows_of(PriceBook.read(row.document))
+
+
+def rows_of(book: PriceBook) -> list[PriceRow]:
+    """The free part of each meter, then its tiers."""
+    rows: list[PriceRow] = []
+    for price in book.meters:
+        unit = unit_text(price.meter, price.unit, price.unit_size)
+        after = 0
+        free = [(price.free, "0")] if price.free else []
+        for up_to, unit_price in [*free, *((tier.up_to, tier.unit_price) for tier in price.tiers)]:
+            if up_to is None or up_to > after:
+                rows.append(
+                    PriceRow(
+                        meter=price.meter,
+                        after=after,
+                        up_to=up_to,
+                        unit_price=unit_price,
+                        unit=unit,
+                        currency=book.currency,
+                    )
+                )
+                after = after if up_to is None else up_to
+    return rows

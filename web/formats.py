@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.rules.rating import MICRO
+from penstock.rules.rating import shown_amount
 
 _STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
@@ -93,12 +93,9 @@ def time_of(timestamp_ms: int) -> str:
 
 
 def amount(micro: int, minor_digits: int, currency: str) -> str:
-    """Micro-units as money: `1,234.50 USD`; finer than the currency's minor unit only where it must be."""
-    digits = minor_digits if micro % 10 ** (6 - minor_digits) == 0 else 6
-    sign = "−" if micro < 0 else ""
-    whole, part = divmod(abs(micro), MICRO)
-    places = f"{part:06d}"[:digits]
-    return f"{sign}{whole:,}{'.' + places if digits else ''} {currency}"
+    """Micro-units as money: `1,234.50 USD`; finer than cents only as far as it says something."""
+    whole, point, places = shown_amount(abs(micro), minor_digits).partition(".")
+    return f"{'−' if micro < 0 else ''}{int(whole):,}{point}{places} {currency}"
 
 
 def price(text: str) -> str:

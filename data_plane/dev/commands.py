@@ -20,13 +20,14 @@ from data_plane.dev.layout import (
     REPLICATION_DEFAULT,
     ClusterSpec,
 )
-from data_plane.dev.profile import PROFILE
+from data_plane.dev.profile import PROFILE, pointed_elsewhere
 from data_plane.dev.service import DevService
 from data_plane.dev.service_processes import ServiceStatus
 from data_plane.dev.status import BrokerStatus, ClusterStatus, look
 from data_plane.dev.supervision import WATCH_S, Supervisor
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
+from penstock.profiles import PROFILE_FILE, profile_file
 
 
 @click.group(name="dev", cls=Group, path=("dev",), short_help="The whole service on this machine.")
@@ -208,7 +209,15 @@ def _tell_up(
         say(f"Console: {service.service.load().api_url}/  (tenant {account.tenant})")
         shown = f"password {password}" if password else f"its password is in {service.service.account_file}"
         say(f"Sign in as {account.email}, {shown}")
-    say(f"Profile {PROFILE!r} is ready; commands use it unless another is named. Next: penstock doctor")
+    elsewhere = pointed_elsewhere(service.directory)
+    if elsewhere is None:
+        say(f"Profile {PROFILE!r} is ready; commands use it unless another is named. Next: penstock doctor")
+        return
+    say(
+        f"Profile {PROFILE!r} of {profile_file()} points to another service ({elsewhere}) and was left as it is."
+    )
+    say(f"For this service: export {PROFILE_FILE}={service.directory.profile_file}")
+    say(f"Or, if the other one is not needed: penstock profile remove {PROFILE}, and `penstock dev up` again")
 
 
 def _status_json(service: DevService, seen: ClusterStatus) -> dict[str, Any]:

@@ -2,18 +2,15 @@
 TOML.
 """
 
-import json
-import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from data_plane.dev.layout import ClusterSpec, DataDirectory, write_private
 from penstock.contract.errors import ConfigurationError
+from penstock.profile_changes import with_profile
 from penstock.profiles import profile_file
 
 PROFILE = "dev"
-_HEADER = re.compile(r"[ \t]*\[")
 
 
 def write_profile(
@@ -25,6 +22,8 @@ def write_profile(
     api_url: str | None = None,
 ) -> Path:
     """Write the profile to both places; returns the user's profile file. `tenant` None = that of bare brokers.
+
+    A profile of that name that points to another service stays as it is in the user's file; `pointed_elsewhere` tells.
 
     Raises `ConfigurationError` when that file cannot be read, written, or changed without touching other
     profiles.
@@ -42,12 +41,34 @@ def write_profile(
     users = profile_file()
     try:
         text = users.read_text(encoding="utf-8") if users.exists() else ""
+        if _others(text, directory) is not None:
+            return users
         fresh = with_profile(text, PROFILE, fields)
         if fresh != text:
             write_private(users.resolve(), fresh)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"profile file {users}: {error}") from error
     return users
+
+
+def pointed_elsewhere(directory: DataDirectory) -> str | None:
+    """To which other service the user's profile points, so that this one's was not written; None = to this one."""
+    try:
+        return _others(profile_file().read_text(encoding="utf-8"), directory)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+
+
+def _others(text: str, directory: DataDirectory) -> str | None:
+    """The service of somebody else in the profile: other data that is still there, or what was written by hand."""
+    fields = tomllib.loads(text).get(PROFILE)
+    if not isinstance(fields, dict):
+        return None
+    data = fields.get("data")
+    if isinstance(data, str):
+        gone = not DataDirectory(Path(data)).profile_file.exists()
+        return None if gone or Path(data).resolve() == directory.path.resolve() else data
+    return str(fields.get("api_url") or fields.get("bootstrap") or "nothing that is known")
 
 
 def read_api_key(directory: DataDirectory) -> str | None:
@@ -59,42 +80,3 @@ def read_api_key(directory: DataDirectory) -> str | None:
     except (ValueError, KeyError) as error:
         raise ConfigurationError(f"{directory.profile_file}: cannot be read: {error}") from error
     return str(fields["api_key"])
-
-
-def with_profile(text: str, name: str, fields: dict[str, str | list[str]]) -> str:
-    """`text` (TOML) with the table `name` holding exactly `fields`, every other line as it was.
-
-    Raises `tomllib.TOMLDecodeError` for text that is none, `ConfigurationError` where the change would
-    touch another table.
-    """
-    before: dict[str, Any] = tomllib.loads(text)
-    if before.get(name) == fields:
-        return text
-    table = f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
-    kept, where = _without(text, name)
-    fresh = kept[:where].rstrip("\n") + "\n\n" + table + ("\n" if kept[where:] else "") + kept[where:]
-    fresh = fresh.lstrip("\n")
-    try:
-        after: dict[str, Any] = tomllib.loads(fresh)
-    except tomllib.TOMLDecodeError:
-        after = {}
-    if after != {**before, name: fields}:
-        raise ConfigurationError(f"table [{name}] cannot be replaced there; remove it by hand and try again")
-    return fresh
-
-
-def _without(text: str, name: str) -> tuple[str, int]:
-    """`text` without the table `name` and its sub-tables, and where it stood (the end if it did not)."""
-    own = re.compile(rf"[ \t]*\[{re.escape(name)}[\].]")
-    kept: list[str] = []
-    where: int | None = None
-    inside = False
-    for line in text.splitlines(keepends=True):
-        if _HEADER.match(line):
-            inside = own.match(line) is not None
-            if inside and where is None:
-                where = sum(map(len, kept))
-        if not inside:
-            kept.append(line)
-    joined = "".join(kept)
-    return joined, len(joined) if where is None else where

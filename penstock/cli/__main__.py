@@ -27,6 +27,7 @@ COMMANDS = {
     "invoice": "penstock.cli.invoice:invoice",
     "verify-invoice": "penstock.cli.verify_invoice:verify_invoice",
     "audit": "penstock.cli.audit:audit",
+    "profile": "penstock.cli.profiles:profile",
     "doctor": "penstock.cli.doctor:doctor",
     "completion": "penstock.cli.completion:completion",
 }

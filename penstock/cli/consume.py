@@ -12,7 +12,7 @@ import click
 from penstock.cli import display
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import Bar, print_json, progress, say
+from penstock.cli.output import Bar, print_json, print_row, progress, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
 from penstock.client.place import Place
 from penstock.contract.errors import OffsetOutOfRange, TimedOut
@@ -244,6 +244,8 @@ def _printer(form: str) -> Callable[["Message"], None]:
     if form == "values":
         return _print_value
     shown: Callable[[bytes], str] = bytes.hex if form == "hex" else display.text
+    if not sys.stdout.isatty():
+        return lambda message: print_row(_as_row(message, shown))
     return lambda message: print(_as_line(message, shown))
 
 
@@ -257,11 +259,27 @@ def _as_line(message: "Message", shown: Callable[[bytes], str]) -> str:
     )
     key = "" if message.key is None else f"[{shown(message.key)}] "
     value = "(no value)" if message.value is None else shown(message.value)
-    headers = ", ".join(
+    headers = _headers(message, shown)
+    return place + key + value + (f"  {{{headers}}}" if headers else "")
+
+
+def _as_row(message: "Message", shown: Callable[[bytes], str]) -> list[object]:
+    """What is missing is empty; JSON tells it from what is empty."""
+    return [
+        message.partition,
+        message.offset,
+        display.moment(message.timestamp_ms),
+        "" if message.key is None else shown(message.key),
+        "" if message.value is None else shown(message.value),
+        _headers(message, shown),
+    ]
+
+
+def _headers(message: "Message", shown: Callable[[bytes], str]) -> str:
+    return ", ".join(
         f"{display.text(name.encode())}={'' if content is None else shown(content)}"
         for name, content in message.headers
     )
-    return place + key + value + (f"  {{{headers}}}" if headers else "")
 
 
 def _as_json(message: "Message", *, as_hex: bool) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`penstock doctor`: what is wrong with this set-up, and what to do about it."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -12,7 +13,7 @@ from penstock.cli.doctor_checks import Finding, State
 from penstock.cli.doctor_writes import writes
 from penstock.cli.exit_codes import ExitCode, exit_code
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import print_json
+from penstock.cli.output import print_json, print_row
 from penstock.contract.errors import ConfigurationError, PenstockError
 
 _COLOURS = {State.OK: "green", State.DOUBTFUL: "yellow", State.WRONG: "red", State.SKIPPED: "bright_black"}
@@ -105,6 +106,9 @@ def _findings(timeout_s: float) -> Iterator[Finding]:
 
 
 def _show(finding: Finding) -> None:
+    if not sys.stdout.isatty():
+        print_row([finding.state.value, finding.check, finding.fact, finding.remedy])
+        return
     click.secho(f"{finding.state.value:>8}  ", fg=_COLOURS[finding.state], nl=False)
     click.echo(line(f"{finding.check}: {finding.fact}"))
     if finding.remedy:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.confirmation import ask, must_agree
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
@@ -167,7 +168,7 @@ def group_reset(
 def group_delete(name: str, yes: bool, timeout: float) -> None:
     """Forget a group without members, and its offsets."""
     if not yes:
-        click.confirm(f"Forget group {name} and all it has committed?", abort=True, err=True)
+        must_agree(f"Forget group {name} and all it has committed?")
     with connect() as client:
         client.delete_group(name, timeout=timeout)
     if current().json:
@@ -177,9 +178,7 @@ def group_delete(name: str, yes: bool, timeout: float) -> None:
 
 
 def _asked(name: str, count: int) -> bool:
-    if current().json:
-        raise click.UsageError("with --json say --yes or --dry-run.")
-    return click.confirm(f"Move {count} offsets of group {name}?", err=True)
+    return ask(f"Move {count} offsets of group {name}?", instead="--yes or --dry-run")
 
 
 def _target(text: str) -> Position:

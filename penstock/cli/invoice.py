@@ -8,7 +8,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.rest.client import segment
-from penstock.rules.rating import amount_text
+from penstock.rules.rating import shown_amount, unit_text
 
 _TIMEOUT_S = 15.0
 _DOCUMENT_S = 120.0
@@ -105,7 +105,7 @@ def moment(text: str) -> str:
 
 def money(invoice: dict[str, Any], amount_micro: int) -> str:
     """An amount with its currency."""
-    return f"{amount_text(int(amount_micro), int(invoice['minor_digits']))} {invoice['currency']}"
+    return f"{shown_amount(int(amount_micro), int(invoice['minor_digits']))} {invoice['currency']}"
 
 
 def total(invoice: dict[str, Any]) -> str:
@@ -148,8 +148,7 @@ def _quantity(invoice: dict[str, Any], meter: str) -> int:
 
 
 def _part(line: dict[str, Any], part: dict[str, Any]) -> list[object]:
-    size = int(line["unit_size"])
-    unit = line["unit"] if size == 1 else f"{line['unit']} of {size:,}"
+    unit = unit_text(str(line["meter"]), str(line["unit"]), int(line["unit_size"]))
     price = str(part["unit_price"]).rstrip("0").rstrip(".")
     return [int(part["quantity"]), "free" if price in ("0", "") else price, unit]
 

@@ -1,6 +1,7 @@
-"""What commands print: tables for people, JSON for programs, one progress bar on long work."""
+"""What commands print: tables on terminals, plain rows in pipes, JSON for programs, one progress bar on long work."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +15,6 @@ from rich.text import Text
 
 from penstock.cli.display import line
 
-_PIPE_WIDTH = 250
-"""Columns where the output is no terminal: tables are then not folded to 80."""
-
 
 def print_json(value: Any) -> None:
     """One JSON document on one line."""
@@ -24,18 +22,22 @@ def print_json(value: Any) -> None:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(stderr=stderr, highlight=False, markup=False, width=_PIPE_WIDTH)
-    return console
+    return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=False)
 
 
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", *, empty: str = ""
 ) -> None:
-    """A table; whole numbers stand right. Where it would have no row, `empty` says why and what to do next."""
+    """On a terminal a table; whole numbers stand right. Elsewhere the bare rows, as `print_row` prints them.
+
+    Where there would be no row, `empty` says why and what to do next.
+    """
     if not rows and empty:
         say(empty)
+        return
+    if not sys.stdout.isatty():
+        for row in rows:
+            print_row(row)
         return
     table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
@@ -44,6 +46,14 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(line(str(cell))) for cell in row))
     _console().print(table)
+
+
+def print_row(cells: Sequence[object]) -> None:
+    """One line for `cut`, `awk` and `sort`: the cells with a tab between them, nothing folded or padded.
+
+    A tab or line feed within a cell is an escape, so that a line is always one row.
+    """
+    print("\t".join(line(str(cell)) for cell in cells))
 
 
 def say(text: str) -> None:

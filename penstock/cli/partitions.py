@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from penstock.cli.cluster import operator_client, token_option
+from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
@@ -132,9 +133,7 @@ def _declare(
         loss = told["loss"]
         if not dry_run:
             if not yes:
-                if current().json:
-                    raise click.UsageError("with --json say --yes or --dry-run.")
-                click.confirm(f"{_sentence(loss)} Go on?", abort=True, err=True)
+                must_agree(f"{_sentence(loss)} Go on?", instead="--yes or --dry-run")
             told = rest.post(_LOSSES, {**demand, "accept_loss": True}, timeout_s=timeout)
             loss = told["loss"]
     if current().json:

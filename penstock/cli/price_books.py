@@ -11,6 +11,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, say
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.rating import unit_text
 
 _ADDRESS = "/v1/price-books"
 _timeout = click.option(
@@ -117,9 +118,9 @@ def _prices(meter: dict[str, Any] | None) -> str:
         f"{_price(tier['unit_price'])}{'' if tier['up_to'] is None else ' up to ' + format(tier['up_to'], ',')}"
         for tier in meter["tiers"]
     ]
-    size = int(meter["unit_size"])
-    unit = meter["unit"] if size == 1 else f"{meter['unit']} of {size:,}"
-    return f"{int(meter['free']):,} free, then {', '.join(tiers)} each {unit}"
+    unit = unit_text(str(meter["meter"]), str(meter["unit"]), int(meter["unit_size"]))
+    free = f"{int(meter['free']):,} free, then " if int(meter["free"]) else ""
+    return f"{free}{', '.join(tiers)} each {unit}"
 
 
 def _price(text: str) -> str:

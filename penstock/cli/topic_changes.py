@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.confirmation import must_agree
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, progress, say
+from penstock.cli.quantities import Duration, Size
 from penstock.cli.rest import admin_client
 from penstock.contract.topic_settings import Durability, RetentionBasis, TimestampType
 
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 15.0
 _NOT_YET = "no answer of the brokers yet; they get it as soon as they can be reached"
+
+_KEYS_MOVE = (
+    "Keys move: with {after} partitions instead of {before} a key may go to another one than before, so its new "
+    "messages may be read before its older ones. Where that matters, let consumers read up to the end first."
+)
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
@@ -38,13 +45,21 @@ def _changeable(command: _FunctionT) -> _FunctionT:
                 type=_names(Durability),
                 help="What an acknowledgement means: on disk, or in memory, of every in-sync copy.",
             ),
-            click.option("--retention-ms", type=int, help="Keep messages at least this long; -1 = for ever."),
-            click.option("--retention-bytes", type=int, help="Keep this much per partition; -1 = no limit."),
+            click.option(
+                "--retention-ms",
+                type=Duration(),
+                help="Keep messages this long (7d); -1 = no limit.",
+            ),
+            click.option(
+                "--retention-bytes", type=Size(), help="Keep this much per partition (1GiB); -1 = no limit."
+            ),
             click.option(
                 "--retention-basis", type=_names(RetentionBasis), help="Which time retention goes by."
             ),
-            click.option("--segment-bytes", type=int, help="Size of one file of the log; deleted at once."),
-            click.option("--max-message-bytes", type=int, help="Largest message."),
+            click.option(
+                "--segment-bytes", type=Size(), help="Size of one file of the log; deleted at once."
+            ),
+            click.option("--max-message-bytes", type=Size(), help="Largest message (1MiB)."),
         )
     ):
         command = option(command)
@@ -56,7 +71,7 @@ def _changeable(command: _FunctionT) -> _FunctionT:
     cls=Command,
     examples=[
         "penstock topic create orders --partitions 6",
-        "penstock topic create clicks --partitions 3 --durability replicated --retention-ms 86400000",
+        "penstock topic create clicks --partitions 3 --durability replicated --retention-ms 1d --retention-bytes 1GiB",
     ],
 )
 @click.argument("name")
@@ -75,8 +90,9 @@ def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> 
 @click.command(
     "alter",
     cls=Command,
+    short_help="Change settings of a topic, or add partitions.",
     examples=[
-        "penstock topic alter orders --retention-ms 86400000",
+        "penstock topic alter orders --retention-ms 7d",
         "penstock topic alter orders --partitions 12",
     ],
 )
@@ -85,20 +101,34 @@ def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> 
 @_changeable
 @timeout_option
 def topic_alter(name: str, partitions: int | None, timeout: float, **options: Any) -> None:
-    """Change settings of a topic, or add partitions; what is not given stays."""
+    """Change settings of a topic, or add partitions; what is not given stays.
+
+    More partitions move keys: what is sent from now on may go to another partition than older messages with its key,
+    and order holds within a partition only.
+    """
     settings = _settings(options)
     if not settings and partitions is None:
         raise click.UsageError("Nothing to change: give a setting or --partitions.")
-    with closing(admin_client()) as admin, progress(f"Changing {name}"):
-        topic = admin.update_topic(name, settings, partitions=partitions, timeout=timeout)
+    with closing(admin_client()) as admin:
+        if partitions is not None:
+            before = admin.topic(name, timeout=timeout).partitions
+            if partitions > before:
+                say(_KEYS_MOVE.format(before=before, after=partitions))
+        with progress(f"Changing {name}"):
+            topic = admin.update_topic(name, settings, partitions=partitions, timeout=timeout)
     _tell("Changed", "changed", topic)
 
 
-@click.command("delete", cls=Command, examples=["penstock topic delete orders"])
+@click.command(
+    "delete", cls=Command, examples=["penstock topic delete orders", "penstock topic delete orders --yes"]
+)
 @click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
-def topic_delete(name: str, timeout: float) -> None:
-    """Delete a topic with all of its messages."""
+def topic_delete(name: str, yes: bool, timeout: float) -> None:
+    """Delete a topic with all of its messages. It asks before, and needs --yes where there is no terminal."""
+    if not yes:
+        must_agree(f"Topic {name} and all of its messages will be gone for good. Go on?")
     with closing(admin_client()) as admin, progress(f"Deleting {name}"):
         admin.delete_topic(name, timeout=timeout)
     if current().json:

@@ -2,6 +2,7 @@
 
 import click
 
+from penstock.cli.confirmation import must_agree
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress
@@ -44,7 +45,7 @@ def topic_delete_records(
         if not yes:
             what = "All messages" if everything else f"The messages before offset {before_offset}"
             place = name if partition is None else f"{name}-{partition}"
-            click.confirm(f"{what} of {place} will be gone for good. Go on?", abort=True, err=True)
+            must_agree(f"{what} of {place} will be gone for good. Go on?")
         with progress(f"Deleting records of {name}"):
             starts = client.delete_records({(name, number): before for number in numbers}, timeout=timeout)
     if current().json:

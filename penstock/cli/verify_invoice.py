@@ -15,7 +15,7 @@ from penstock.cli.output import print_json, print_table, progress
 from penstock.cli.rest import rest_client, settings
 from penstock.profiles import profile_file
 from penstock.rest.client import RestClient, segment
-from penstock.rules.rating import amount_text
+from penstock.rules.rating import shown_amount
 from penstock.verification.findings import Report, Verdict
 from penstock.verification.notes import FILE, note, read_notes
 
@@ -218,5 +218,4 @@ def _print(report: Report) -> None:
 
 
 def _money(report: Report, amount_micro: int) -> str:
-    digits = report.minor_digits if amount_micro % 10 ** (6 - report.minor_digits) == 0 else 6
-    return f"{amount_text(amount_micro, digits)} {report.currency}"
+    return f"{shown_amount(amount_micro, report.minor_digits)} {report.currency}"

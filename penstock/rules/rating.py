@@ -35,6 +35,8 @@ MICRO = 10**6
 QUANTITY_MAX = 10**38 - 1
 """decimal(38,0), as in the data sets."""
 UNIT_PRICE_MAX = Decimal(1_000_000)
+CENT_DIGITS = 2
+"""Places that an amount has at least, where its currency has them."""
 PRICE_TEXT_MAX = 40
 """Characters of a price: more than the largest price and 12 places need."""
 TIERS_MAX = 100
@@ -49,6 +51,10 @@ class Tier:
 
     up_to: int | None
     unit_price_pico: int
+
+    @property
+    def unit_price(self) -> str:
+        return price_text(self.unit_price_pico)
 
     def __post_init__(self) -> None:
         invariant(self.up_to is None or 0 < self.up_to <= QUANTITY_MAX, "a tier ends above 0 or not at all")
@@ -287,6 +293,22 @@ def amount_text(amount_micro: int, minor_digits: int = 2) -> str:
     if minor_digits == 0:
         return f"{sign}{minor}"
     return f"{sign}{minor // 10**minor_digits}.{minor % 10**minor_digits:0{minor_digits}d}"
+
+
+def shown_amount(amount_micro: int, minor_digits: int) -> str:
+    """An amount as people read it: cents always, what is finer only as far as it says something: `1234.50`, `0.0153`.
+
+    `minor_digits` are those of the currency or of its price book; any amount may be shown.
+    """
+    whole, part = divmod(abs(amount_micro), MICRO)
+    places = f"{part:06d}".rstrip("0").ljust(min(minor_digits, CENT_DIGITS), "0")
+    return f"{'-' if amount_micro < 0 else ''}{whole}{'.' + places if places else ''}"
+
+
+def unit_text(meter: str, unit: str, unit_size: int) -> str:
+    """What a unit price is for, so that nobody takes it for another: `message`, `GB of 1,000,000,000 bytes`."""
+    items = "bytes" if meter.startswith("bytes") else "messages"
+    return unit if unit_size == 1 else f"{unit} of {unit_size:,} {items}"
 
 
 def _meter_price(entry: object, where: str) -> MeterPrice:

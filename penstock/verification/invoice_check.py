@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.rating import PriceBook, RatedLine, amount_text, credit, credit_line_id, line_id, rate
+from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, line_id, rate, shown_amount
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.commitments import ChainPoint
 from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report
@@ -288,4 +288,4 @@ def make_report(
 
 def money(amount_micro: int) -> str:
     """An amount in a message, also one that is no whole number of cents."""
-    return amount_text(amount_micro, 2) if amount_micro % 10_000 == 0 else amount_text(amount_micro, 6)
+    return shown_amount(amount_micro, 2)

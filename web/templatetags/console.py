@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
 from web import charts, formats
+from web.costs import PriceRow
 from web.forms import Form, split_message
 
 register = template.Library()
@@ -164,6 +165,24 @@ def meter(name: str) -> str:
 def items(meter_name: str) -> str:
     """What a meter counts."""
     return "bytes" if meter_name.startswith("bytes") else "messages"
+
+
+@register.filter
+def price_span(row: PriceRow) -> str:
+    """Which part of a period's quantity a price is for."""
+    form = formats.size if row.meter.startswith("bytes") else formats.count
+    if row.up_to is None:
+        return "any" if row.after == 0 else f"over {form(row.after)}"
+    return (
+        f"the first {form(row.up_to)}"
+        if row.after == 0
+        else f"over {form(row.after)} up to {form(row.up_to)}"
+    )
+
+
+@register.filter
+def reading_is_free(rows: list[PriceRow]) -> bool:
+    return not any(row.meter.endswith("_out") for row in rows)
 
 
 @register.filter

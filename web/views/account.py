@@ -12,6 +12,7 @@ from tenants import actions, queries
 from tenants.models import Person
 from web import notices, rate_limit, sessions
 from web.broker_access import forget_person
+from web.costs import prices_of_newcomers
 from web.forms import Form
 from web.places import signed_in
 
@@ -79,7 +80,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
             end_session(request)
             return welcome(request, redirect("web:overview", tenant.name), token)
     status = 422 if form.failed else 200
-    return render(request, "web/sign_up.html", {"form": form}, status=status)
+    context = {"form": form, "prices": prices_of_newcomers()}
+    return render(request, "web/sign_up.html", context, status=status)
 
 
 @require_POST

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from billing import queries
 from tenants.roles import Permission
 from web import charts
-from web.costs import cost_so_far
+from web.costs import cost_so_far, price_rows
 from web.places import Place, in_tenant
 
 SPANS = (7, 30, 90)
@@ -44,6 +44,7 @@ def usage(request: HttpRequest, place: Place) -> HttpResponse:
         "by_topic": sorted((_flat(row, "topic") for row in by_topic), key=lambda row: -row["messages"]),
         "by_day": [_flat(row, "day") for row in reversed(by_day)],
         "cost": cost_so_far(place.tenant),
+        "prices": price_rows(place.tenant),
         "availability": queries.availability(place.tenant, first=None, end=None),
     }
     return render(request, "web/usage.html", context)

@@ -17,10 +17,11 @@ from control_plane.audit import queries as audit
 from penstock.cli.__main__ import run
 from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules import rating
 from tenants.actions import create_operator
-from tests.control_plane.billing.world import TESTER, World
+from tests.control_plane.billing.world import STANDARD_1, TESTER, World
 
-STANDARD: dict[str, Any] = json.loads(price_actions.STANDARD_PRICE_BOOK.read_text(encoding="utf-8"))
+STANDARD = STANDARD_1
 
 
 def book(version: int, *, name: str = "standard", free: int = 0) -> dict[str, Any]:
@@ -67,11 +68,39 @@ def test_prices_change_for_the_future_only(first: PriceBook) -> None:
         publish(book(3), now, now)
 
 
-def test_the_first_book_holds_already(world: World) -> None:
+def test_the_first_book_holds_already(db: None) -> None:
     now = datetime.now(UTC)
     with pytest.raises(InvalidRequest, match="first price book must hold already"):
         publish(book(1), now + timedelta(days=1), now)
     publish(book(1), now - timedelta(days=900), now)
+
+
+def test_a_service_that_begins_asks_what_the_field_asks(db: None) -> None:
+    first = rating.PriceBook.read(price_actions.publish_first_price_book(datetime.now(UTC)).document)
+    million = rating.rate(first, {"messages_in": 1_000_000, "bytes_in": 1_000_000_000})
+    assert [(line.meter, line.amount_micro) for line in million.lines] == [
+        ("messages_in", 50_000),  # 0.05 USD
+        ("bytes_in", 100_000),  # 0.10 USD
+    ]
+    few = rating.rate(first, {"messages_in": 32, "bytes_in": 10_000})
+    assert [line.amount_micro for line in few.lines] == [2, 1], "small use shows"
+
+
+def test_a_service_with_older_prices_keeps_them(world: World, first: PriceBook) -> None:
+    tasks.run_round()
+    assert [(row.name, row.version) for row in PriceBook.objects.all()] == [("standard", 1)]
+
+
+def test_the_running_periods_prices_are_those_that_held_when_it_began(world: World, first: PriceBook) -> None:
+    acme = world.tenant("acme")
+    assert price_actions.running_prices_of(acme) == first
+    tasks.run_round()
+    now = datetime.now(UTC)
+    later = publish(book(2), now, now)
+    tasks.run_round()
+    assert price_actions.running_prices_of(acme) == first, "its period runs already"
+    world.cut(acme, [])
+    assert price_actions.running_prices_of(acme) == later
 
 
 def test_publishing_stands_in_the_audit_log_of_the_service(first: PriceBook) -> None:
@@ -238,7 +267,7 @@ def command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Command:
-    price_actions.publish_first_price_book(datetime.now(UTC))
+    publish(STANDARD, datetime.now(UTC))
     monkeypatch.setenv("PENSTOCK_API_URL", live_server.url)
     monkeypatch.setenv("PENSTOCK_API_KEY", "")
     monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", create_operator(TESTER, name="olga", tenant=SYSTEM_TENANT))

@@ -1,13 +1,14 @@
 """A tenant with cuts, and data sets that tell of them as Spark would."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from billing import actions, import_actions, queries
+from billing import actions, import_actions, price_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.audit.actor import system
 from penstock.contract.ids import TopicId, TopicPartition
@@ -19,6 +20,10 @@ from tests.control_plane.billing.publishing import publish
 
 TESTER = system("test")
 TODAY = datetime.now(UTC).date()
+STANDARD_1: dict[str, Any] = json.loads(
+    (Path(price_actions.__file__).parent / "price_books" / "standard-1.json").read_text(encoding="utf-8")
+)
+"""The prices of these tests: an allowance, two tiers and cents, which a few thousand messages show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +95,21 @@ class World:
     """Builds data sets row by row; `spark` publishes them, `bill` imports and settles as the task does."""
 
     datasets: Path
+    priced: bool = True
+    """Whether `STANDARD_1` holds from the beginning; else the first round publishes prices."""
     rows: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {name: [] for name in import_actions.ORDER}
     )
+
+    def __post_init__(self) -> None:
+        if not self.priced:
+            return
+        price_actions.publish_price_book(
+            TESTER,
+            document=STANDARD_1,
+            effective_from=price_actions.BEGINNING,
+            now=datetime.now(UTC),
+        )
 
     def tenant(self, name: str, *, age: timedelta = timedelta(days=1)) -> Tenant:
         tenant = create_tenant(TESTER, name=name)

@@ -29,7 +29,7 @@ tenant show
 audit verify
 usage
 invoice list
-topic delete shop.sales
+topic delete shop.sales --yes
 dev status
 doctor
 completion zsh

@@ -77,9 +77,7 @@ def test_every_process_is_listed_with_its_state_and_the_password_is_shown_once(
 
 
 def test_topics_are_created_altered_listed_and_deleted(penstock: Service) -> None:
-    created = penstock(
-        "topic", "create", "orders", "--partitions", "3", "--retention-ms", "3600000", "--json"
-    )
+    created = penstock("topic", "create", "orders", "--partitions", "3", "--retention-ms", "1h", "--json")
     assert created.json["delivered"] is True
     assert created.json["settings"]["retention_ms"] == 3_600_000
     assert penstock.try_to("topic", "create", "orders", "--partitions", "3").code == 5
@@ -99,9 +97,9 @@ def test_topics_are_created_altered_listed_and_deleted(penstock: Service) -> Non
     described = penstock("topic", "describe", "orders", "--offsets", "--json").json
     assert len(described["partitions"]) == 4 and described["delivered"] is True
     assert sum(p["next_offset"] - p["first_offset"] for p in described["partitions"]) == 2
-    penstock("topic", "delete", "orders")
+    penstock("topic", "delete", "orders", "--yes")
     assert penstock("topic", "list", "--json").json["topics"] == []
-    assert penstock.try_to("topic", "delete", "orders").code == 3
+    assert penstock.try_to("topic", "delete", "orders", "--yes").code == 3
 
 
 def test_a_key_is_shown_once_obeys_its_bounds_and_ends_when_it_is_revoked(penstock: Service) -> None:
@@ -121,8 +119,8 @@ def test_a_key_is_shown_once_obeys_its_bounds_and_ends_when_it_is_revoked(pensto
     after = {key["id"]: key for key in penstock("key", "list", "--json").json["keys"]}
     assert after[made["id"]]["state"] == "revoked"
     assert penstock.try_to("key", "revoke", "key_none").code == 3
-    penstock("topic", "delete", "shop.sales")
-    penstock("topic", "delete", "private")
+    penstock("topic", "delete", "shop.sales", "--yes")
+    penstock("topic", "delete", "private", "--yes")
 
 
 def test_the_tenant_of_the_key_is_shown_with_its_limits(penstock: Service) -> None:
@@ -157,7 +155,7 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
     after = penstock.processes()
     assert sorted(after) == sorted(NAMES)
     assert after["web"] != before["web"] and after["runner"] == before["runner"]
-    penstock("topic", "delete", "served")
+    penstock("topic", "delete", "served", "--yes")
 
 
 def test_a_paused_process_is_told_as_such(penstock: Service) -> None:

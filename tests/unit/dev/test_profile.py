@@ -1,5 +1,6 @@
 """The profile file of a user: one table is replaced, and nothing else of it changes."""
 
+import shutil
 import stat
 import tomllib
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from data_plane.dev.layout import DataDirectory
-from data_plane.dev.profile import read_api_key, with_profile, write_profile
+from data_plane.dev.profile import pointed_elsewhere, read_api_key, write_profile
 from penstock.contract.errors import ConfigurationError
+from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE, connection_settings, read_profile
 
 FIELDS: dict[str, str | list[str]] = {"bootstrap": ["127.0.0.1:1", "127.0.0.1:2"], "api_key": 'a"b'}
@@ -71,3 +73,37 @@ def test_a_profile_file_that_is_no_toml_is_named_and_kept(
     with pytest.raises(ConfigurationError, match=r"profiles\.toml"):
         write_profile(directory, directory.load_or_create(1), "the-key")
     assert users.read_text() == "not toml"
+
+
+@pytest.fixture
+def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "profiles.toml"
+    monkeypatch.setenv(PROFILE_FILE, str(file))
+    return file
+
+
+def test_a_profile_of_another_service_is_left_alone_and_told(tmp_path: Path, users: Path) -> None:
+    first, second = DataDirectory(tmp_path / "first"), DataDirectory(tmp_path / "second")
+    write_profile(first, first.load_or_create(1), "first-key")
+    kept = users.read_text()
+    write_profile(second, second.load_or_create(1), "second-key")
+    assert users.read_text() == kept
+    assert pointed_elsewhere(second) == str(first.path) and pointed_elsewhere(first) is None
+    assert read_api_key(second) == "second-key", "its own folder has it"
+
+
+def test_a_profile_that_was_written_by_hand_is_left_alone(tmp_path: Path, users: Path) -> None:
+    users.write_text('[dev]\napi_url = "https://penstock.example"\n')
+    directory = DataDirectory(tmp_path / "cluster")
+    write_profile(directory, directory.load_or_create(1), "key")
+    assert read_profile("dev") == {"api_url": "https://penstock.example"}
+    assert pointed_elsewhere(directory) == "https://penstock.example"
+
+
+def test_a_profile_of_a_service_that_is_gone_is_replaced(tmp_path: Path, users: Path) -> None:
+    first, second = DataDirectory(tmp_path / "first"), DataDirectory(tmp_path / "second")
+    write_profile(first, first.load_or_create(1), "first-key")
+    shutil.rmtree(first.path)
+    write_profile(second, second.load_or_create(1), "second-key")
+    assert read_profile("dev")["api_key"] == "second-key"
+    assert pointed_elsewhere(second) is None

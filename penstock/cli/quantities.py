@@ -1,0 +1,67 @@
+"""Sizes and times as people type them: `1GiB`, `7d`; plain numbers are bytes and milliseconds."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    _Parameter = click.ParamType[int]
+else:
+    _Parameter = click.ParamType  # generic in newer versions only
+
+SIZES: Mapping[str, int] = {
+    "B": 1,
+    **{f"{prefix}B": 1_000**power for power, prefix in enumerate(("k", "M", "G", "T"), 1)},
+    **{f"{prefix}iB": 1_024**power for power, prefix in enumerate(("K", "M", "G", "T"), 1)},
+}
+"""Bytes of each unit; `KB` is `kB`, and `K` alone is neither."""
+TIMES: Mapping[str, int] = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+"""Milliseconds of each unit."""
+_QUANTITY = re.compile(r"(-?\d{1,18})([A-Za-z]*)\Z", re.ASCII)
+
+
+def read_quantity(text: str, units: Mapping[str, int]) -> int:
+    """`7d` in milliseconds, `1GiB` in bytes; a plain number as it is. A negative number has no unit.
+
+    Raises `ValueError` saying what is accepted.
+    """
+    found = _QUANTITY.match(text.strip())
+    unit = "" if found is None else {"KB": "kB"}.get(found[2], found[2])
+    if found is None or (unit and (unit not in units or found[1].startswith("-"))):
+        raise ValueError(f"{text!r} is no whole number, alone or with one of {', '.join(units)}")
+    return int(found[1]) * (units[unit] if unit else 1)
+
+
+class _Quantity(_Parameter):
+    units: Mapping[str, int]
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return read_quantity(str(value), self.units)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(_Quantity):
+    """Bytes: `1048576`, `1MiB`, `1MB`."""
+
+    name = "size"
+    units = SIZES
+
+
+class Duration(_Quantity):
+    """Milliseconds: `604800000`, `7d`, `90m`."""
+
+    name = "time"
+    units = TIMES

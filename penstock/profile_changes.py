@@ -1,0 +1,117 @@
+"""Changes of the profile file: one table or one line is replaced, every other line stays as it was."""
+
+import json
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.contract.errors import ConfigurationError, NotFound
+from penstock.profiles import USED
+
+_HEADER = re.compile(r"[ \t]*\[")
+_USED_LINE = re.compile(rf"[ \t]*{USED}[ \t]*=")
+
+
+def with_profile(text: str, name: str, fields: Mapping[str, str | list[str]]) -> str:
+    """`text` (TOML) with the table `name` holding exactly `fields`, every other line as it was.
+
+    Raises `tomllib.TOMLDecodeError` for text that is none, `ConfigurationError` where the change would
+    touch another table.
+    """
+    before: dict[str, Any] = tomllib.loads(text)
+    if before.get(name) == fields:
+        return text
+    table = f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
+    kept, where = _without(text, name)
+    fresh = kept[:where].rstrip("\n") + "\n\n" + table + ("\n" if kept[where:] else "") + kept[where:]
+    return _checked(fresh, {**before, name: fields}, name)
+
+
+def without_profile(text: str, name: str) -> str:
+    """`text` without the table `name`; nor is it the used one any more.
+
+    Raises `NotFound` when there is none, and as `with_profile` does.
+    """
+    before: dict[str, Any] = tomllib.loads(text)
+    if not isinstance(before.get(name), dict):
+        raise NotFound(f"profile {name!r}: there is none; `penstock profile list` shows what there is")
+    kept, _ = _without(text, name)
+    if before.get(USED) == name:
+        kept = _without_used(kept)
+    wanted = {
+        key: value for key, value in before.items() if key != name and not (key == USED and value == name)
+    }
+    return _checked(kept, wanted, name)
+
+
+def with_used(text: str, name: str) -> str:
+    """`text` with `name` as the profile that counts when none is named.
+
+    Raises `NotFound` when there is no such profile, and as `with_profile` does.
+    """
+    before: dict[str, Any] = tomllib.loads(text)
+    if not isinstance(before.get(name), dict):
+        raise NotFound(f"profile {name!r}: there is none; `penstock profile list` shows what there is")
+    fresh = f"{USED} = {json.dumps(name)}\n" + _without_used(text)
+    return _checked(fresh, {**before, USED: name}, name)
+
+
+def change_file(file: Path, text: str) -> None:
+    """Replace the profile file as a whole, readable by its owner only. Raises `OSError`."""
+    file = file.resolve()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        os.replace(name, file)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _checked(fresh: str, wanted: dict[str, Any], name: str) -> str:
+    fresh = fresh.lstrip("\n")
+    try:
+        after: dict[str, Any] = tomllib.loads(fresh)
+    except tomllib.TOMLDecodeError:
+        after = {}
+    if after != wanted:
+        raise ConfigurationError(f"table [{name}] cannot be changed there; change it by hand")
+    return fresh
+
+
+def _without(text: str, name: str) -> tuple[str, int]:
+    """`text` without the table `name` and its sub-tables, and where it stood (the end if it did not)."""
+    own = re.compile(rf"[ \t]*\[{re.escape(name)}[\].]")
+    kept: list[str] = []
+    where: int | None = None
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if _HEADER.match(line):
+            inside = own.match(line) is not None
+            if inside and where is None:
+                where = sum(map(len, kept))
+        if not inside:
+            kept.append(line)
+    joined = "".join(kept)
+    return joined, len(joined) if where is None else where
+
+
+def _without_used(text: str) -> str:
+    """`text` without the line that says which profile is used: it stands before the first table."""
+    kept: list[str] = []
+    top = True
+    for line in text.splitlines(keepends=True):
+        top = top and not _HEADER.match(line)
+        if not (top and _USED_LINE.match(line)):
+            kept.append(line)
+    return "".join(kept)

@@ -1,0 +1,88 @@
+"""`penstock topic delete` asks, and `topic alter --partitions` says that keys move; against the real REST interface."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from control_plane.access.actions import create_key
+from control_plane.topics import actions, queries
+from penstock.cli.__main__ import run
+from tests.control_plane.world import ACTOR, House, make_house
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def house(live_server: Any, monkeypatch: pytest.MonkeyPatch) -> House:
+    made = make_house("acme")
+    actions.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    _, text = create_key(ACTOR, made.tenant, name="cli")
+    monkeypatch.setenv("PENSTOCK_API_URL", live_server.url)
+    monkeypatch.setenv("PENSTOCK_API_KEY", text.reveal())
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+    return made
+
+
+@pytest.fixture
+def command(house: House, capsys: pytest.CaptureFixture[str]) -> Command:
+    def call(*arguments: str) -> tuple[int, str]:
+        code = run(arguments)
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    return call
+
+
+def exists(house: House) -> bool:
+    return bool(queries.topics(house.tenant).filter(name="orders").exists())
+
+
+def on_a_terminal(answer: bytes) -> tuple[int, str]:
+    """`penstock topic delete orders` with somebody at the terminal who types `answer`."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "penstock.cli", "topic", "delete", "orders"]
+    with subprocess.Popen(words, stdin=theirs, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        os.close(theirs)
+        os.write(ours, answer)
+        _, said = program.communicate(timeout=60)
+    os.close(ours)
+    return program.returncode, said.decode()
+
+
+def test_without_a_terminal_nothing_is_deleted_until_yes_is_said(house: House, command: Command) -> None:
+    for words in (["topic", "delete", "orders"], ["topic", "delete", "orders", "--json"]):
+        code, told = command(*words)
+        assert code == 2 and "--yes" in told
+        assert exists(house)
+    assert command("topic", "delete", "orders", "--yes")[0] == 0
+    assert not exists(house)
+
+
+def test_a_person_is_asked_and_may_say_no(house: House) -> None:
+    code, said = on_a_terminal(b"n\n")
+    assert code == 130 and "gone for good" in said
+    assert exists(house)
+    code, said = on_a_terminal(b"y\n")
+    assert code == 0, said
+    assert not exists(house)
+
+
+def test_more_partitions_are_told_to_move_keys(command: Command) -> None:
+    code, told = command("topic", "alter", "orders", "--partitions", "6")
+    assert code == 0 and "Keys move: with 6 partitions instead of 3" in told
+    assert "Keys move" not in command("topic", "alter", "orders", "--partitions", "6")[1]
+    assert "Keys move" not in command("topic", "alter", "orders", "--retention-ms", "7d")[1]
+
+
+def test_retention_is_taken_in_days_and_gibibytes(house: House, command: Command) -> None:
+    code, told = command("topic", "alter", "orders", "--retention-ms", "7d", "--retention-bytes", "1GiB")
+    assert code == 0, told
+    settings = queries.topic(house.tenant, "orders").settings
+    assert (settings["retention_ms"], settings["retention_bytes"]) == (604_800_000, 2**30)

@@ -1,0 +1,85 @@
+"""Prices stand on the console before an invoice does."""
+
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from billing import price_actions, tasks
+from tenants.models import Tenant
+from tenants.roles import Standing
+from tests.control_plane.billing.world import STANDARD_1, TESTER
+from tests.control_plane.web.test_pages import signed_in
+from tests.control_plane.world import House, make_house
+from web import formats
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def house() -> House:
+    return make_house("acme")
+
+
+def text(client: Client, path: str) -> str:
+    return unescape(client.get(path).content.decode())
+
+
+def publish(document: dict[str, Any], at: datetime) -> None:
+    price_actions.publish_price_book(TESTER, document=document, effective_from=at, now=at)
+
+
+def test_what_a_message_and_a_gigabyte_cost_stands_on_the_usage_page_of_a_new_tenant(house: House) -> None:
+    price_actions.publish_first_price_book(datetime.now(UTC))
+    page = text(signed_in(house), "/t/acme/usage")
+    assert "0.05 USD" in page and "million of 1,000,000 messages" in page
+    assert "0.10 USD" in page and "GB of 1,000,000,000 bytes" in page
+    assert "the first 10.0 TB" in page and "over 10.0 TB" in page
+    assert "Reading, copies, storage" in page
+
+
+def test_a_free_part_is_told_and_so_is_each_tier(house: House) -> None:
+    publish(STANDARD_1, price_actions.BEGINNING)
+    page = text(signed_in(house), "/t/acme/usage")
+    assert page.index("the first 1,000") < page.index("over 1,000 up to 20,000") < page.index("over 20,000")
+    assert "free</td>" in page and "MB of 1,000,000 bytes" in page
+
+
+def test_the_prices_shown_are_those_of_the_period_that_runs(house: House) -> None:
+    publish(STANDARD_1, price_actions.BEGINNING)
+    Tenant.objects.filter(name="acme").update(created_at=datetime.now(UTC) - timedelta(days=1))
+    tasks.run_round()
+    dearer = [{**meter, "tiers": [{"up_to": None, "unit_price": "7"}]} for meter in STANDARD_1["meters"]]
+    publish({**STANDARD_1, "version": 2, "meters": dearer}, datetime.now(UTC))
+    page = text(signed_in(house), "/t/acme/usage")
+    assert "0.002 USD" in page and "7.00 USD" not in page
+    assert "7.00 USD" in text(Client(), "/sign-up"), "a newcomer pays the newer ones"
+
+
+def test_the_door_promises_no_allowance_that_there_is_not(db: None) -> None:
+    price_actions.publish_first_price_book(datetime.now(UTC))
+    page = text(Client(), "/sign-up")
+    assert "allowance" not in page
+    assert "0.05 USD each million of 1,000,000 messages" in page
+
+
+@pytest.mark.parametrize("standing", [Standing.BILLING, Standing.AUDITOR])
+def test_whoever_sees_usage_sees_its_prices(house: House, standing: Standing) -> None:
+    price_actions.publish_first_price_book(datetime.now(UTC))
+    assert "0.05 USD" in text(signed_in(house, standing), "/t/acme/usage")
+
+
+@pytest.mark.parametrize(
+    ("micro", "digits", "shown"),
+    [
+        (17_312, 6, "0.017312 USD"),
+        (12_000_000, 6, "12.00 USD"),
+        (1_250_000, 6, "1.25 USD"),
+        (12_000_000, 0, "12 USD"),
+        (-3, 6, "−0.000003 USD"),
+    ],
+)
+def test_small_amounts_show_and_large_ones_have_no_zeros(micro: int, digits: int, shown: str) -> None:
+    assert formats.amount(micro, digits, "USD") == shown
