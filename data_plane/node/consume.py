@@ -74,7 +74,7 @@ class ConsumeStream:
     async def serve(self) -> None:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
         try:
-            await together(self._turns.charged(self._receive()), self._turns.charged(self._send()))
+            await together(self._turns.charged(self._receive), self._turns.charged(self._send))
         finally:
             for handle in list(self._opened):
                 self._close(handle)

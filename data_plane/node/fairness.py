@@ -65,9 +65,9 @@ class Fairness:
     def _wait_ms(self, tenant: TenantId) -> float:
         return self._shares.wait_ms(tenant, self._clock.monotonic_ms())
 
-    async def charged(self, tenant: TenantId, work: Awaitable[T]) -> T:
+    async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work, self._clock, partial(self._shares.charge, tenant))
+        return await _Charged(work(), self._clock, partial(self._shares.charge, tenant))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,14 @@ class TenantTurns:
     async def turn(self) -> None:
         await self.fairness.turn(self.tenant)
 
-    async def charged(self, work: Awaitable[T]) -> T:
+    async def charged(self, work: Callable[[], Awaitable[T]]) -> T:
+        """`work` is begun when this is, so that nothing is left behind by whoever is cancelled before."""
         return await self.fairness.charged(self.tenant, work)
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """One piece of work, begun in its turn."""
         await self.turn()
-        return await self.charged(work())
+        return await self.charged(work)
 
 
 def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> dict[str, CallHandler]:

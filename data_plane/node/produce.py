@@ -82,14 +82,14 @@ class ProduceStream:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
         opening = pb.ProduceAnswerHead(credit_bytes=self._credit_limit)
         await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, opening.SerializeToString()))
-        sender = asyncio.create_task(self._turns.charged(self._send()))
+        sender = asyncio.create_task(self._turns.charged(self._send))
         try:
             while True:
                 frame = await self._connection.receive()
                 await self._committer.room()
                 await self._turns.turn()
                 self._gate.check(self._principal)
-                await self._turns.charged(self._take(frame))
+                await self._turns.charged(partial(self._take, frame))
                 if sender.done():
                     raise ConnectionLost("the client stopped reading results")
                 if self._releaser is not None and self._releaser.done():

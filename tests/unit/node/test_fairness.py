@@ -1,6 +1,7 @@
 """What a tenant's work costs is charged to it step by step, and its work begins in order when it has to wait."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
@@ -103,6 +104,27 @@ def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_
     asyncio.run(story())
     assert ends == ["cancelled"]
     assert charges.charged == [(GREEDY, 0.0), (GREEDY, 7.0)]
+
+
+def test_what_is_cancelled_before_its_task_began_is_not_begun_at_all() -> None:
+    fair, _, _ = fairness()
+    begun: list[str] = []
+
+    async def work() -> None:
+        """Never awaited, it would be a warning on the broker's log."""
+
+    def begin() -> Coroutine[Any, Any, None]:
+        begun.append("begun")
+        return work()
+
+    async def story() -> None:
+        task = asyncio.create_task(fair.of(GREEDY).charged(begin))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert begun == []
 
 
 def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> None:
