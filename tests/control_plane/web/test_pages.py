@@ -34,6 +34,7 @@ pytestmark = pytest.mark.django_db
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.IGNORECASE)
 HOSTILE = '"><img src=x onerror=alert(1)><b>'
 ARGUMENTS = {"name": "orders", "key": "key_nothing", "invoice": "inv_nothing", "meter": "messages_in"}
+ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
 
 
