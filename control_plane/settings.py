@@ -41,6 +41,7 @@ MIDDLEWARE = [
     "control_plane.api.middleware.RequestLog",
     "control_plane.api.middleware.NoNul",
     "django.middleware.security.SecurityMiddleware",
+    "web.middleware.Delivery",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.common.CommonMiddleware",
     "web.middleware.Console",

@@ -4,9 +4,12 @@ import json
 from dataclasses import dataclass
 
 SHOWN_MAX = 64 * 1024
-"""Bytes of one content that a page shows; the rest is said to be there."""
+"""Bytes of one content that the page of one message shows; the rest is said to be there."""
+LISTED_MAX = 2 * 1024
+"""Bytes of one content in a list of messages, which may be a hundred."""
 PREVIEW_MAX = 160
-_HEX_MAX = 4 * 1024
+_HEX_PART = 4
+"""A byte as hex takes about four signs: a page as long as one of text shows a quarter of the bytes."""
 _HEX_ROW = 16
 # Signs that turn the direction of text or have no width: they could make a text look like another.
 _HIDDEN = frozenset(
@@ -30,19 +33,19 @@ class Content:
 NOTHING = Content(kind="none", size=0, preview="", whole="", cut=False)
 
 
-def decode(content: bytes | None) -> Content:
-    """What to show of a key, a value or a header."""
+def decode(content: bytes | None, most: int = SHOWN_MAX) -> Content:
+    """What to show of a key, a value or a header: its first `most` bytes, fewer as hex."""
     if content is None:
         return NOTHING
-    cut = len(content) > SHOWN_MAX
-    text = _text(content[:SHOWN_MAX], cut)
+    cut = len(content) > most
+    text = _text(content[:most], cut)
     if text is None:
         return Content(
             kind="hex",
             size=len(content),
             preview=content[: PREVIEW_MAX // 3].hex(" "),
-            whole=hex_dump(content[:_HEX_MAX]),
-            cut=len(content) > _HEX_MAX,
+            whole=hex_dump(content[: most // _HEX_PART]),
+            cut=len(content) > most // _HEX_PART,
         )
     laid_out = None if cut else lay_out_json(text)
     return Content(

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_cache_control
 
 from penstock.contract.errors import PenstockError
 from web import errors, notices
+from web.assets import digest_of
 
 POLICY = "; ".join(
     (
@@ -25,6 +29,26 @@ REST = ("/v1/", "/healthz", "/readyz", "/metrics")
 def is_console(request: HttpRequest) -> bool:
     """Whether people look at it: everything that is not for programs."""
     return not request.path.startswith(REST)
+
+
+YEAR = "public, max-age=31536000, immutable"
+
+
+class Delivery(GZipMiddleware):
+    """Pages and static files travel compressed; a static file whose address names its content is kept for a year.
+
+    Compressed pages vary in length by chance (Django's `max_random_bytes`) and have a fresh mask on each form's token,
+    so that lengths tell nothing of it. Programs' answers stay as they are.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if not is_console(request):
+            return response
+        if request.path.startswith(settings.STATIC_URL) and response.status_code in (200, 304):
+            wanted = request.GET.get("v")
+            if wanted is not None and wanted == digest_of(request.path.removeprefix(settings.STATIC_URL)):
+                response.headers["Cache-Control"] = YEAR
+        return super().process_response(request, response)
 
 
 class Console:

@@ -37,6 +37,14 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/topics/<str:name>/delete", topics.delete_topic, name="delete-topic"),
     path(f"{TENANT}/topics/<str:name>/messages", messages.messages, name="messages"),
     path(f"{TENANT}/topics/<str:name>/messages/tail", messages.tail, name="tail"),
+    path(
+        f"{TENANT}/topics/<str:name>/messages/<str:partition>/<str:offset>", messages.message, name="message"
+    ),
+    path(
+        f"{TENANT}/topics/<str:name>/messages/<str:partition>/<str:offset>/value",
+        messages.message_value,
+        name="message-value",
+    ),
     path(f"{TENANT}/topics/<str:name>/send", messages.produce, name="produce"),
     path(f"{TENANT}/groups", groups.groups, name="groups"),
     path(f"{TENANT}/groups/live", groups.groups_live, name="groups-live"),

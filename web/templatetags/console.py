@@ -1,13 +1,10 @@
 """What templates say: numbers, sizes and times as text, fields of forms, and addresses that change on deployment."""
 
-import hashlib
 import json
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from django import template
-from django.contrib.staticfiles import finders
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html
@@ -15,7 +12,7 @@ from django.utils.safestring import SafeString
 
 from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
-from web import charts, formats
+from web import assets, charts, formats
 from web.costs import PriceRow
 from web.forms import Form, split_message
 
@@ -82,16 +79,7 @@ def plural(number: int, word: str) -> str:
 @register.simple_tag
 def asset(path: str) -> str:
     """A static file's address with a part that changes with its content, so that no browser keeps an old one."""
-    return f"{static(path)}?v={_digest(path)}"
-
-
-@cache
-def _digest(path: str) -> str:
-    found = finders.find(path)
-    if not isinstance(found, str):
-        raise FileNotFoundError(path)
-    with open(found, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:12]
+    return f"{static(path)}?v={assets.digest(path)}"
 
 
 @register.inclusion_tag("web/parts/field.html")

@@ -15,6 +15,7 @@ from web.broker_access import brokers
 from web.forms import Form, moment_ms
 from web.groups_now import GroupNow, PartitionLag, group_now, groups_now
 from web.places import Place, in_tenant
+from web.unscripted import first_answer
 
 NAME_MAX = 249
 TARGETS = ("beginning", "end", "offset", "time")
@@ -24,7 +25,8 @@ TARGETS = ("beginning", "end", "offset", "time")
 @require_safe
 def groups(request: HttpRequest, place: Place) -> HttpResponse:
     """The page; the groups come as a part that is looked at again and again."""
-    return render(request, "web/groups.html", {"here": "groups"})
+    context = {"here": "groups", **first_answer(request, groups_live, tenant=place.tenant.name)}
+    return render(request, "web/groups.html", context)
 
 
 @in_tenant(Permission.GROUPS_READ)
@@ -51,9 +53,9 @@ def groups_live(request: HttpRequest, place: Place) -> HttpResponse:
 def group(request: HttpRequest, place: Place) -> HttpResponse:
     """One group; its name is a parameter, for it may hold any sign."""
     name = _name(request)
-    return render(
-        request, "web/group.html", {"here": "groups", "name": name, "query": urlencode({"name": name})}
-    )
+    context = {"here": "groups", "name": name, "query": urlencode({"name": name})}
+    context |= first_answer(request, group_live, tenant=place.tenant.name)
+    return render(request, "web/group.html", context)
 
 
 @in_tenant(Permission.GROUPS_READ)

@@ -14,6 +14,7 @@ from tenants.roles import Permission
 from web import proofs
 from web.costs import cost_so_far
 from web.places import Place, in_tenant
+from web.unscripted import render_part
 
 PER_PAGE = 40
 EVIDENCE_PER_PAGE = 100
@@ -67,7 +68,13 @@ def line_evidence(request: HttpRequest, place: Place, invoice: str, meter: str) 
         raise NotFound(f"invoice {invoice[:64]!r} has no evidence for {meter[:64]!r}")
     page = Paginator(rows, EVIDENCE_PER_PAGE).get_page(request.GET.get("page", "1")[:9])
     context = {"invoice": row, "meter": meter, "page": page, "total": sum(one["quantity"] for one in rows)}
-    return render(request, "web/parts/evidence.html", context)
+    return render_part(
+        request,
+        "web/parts/evidence.html",
+        context,
+        title=f"Invoice no. {row.number}: what {meter} counts",
+        back=place.url("invoice", invoice),
+    )
 
 
 @in_tenant(Permission.INVOICES_READ, Permission.MESSAGES_READ)

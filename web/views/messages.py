@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.topics import queries
 from penstock import Message
-from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from tenants.roles import Permission
 from web import browsing, decoding, formats
 from web.broker_access import brokers
@@ -97,6 +97,28 @@ def tail(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             "after": _after_text(reached),
         }
     return render(request, "web/parts/tail.html", context)
+
+
+@in_tenant(Permission.MESSAGES_READ)
+@require_safe
+def message(request: HttpRequest, place: Place, name: str, partition: str, offset: str) -> HttpResponse:
+    """One message, more of it than a list shows."""
+    context: dict[str, Any] = {"here": "topics", "topic": queries.topic(place.tenant, name)}
+    context["item"] = _shown(_one(place, name, partition, offset), decoding.SHOWN_MAX)
+    context |= {"partition": int(partition), "offset": int(offset)}
+    return render(request, "web/message.html", context)
+
+
+@in_tenant(Permission.MESSAGES_READ)
+@require_safe
+def message_value(request: HttpRequest, place: Place, name: str, partition: str, offset: str) -> HttpResponse:
+    """The value of one message, byte for byte, as a file: nothing of it is ever shown as a page."""
+    value = _one(place, name, partition, offset).value
+    if value is None:
+        raise NotFound(f"{name}-{partition}: the message at offset {offset} has no value")
+    response = HttpResponse(value, content_type="application/octet-stream")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}-{partition}-{offset}"'
+    return response
 
 
 @in_tenant(Permission.MESSAGES_WRITE)
@@ -203,17 +225,33 @@ def _address(place: Place, name: str, partition: int, offset: int, limit: int) -
     return f"{place.url('messages', name)}?{query}"
 
 
-def _shown(message: Message) -> Shown:
+def _shown(message: Message, most: int = decoding.LISTED_MAX) -> Shown:
     return Shown(
         message=message,
-        key=decoding.decode(message.key),
-        value=decoding.decode(message.value),
+        key=decoding.decode(message.key, most),
+        value=decoding.decode(message.value, most),
         headers=tuple(
-            (decoding.visible(header, one_line=True), decoding.decode(content))
+            (decoding.visible(header, one_line=True), decoding.decode(content, decoding.LISTED_MAX))
             for header, content in message.headers
         ),
         at=formats.time_of(message.timestamp_ms),
     )
+
+
+def _one(place: Place, name: str, partition: str, offset: str) -> Message:
+    """The message at this place. Raises `NotFound`, and what reading raises."""
+    row = queries.topic(place.tenant, name)
+    missing = NotFound(f"{name}-{partition[:20]}: no message at offset {offset[:20]}")
+    if not re.fullmatch(r"[0-9]{1,6}", partition) or int(partition) >= row.partitions:
+        raise missing
+    if not re.fullmatch(r"[0-9]{1,18}", offset):
+        raise missing
+    part, at = int(partition), int(offset)
+    with brokers(place) as client, browsing.Reader(client, name, [part]) as reader:
+        found = browsing.since(reader, {part: at}, None, 1).messages
+    if not found or found[0].offset != at:
+        raise missing
+    return found[0]
 
 
 def _offsets(text: str, count: int) -> dict[int, int]:

@@ -22,6 +22,7 @@ from tenants.models import OperatorToken
 from web import rate_limit, sessions
 from web.forms import Form
 from web.places import for_operators
+from web.unscripted import first_answer
 
 PER_PAGE = 100
 ATTEMPTS = 10
@@ -73,6 +74,7 @@ def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
         "drafts": draft_queries.drafts().count(),
         "alerts": draft_queries.alerts(timezone.now()),
     }
+    context |= first_answer(request, operator_live)
     return render(request, "web/operator.html", context)
 
 

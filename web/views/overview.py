@@ -18,6 +18,7 @@ from web.costs import cost_so_far
 from web.flows import flows
 from web.groups_now import groups_now
 from web.places import Place, in_tenant
+from web.unscripted import first_answer
 
 BUSIEST = 6
 RECENT = 6
@@ -44,6 +45,8 @@ def overview(request: HttpRequest, place: Place) -> HttpResponse:
         ][:RECENT]
     first = topics.topics(place.tenant).order_by("name").first()
     context["first_topic"] = first.name if first is not None else ""
+    if context["topic_count"]:
+        context |= first_answer(request, overview_live, tenant=place.tenant.name)
     return render(request, "web/overview.html", context)
 
 

@@ -21,6 +21,7 @@ from web.broker_access import brokers
 from web.flows import flows
 from web.forms import Form
 from web.places import Place, in_tenant
+from web.unscripted import first_answer
 
 PER_PAGE = 50
 SEARCH_MAX = 249
@@ -56,6 +57,7 @@ def topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     """One topic as it is wanted; what the brokers say of it comes as a part."""
     row = queries.topic(place.tenant, name)
     context = {"here": "topics", "tab": "topic", "topic": row, "settings": shown_settings(row)}
+    context |= first_answer(request, topic_live, tenant=place.tenant.name, name=name)
     return render(request, "web/topic.html", context)
 
 

@@ -78,6 +78,8 @@ def _arguments(house: House, route: str) -> list[str]:
         "name": "orders",
         "key": ApiKey.objects.filter(tenant=house.tenant).latest("pk").public_id,
         "invoice": "inv_nothing",
+        "partition": "0",
+        "offset": "0",
         "meter": "messages_in",
         "member": Person.objects.get(email="billing@acme.example").public_id,
         "invitation": Invitation.objects.get(tenant=house.tenant).public_id,

@@ -51,6 +51,7 @@ NEW_TOPIC = {
     "durability": "fsync",
     "max_message_kib": "1024",
 }
+ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
 
 
