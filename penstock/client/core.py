@@ -175,6 +175,7 @@ class ClientCore:
                 return
             member = self._streams.get(token)
             if member is not None:
+                self.answered()
                 member.frame_received(token, frame, now)
         except (FrameError, DecodeError) as error:
             self.close_stream(token)
@@ -317,8 +318,12 @@ class ClientCore:
         self._outage.failed(address, why, now)
 
     def answered(self) -> None:
-        """Some broker said something, be it a refusal."""
-        self._outage.answered()
+        """Some broker said something, be it a refusal. What waits out a pause grown in an outage goes on at once."""
+        if self._outage.answered():
+            self._enquiries.outage_ended()
+            for producer in self.producers:
+                producer.outage_ended()
+            self.attend()
 
     def address_works(self, address: str) -> None:
         self._suspects.pop(address, None)

@@ -107,6 +107,10 @@ class Enquiries:
             )
         )
 
+    def outage_ended(self) -> None:
+        for enquiry in self._waiting:
+            enquiry.retry_at, enquiry.attempts = 0.0, 0
+
     def answered(self, token: int, response: bytes, now: float) -> None:
         enquiry = self._asked.pop(token, None)
         if enquiry is not None:

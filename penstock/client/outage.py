@@ -30,12 +30,15 @@ class Outage:
                 each_of(self._failures),
             )
 
-    def answered(self) -> None:
-        if self._told:
+    def answered(self) -> bool:
+        """Whether this answer ends an outage that was told."""
+        ended = self._told
+        if ended:
             _log.warning("penstock: a broker answers again")
         if self._since is not None:
             self._since, self._told = None, False
             self._failures.clear()
+        return ended
 
 
 def each_of(failures: dict[str, str]) -> str:

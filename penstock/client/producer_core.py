@@ -400,6 +400,12 @@ class ProducerCore:
             self._want_epoch()
         self.offer(queue)
 
+    def outage_ended(self) -> None:
+        """Brokers answer again: no lane and no new epoch waits out a pause that grew meanwhile."""
+        self._identity_failures, self._identity_retry_at = 0, 0.0
+        for lane in self.lanes.values():
+            lane.failures, lane.retry_at = 0, 0.0
+
     # ---- identity -----------------------------------------------------------------------------------------------
 
     def _want_epoch(self) -> None:

@@ -55,3 +55,31 @@ def test_one_broker_that_is_down_beside_others_is_no_outage(caplog: pytest.LogCa
     runner.send(producer, "orders", b"x", partition=0)
     runner.run(30_000)
     assert lines(caplog) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_sent_after_an_outage_does_not_wait_out_a_pause_that_grew_in_it(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = Runner(brokers=3, seed=seed)
+    runner.cluster.create("orders", 1)
+    producer = runner.producer(delivery_timeout_ms=1_000)
+    runner.send(producer, "orders", b"before")
+    runner.run(100)
+    runner.cluster.silent = {0: None, 1: None, 2: None}
+    lost = runner.send(producer, "orders", b"in vain")
+    runner.run(10)
+    runner.cluster.silent, runner.down = {}, {0: None, 1: None, 2: None}
+    for broker in range(3):
+        runner.lose_streams(broker)
+    runner.run(20_000)
+    assert lost.error is not None
+    runner.down = {}
+    for _ in range(200):
+        runner.run(10)
+        if lines(caplog)[1:]:
+            break
+    assert lines(caplog)[1:] == ["penstock: a broker answers again"]
+    after = runner.send(producer, "orders", b"after")
+    runner.run(100)
+    assert after.receipt().offset == 1
