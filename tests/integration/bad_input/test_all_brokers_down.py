@@ -37,7 +37,7 @@ def polled_until_it_fails(consumer: Consumer) -> None:
         assert consumer.poll(timeout=0.05) == []
 
 
-def sent_in_time(hasty: Producer, value: bytes) -> Receipt:
+def sent_in_time(hasty: Producer[bytes, bytes], value: bytes) -> Receipt:
     """On a busy machine one second may pass before brokers that have just begun answer; nothing was applied then."""
     for _ in range(10):
         try:
