@@ -182,6 +182,8 @@ class GroupCalls:
             return response.SerializeToString()
         none = CommittedOffset(offset=-1)
         places = _places(wanted.partitions) or tuple(sorted(found))
+        asked = {place.topic_id for place in places}
+        response.topics_read.extend(sorted(asked & {place.topic_id for place in found}))
         _put_offsets(response.offsets, ((place, found.get(place, none)) for place in places))
         return response.SerializeToString()
 

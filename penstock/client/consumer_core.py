@@ -173,8 +173,10 @@ class ConsumerCore:
 
     # ---- what a group assigns -----------------------------------------------------------------------------------
 
-    def adopt(self, place: Place, offset: int, epoch: int) -> None:
-        """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `let_go`."""
+    def adopt(self, place: Place, offset: int, epoch: int, *, new: bool) -> None:
+        """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `let_go`.
+        `new`: to a group that reads the topic already, so from its beginning (RL57).
+        """
         view = self._core.view.topics[place[0]]
         partition = view.partitions[place[1]]
         self._handles += 1
@@ -186,7 +188,7 @@ class ConsumerCore:
         if offset >= 0:
             cursor.place(offset, epoch)
         else:
-            self._start(cursor, self._initial_target())
+            self._start(cursor, BEGINNING if new else self._initial_target())
         self._core.attend()
 
     def let_go(self, place: Place) -> None:

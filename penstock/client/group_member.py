@@ -404,6 +404,7 @@ class GroupMember:
     def _adopt(self, asked: dict[Place, bytes], answer: pb.FetchCommittedResponse, now: float) -> None:
         """Begin to read, held back until the application is told."""
         offsets = {(offset.topic_id, offset.partition): offset for offset in answer.offsets}
+        topics_read = set(answer.topics_read)
         adopted: list[Place] = []
         for place, topic_id in asked.items():
             found = offsets.get((topic_id, place[1]))
@@ -412,7 +413,8 @@ class GroupMember:
             del self._adding[place]
             if found.offset >= 0:
                 self._commits.committed[place] = found.offset
-            self._consumer.adopt(place, found.offset, found.leader_epoch)
+            new = found.offset < 0 and topic_id in topics_read
+            self._consumer.adopt(place, found.offset, found.leader_epoch, new=new)
             self._owned[place] = topic_id
             adopted.append(place)
         if adopted:

@@ -15,6 +15,10 @@ PAGE = ROOT / "docs" / "reliability.md"
 CITED = re.compile(r"`([\w./-]+\.py)(?:(::?)(\w+))?`")
 
 
+def rules() -> str:
+    return PAGE.read_text(encoding="utf-8").partition("## Planted bugs")[0]
+
+
 def names_in(path: str) -> set[str]:
     return {
         node.name
@@ -31,10 +35,15 @@ def test_everything_cited_exists() -> None:
     assert [f"{path}:{name}" for path, name in cited if name and name not in names_in(path)] == []
 
 
+def test_each_rule_names_the_tests_that_show_it_and_not_whole_files_of_them() -> None:
+    rows = re.findall(r"^\| ((?:RL|S)\d+) \| .* \| (.*) \|$", rules(), re.M)
+    assert len(rows) > 100
+    assert [(rule, cell) for rule, cell in rows if re.search(r"\.py`", cell)] == []
+
+
 def test_each_rule_stands_once_and_in_order() -> None:
     for prefix in ("RL", "S"):
-        rules = PAGE.read_text(encoding="utf-8").partition("## Planted bugs")[0]
-        numbers = [int(n) for n in re.findall(rf"^\| {prefix}(\d+) \|", rules, re.M)]
+        numbers = [int(n) for n in re.findall(rf"^\| {prefix}(\d+) \|", rules(), re.M)]
         assert numbers == sorted(set(numbers))
         assert numbers
 
@@ -59,9 +68,7 @@ def test_the_table_of_planted_bugs_is_the_one_that_is_planted() -> None:
 
 
 def test_each_rule_with_a_planted_bug_is_in_the_list() -> None:
-    listed = set(
-        re.findall(r"^\| (RL\d+) \|", PAGE.read_text(encoding="utf-8").partition("## Planted bugs")[0], re.M)
-    )
+    listed = set(re.findall(r"^\| (RL\d+) \|", rules(), re.M))
     assert sorted({bug.rule for bug in BUGS} - listed) == []
 
 

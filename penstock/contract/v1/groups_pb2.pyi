@@ -139,14 +139,16 @@ class FetchCommittedRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[GroupPartition, _Mapping]]] = ...) -> None: ...
 
 class FetchCommittedResponse(_message.Message):
-    __slots__ = ("error", "message", "offsets")
+    __slots__ = ("error", "message", "offsets", "topics_read")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_READ_FIELD_NUMBER: _ClassVar[int]
     error: int
     message: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetCommit]
-    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetCommit, _Mapping]]] = ...) -> None: ...
+    topics_read: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetCommit, _Mapping]]] = ..., topics_read: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ()

@@ -188,11 +188,11 @@ class GroupStory:
         """Whoever gets a partition goes on where the group has committed."""
         adopt = consumer._core.adopt
 
-        def watched(place: tuple[str, int], offset: int, epoch: int) -> None:
+        def watched(place: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
             seen = self.life.committed.get(place[1], 0)
             if offset < 0 and seen > 0:
                 self.life.forgotten.append((place[1], seen))
-            adopt(place, offset, epoch)
+            adopt(place, offset, epoch, new=new)
 
         consumer._core.adopt = watched  # type: ignore[method-assign]
 

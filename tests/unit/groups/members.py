@@ -133,6 +133,7 @@ class Service:
             response.offsets.add(
                 topic_id=place.topic_id, partition=place.partition, offset=kept.offset, leader_epoch=-1
             )
+        response.topics_read.extend({place.topic_id for place in known})
         return response
 
     def _apply(self, records: tuple[object, ...]) -> None:

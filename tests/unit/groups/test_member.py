@@ -192,14 +192,33 @@ def test_a_static_member_does_not_leave_and_a_newer_holder_ends_it() -> None:
     assert not service.told[-1].startswith("beat -1")
 
 
-def test_new_partitions_are_read_from_their_beginning() -> None:
+@pytest.mark.parametrize("reset", ["latest", "error"])
+def test_a_partition_that_is_new_to_the_group_is_read_from_its_beginning(reset: str) -> None:
+    service = filled(messages=8, partitions=2)
+    first = Member(service)
+    first.poll(count=8)
+    first.close()
+    topic = service.runner.cluster.topics["orders"]
+    written, *_ = topic.partitions[0].log
+    topic.partitions.append(type(topic.partitions[0])(leader=0, log=[written], next_offset=4))
+    service.runner.cluster.changed()
+    member = Member(service, auto_offset_reset=reset)
+    read = []
+    for _ in range(200):
+        read += member.poll(ms=20)
+    assert member.owned == [0, 1, 2]
+    assert [(m.partition, m.offset) for m in read] == [(2, 0), (2, 1), (2, 2), (2, 3)], (
+        "it was written before the group knew of its partition"
+    )
+
+
+def test_a_group_that_has_committed_nothing_yet_begins_where_its_rule_says() -> None:
     service = filled(messages=8, partitions=2)
     member = Member(service, auto_offset_reset="latest")
-    member.poll()
-    topic = service.runner.cluster.topics["orders"]
-    topic.partitions.append(type(topic.partitions[0])(leader=0))
-    service.runner.cluster.changed()
-    member.poll_until(lambda: member.owned == [0, 1, 2])
+    read = []
+    for _ in range(50):
+        read += member.poll(ms=20)
+    assert (member.owned, read) == ([0, 1], [])
 
 
 def test_a_group_that_refuses_for_good_says_so_at_each_poll() -> None:
