@@ -1,6 +1,8 @@
-"""`penstock profile list`, `use` and `remove`: which services this machine knows, and which counts."""
+"""`penstock profile add`, `list`, `use` and `remove`: which services this machine knows, and which counts."""
 
 import os
+import re
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +15,82 @@ from penstock.cli.connection import chosen_profile
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.contract.errors import ConfigurationError
-from penstock.profile_changes import change_file, with_used, without_profile
-from penstock.profiles import BOOTSTRAP, DEFAULT_PROFILE, PROFILE, USED, profile_file
+from penstock.profile_changes import change_file, with_profile, with_used, without_profile
+from penstock.profiles import (
+    API_KEY,
+    BOOTSTRAP,
+    DEFAULT_PROFILE,
+    PROFILE,
+    PROFILE_FILE,
+    USED,
+    connection_settings,
+    profile_file,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @click.group(name="profile", cls=Group, path=("profile",))
 def profile() -> None:
-    """Profiles of this machine: list, use, remove."""
+    """Profiles of this machine: add, list, use, remove."""
+
+
+@profile.command(
+    "add",
+    examples=[
+        "penstock profile add staging --bootstrap b1.example:9092,b2.example:9092",
+        "penstock profile add ci --bootstrap b1.example:9092 --api-url https://penstock.example",
+    ],
+)
+@click.argument("name")
+@click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers to begin with.")
+@click.option("--api-url", metavar="URL", help="The control plane, for commands beyond messages.")
+@click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    metavar="FILE",
+    help="Certificates to trust, PEM; brokers off this machine need it.",
+)
+def profile_add(name: str, bootstrap: str, api_url: str | None, ca_file: str | None) -> None:
+    """Keep a service's addresses with a key under a name. The key is PENSTOCK_API_KEY, else asked for; it is never
+    an argument, which other users of this machine could read. The first profile of a machine is used from then on.
+    """
+    if not _NAME.fullmatch(name) or name == USED:
+        raise click.UsageError(
+            f"{name!r} is no name for a profile: letters, digits, - and _, and not {USED!r}."
+        )
+    key = os.environ.get(API_KEY) or ""
+    if not key:
+        if current().json or not sys.stdin.isatty():
+            raise click.UsageError(f"There is no terminal to ask for the key on: set {API_KEY}.")
+        key = click.prompt("API key", hide_input=True, err=True)
+    wanted = connection_settings(
+        bootstrap=bootstrap,
+        api_key=key,
+        api_url=api_url,
+        ca_file=ca_file,
+        environment={PROFILE_FILE: os.devnull},
+    )
+    file = profile_file()
+    fields: dict[str, str | list[str]] = {"bootstrap": list(wanted.bootstrap), "api_key": key}
+    fields |= {
+        field: value for field, value in (("api_url", wanted.api_url), ("ca_file", wanted.ca_file)) if value
+    }
+    first = not any(isinstance(found, dict) for found in _read(file).values())
+
+    def added(text: str) -> str:
+        if name in tomllib.loads(text):
+            raise ConfigurationError(
+                f"profile {name!r}: is there already; remove it first: penstock profile remove {name}"
+            )
+        fresh = with_profile(text, name, fields)
+        return with_used(fresh, name) if first else fresh
+
+    _change(file, added)
+    if current().json:
+        print_json({"profile": name, "file": str(file), "used": first})
+        return
+    say(f"Added {name} to {file}." + (" Commands use it now." if first else ""))
 
 
 @profile.command("list", examples=["penstock profile list"])
@@ -55,7 +126,7 @@ def profile_list() -> None:
             ]
             for one in found
         ],
-        empty=f"No profiles in {file}. Make a service: penstock dev up",
+        empty=f"No profiles in {file}. Of a service that runs: penstock profile add; a new one: penstock dev up",
     )
 
 

@@ -1,19 +1,24 @@
 """Every command and every line of Python in the README and the guides does what the page says, in the page's order."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.docs.conftest import Reader
+from tests.end_to_end.docs.conftest import PAGE_S, Reader
 from tests.end_to_end.docs.pages import RUN, SHOWN, blocks, documented, script
 from tests.integration.installed import build_wheel, install
 
 pytestmark = pytest.mark.timeout(900)
 PAGES = documented()
 CALLS_REST = "usage-and-verification.md"
+WHEEL_ALONE = "installing.md"
 RUNNABLE = [
-    page for page in PAGES if any(block.language in RUN and block.reason is None for block in blocks(page))
+    page
+    for page in PAGES
+    if page.name != WHEEL_ALONE
+    and any(block.language in RUN and block.reason is None for block in blocks(page))
 ]
 
 
@@ -53,3 +58,32 @@ def test_the_readmes_python_works_with_the_wheel_alone(reader: Reader, tmp_path:
     ran = tenant.run("python", "-W", "error", "-c", lines, cwd=reader.home)
     assert ran.returncode == 0, ran.stderr
     assert "b'anna'" in ran.stdout and "b'one book'" in ran.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_page_for_those_without_the_repository_works_with_the_wheel_alone(
+    reader: Reader, tmp_path: Path
+) -> None:
+    (page,) = [page for page in PAGES if page.name == WHEEL_ALONE]
+    tenant = install(build_wheel(tmp_path / "dist"), tmp_path / "venv")
+    (reader.home / ".config/penstock/profiles.toml").unlink()
+    ended = subprocess.run(
+        ["bash", "-c", script(page, reader.home)],
+        cwd=reader.home,
+        env={
+            "PATH": f"{tenant.folder / 'bin'}:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": str(reader.home),
+            "BROKERS": ",".join(reader.service.bootstrap),
+            "API_URL": reader.service.api_url,
+            "PENSTOCK_API_KEY": reader.api_key,
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PAGE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{ended.stdout[-3_000:]}\n{ended.stderr[-3_000:]}"
+    assert "offset" in ended.stdout and "b'number 1'" in ended.stdout and "b'number 2'" in ended.stdout

@@ -1,4 +1,4 @@
-"""`penstock profile` lists, uses and removes what the profile file has, and changes no other line of it."""
+"""`penstock profile` adds, lists, uses and removes what the profile file has, and changes no other line of it."""
 
 import json
 import tomllib
@@ -61,6 +61,82 @@ def test_the_used_profile_counts_for_commands_and_for_the_sdk(
     assert connection_settings().api_key == "secret-dev"
     assert run(["profile", "use", "staging"]) == 0
     assert "PENSTOCK_PROFILE is set here" in capsys.readouterr().err
+
+
+def test_an_added_profile_holds_what_was_given_and_changes_nothing_else(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = tmp_path / "ca.pem"
+    authority.write_text("")
+    monkeypatch.setenv("PENSTOCK_API_KEY", "secret-ci")
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--bootstrap",
+        "b1.example:1, b2.example:2",
+        "--api-url",
+        "https://api.example",
+        "--ca-file",
+        "ca.pem",
+    ]
+    assert run(["profile", "add", "ci", *words]) == 0
+    assert tomllib.loads(file.read_text()) == {
+        **tomllib.loads(TEXT),
+        "ci": {
+            "bootstrap": ["b1.example:1", "b2.example:2"],
+            "api_key": "secret-ci",
+            "api_url": "https://api.example",
+            "ca_file": str(authority),
+        },
+    }
+    assert file.read_text().startswith(TEXT) and file.stat().st_mode & 0o777 == 0o600
+    assert "secret-ci" not in "".join(capsys.readouterr())
+    kept = file.read_text()
+    assert run(["profile", "add", "ci", "--bootstrap", "b3.example:3"]) != 0
+    assert "is there already" in capsys.readouterr().err and file.read_text() == kept
+
+
+def test_the_first_profile_of_a_machine_is_used_and_a_second_one_is_not(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.unlink()
+    monkeypatch.setenv("PENSTOCK_API_KEY", "secret")
+    assert run(["profile", "add", "first", "--bootstrap", "127.0.0.1:1"]) == 0
+    assert run(["profile", "add", "second", "--bootstrap", "127.0.0.1:2"]) == 0
+    assert tomllib.loads(file.read_text())["use"] == "first"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["no name", "--bootstrap", "127.0.0.1:1"],
+        ["use", "--bootstrap", "127.0.0.1:1"],
+        ["a.b", "--bootstrap", "127.0.0.1:1"],
+        ["ci", "--bootstrap", "127.0.0.1:1", "--ca-file", "/nowhere.pem"],
+        ["ci"],
+    ],
+)
+def test_a_profile_that_could_not_be_used_is_not_added(
+    file: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_KEY", "secret")
+    assert run(["profile", "add", *words]) == 2
+    assert file.read_text() == TEXT
+
+
+@pytest.mark.parametrize("address", ["https://127.0.0.1:1", "", "127.0.0.1"])
+def test_an_address_that_is_none_is_not_added(
+    file: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_KEY", "secret")
+    assert run(["profile", "add", "ci", "--bootstrap", address]) == 5
+    assert file.read_text() == TEXT
+
+
+def test_without_a_terminal_the_key_comes_from_the_environment(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["profile", "add", "ci", "--bootstrap", "127.0.0.1:1"]) == 2
+    assert "PENSTOCK_API_KEY" in capsys.readouterr().err and file.read_text() == TEXT
 
 
 def test_a_removed_profile_is_gone_and_not_used_any_more(file: Path) -> None:
