@@ -10,7 +10,7 @@ import pytest
 from tests.integration import servers
 from tests.integration.installed import ROOT
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(620)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1_220)]
 
 HERE = Path(__file__).parent
 FILES = [
@@ -41,7 +41,7 @@ def test_everything_holds_on_postgresql() -> None:
             env={**os.environ, "PENSTOCK_TEST_DATABASE_URL": url},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1_200,
             check=False,
         )
     assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]

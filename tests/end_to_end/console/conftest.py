@@ -20,6 +20,7 @@ from playwright.sync_api import (
     Error,
     Page,
     Request,
+    expect,
     sync_playwright,
 )
 
@@ -32,6 +33,8 @@ FLAGS = (
 )
 PASSWORD = "a horse, a battery"
 TIMEOUT_MS = 30_000
+"""For actions and for what is expected alike: on a machine with twenty busy processes a page takes seconds."""
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import penstock
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
 
 MARKUP = "<img src=x onerror=alert(1)>"
 TURNED = "\u202egnihton\u202c"

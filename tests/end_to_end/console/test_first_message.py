@@ -7,7 +7,7 @@ import penstock
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
 
 
 def test_a_newcomer_signs_up_and_sees_the_first_message_arrive(new_visitor: NewVisitor) -> None:

@@ -10,7 +10,7 @@ import penstock
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
 
 DOORS = ("/sign-in", "/sign-up", "/operator/sign-in")
 PAGES = (

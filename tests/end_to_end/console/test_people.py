@@ -7,7 +7,7 @@ from tests.end_to_end.console.conftest import PASSWORD, NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 from tests.end_to_end.console.test_pages import look, serious
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
 
 
 def test_somebody_is_invited_by_a_link_and_does_what_the_role_says(

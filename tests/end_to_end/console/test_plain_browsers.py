@@ -9,7 +9,7 @@ from penstock import Client
 from tests.end_to_end.console.conftest import PASSWORD, NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
 
 PAGE_BYTES_MAX = 300_000
 LONG = f"{'a-very-long-name-of-somebody' * 2}@department.of.a.very.long.company.example"

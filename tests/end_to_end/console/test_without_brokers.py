@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
 
 CANNOT = "The brokers cannot be reached now."
 WAIT_MS = 60_000
