@@ -1,4 +1,5 @@
-"""Drives drains and moves: looks at the brokers, notes what has ended, plans what is left, begins what is due.
+"""Drives drains, moves and numbers of copies: looks at the brokers, notes what has ended, plans what is left, begins
+what is due.
 
 Each round starts from the rows and from what the brokers say, and may end anywhere: the next one goes on.
 """
@@ -8,10 +9,15 @@ from collections.abc import Sequence
 
 from control_plane.audit.actor import Actor, system
 from control_plane.cluster import brokers, view
+from control_plane.outbox import conditions
 from control_plane.placement import actions, moves, queries
 from control_plane.placement.models import BrokerOrder, Move, MoveState
 from control_plane.placement.planner import BrokerView, PlacementRefused
+from control_plane.topics import actions as topic_actions
+from control_plane.topics import queries as topics
+from control_plane.topics.models import Topic
 from penstock.contract.errors import InvalidRequest, NotFound
+from tenants import queries as tenants
 
 ASK_S = 5.0
 """How long an operator's request waits for brokers that do not answer."""
@@ -99,14 +105,37 @@ def forget(actor: Actor, broker: int) -> None:
 
 def drive() -> int:
     """One round; how many rows it changed. Raises `BrokerUnavailable` when nobody says how things are."""
-    drains = list(queries.drains())
-    if not drains and not queries.open_moves().exists():
-        return 0
-    actor, seen = system("placement"), _described()
-    changed = _note_ends(seen)
+    actor = system("placement")
+    changed = _more_copies_of_the_services_own(actor)
+    drains, growing = list(queries.drains()), list(topics.with_copies_due())
+    if not drains and not growing and not queries.open_moves().exists():
+        return changed
+    seen = _described()
+    changed += _note_ends(seen)
     for order in drains:
         changed += _plan_drain(actor, order, seen)
+    for topic in growing:
+        changed += _plan_copies(actor, topic, seen)
     return changed + _begin_due()
+
+
+def _more_copies_of_the_services_own(actor: Actor) -> int:
+    """A service that began with one broker and has three has all of its topics three times, once brokers are there."""
+    tenant = tenants.system_tenant()
+    if tenant is None:
+        return 0
+    copies = topics.copies_possible()
+    changed = 0
+    for topic in topics.topics(tenant).filter(copies_due=False, on_brokers=True):
+        wanted: dict[str, int] = {}
+        if topic.settings["replication"] < copies:
+            wanted["replication"] = copies
+        elif topic.settings["min_insync_replicas"] < min(topic_actions.MIN_INSYNC_DEFAULT, copies):
+            wanted["min_insync_replicas"] = topic_actions.MIN_INSYNC_DEFAULT
+        if wanted:
+            topic_actions.update_topic(actor, tenant, topic.name, settings=wanted)
+            changed += 1
+    return changed
 
 
 def _note_ends(seen: view.ClusterView) -> int:
@@ -142,13 +171,38 @@ def _plan_drain(actor: Actor, order: BrokerOrder, seen: view.ClusterView) -> int
     return len(actions.plan_moves(actor, "drain", tenants, object_id=order.public_id))
 
 
+def _plan_copies(actor: Actor, topic: Topic, seen: view.ClusterView) -> int:
+    """The next copy more or less of each partition; and whether all have as many as they shall."""
+    if topic.delivered_generation < topic.generation or topic.delivered_revision > seen.revision:
+        return 0
+    found = [p for p in seen.partitions if p.topic_id == topic.topic_id]
+    if len(found) < topic.partitions:
+        return 0
+    copies = topic.settings["replication"]
+    if all(len(p.replicas) == copies and not p.target for p in found):
+        return int(topic_actions.note_copies(topic))
+    still = [p for p in placed(seen) if p.topic_id == topic.topic_id]
+    try:
+        planned = moves.towards(copies, still, seen_brokers(seen))
+    except PlacementRefused as refused:
+        if not conditions.has(topic.conditions, topic_actions.COPIES, refused.message):
+            topic_actions.put_condition(
+                topic.public_id, topic_actions.COPIES, "not_enough_brokers", refused.message
+            )
+        return 0
+    tenants_of = _with_tenants(seen, planned[:PLANNED_MAX])
+    return len(actions.plan_moves(actor, "replication", tenants_of, object_id=topic.public_id))
+
+
 def _begin_due() -> int:
     """The next moves, as many as may go on at once; of brokers that take part in few the first."""
     under_way = list(queries.open_moves().filter(state=MoveState.MOVING))
     room = MOVING_MAX - len(under_way)
     if room <= 0:
         return 0
-    busy = Counter(number for move in under_way for number in (move.source, move.destination))
+    busy: Counter[int | None] = Counter(
+        number for move in under_way for number in (move.source, move.destination)
+    )
     waiting = list(queries.open_moves().filter(state=MoveState.WAITING)[: 20 * MOVING_MAX])
     waiting.sort(key=lambda move: (busy[move.source] + busy[move.destination], move.pk))
     return sum(actions.begin(move) for move in waiting[:room])

@@ -36,16 +36,16 @@ OPEN = (MoveState.WAITING, MoveState.MOVING)
 
 
 class Move(DesiredObject):
-    """One partition's change of brokers. `source` goes, `destination` comes."""
+    """One partition's change of brokers. `source` goes, `destination` comes; None = nobody does."""
 
     cause = models.CharField(max_length=16)
-    """`drain` or `rebalance`."""
+    """`drain`, `rebalance` or `replication`."""
     topic_id = models.CharField(max_length=32)
     tenant = models.CharField(max_length=64)
     topic = models.CharField(max_length=255)
     partition = models.PositiveIntegerField()
-    source = models.PositiveIntegerField()
-    destination = models.PositiveIntegerField()
+    source = models.PositiveIntegerField(null=True)
+    destination = models.PositiveIntegerField(null=True)
     target = models.JSONField()
     """All replicas as they shall be, in order of preference."""
     state = models.CharField(max_length=9, choices=MoveState, default=MoveState.WAITING)

@@ -1,4 +1,5 @@
-"""Which replicas move when a broker is drained or a new one joined. Pure and deterministic.
+"""Which replicas move when a broker is drained or a new one joined, or a topic shall have more or fewer copies. Pure
+and deterministic.
 
 Each move names all replicas of one partition as they shall be; no partition changes more than one of its replicas at
 a time. Moves keep, in this order:
@@ -32,12 +33,12 @@ class PlacedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMove:
-    """`partition` shall be held by `target`, in this order: `source` goes, `destination` comes."""
+    """`partition` shall be held by `target`, in this order: `source` goes, `destination` comes; None = nobody does."""
 
     partition: PlacedPartition
     target: tuple[int, ...]
-    source: int
-    destination: int
+    source: int | None
+    destination: int | None
 
 
 def moves_off(
@@ -64,6 +65,48 @@ def moves_off(
     return tuple(moves)
 
 
+def towards(
+    copies: int, partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView]
+) -> tuple[PlannedMove, ...]:
+    """A move for each partition that has not `copies` replicas: one more, on an active broker of the emptiest zone, or
+    one less, of a broker that is not active or of the fullest zone, and never the preferred leader's.
+
+    Raises `PlacementRefused` naming the first partition for which there is no broker.
+    """
+    active = {b.id: b for b in brokers if b.state == ACTIVE}
+    zones = {b.id: b.failure_domain for b in brokers}
+    load = Counter({b.id: b.replicas for b in brokers})
+    moves: list[PlannedMove] = []
+    for partition in _in_order(partitions):
+        held = partition.replicas
+        crowd = Counter(zones.get(b, f"broker {b}") for b in held)
+        if len(held) < copies:
+            able = [number for number in sorted(active) if number not in held]
+            if not able:
+                raise PlacementRefused(
+                    f"{partition.name}: {copies} copies need {copies} active brokers, there are {len(active)}"
+                )
+            taken = min(able, key=lambda number: (crowd[zones[number]], load[number], number))
+            load[taken] += 1
+            moves.append(
+                PlannedMove(partition=partition, target=(*held, taken), source=None, destination=taken)
+            )
+        elif len(held) > copies:
+            given = max(
+                held[1:],
+                key=lambda number: (
+                    number not in active,
+                    crowd[zones.get(number, f"broker {number}")],
+                    load[number],
+                    number,
+                ),
+            )
+            load[given] -= 1
+            left = tuple(number for number in held if number != given)
+            moves.append(PlannedMove(partition=partition, target=left, source=given, destination=None))
+    return tuple(moves)
+
+
 def rebalance(
     partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView], moves_max: int = 10_000
 ) -> tuple[PlannedMove, ...]:
@@ -85,17 +128,18 @@ def rebalance(
         move = _one_more(held, load, zones, moved)
         if move is None:
             break
-        moved[_key(move.partition)] = None
-        load[move.source] -= 1
-        load[move.destination] += 1
-        moves.append(move)
+        planned, source, destination = move
+        moved[_key(planned.partition)] = None
+        load[source] -= 1
+        load[destination] += 1
+        moves.append(planned)
     return tuple(moves)
 
 
 def _one_more(
     held: dict[int, list[PlacedPartition]], load: Counter[int], zones: dict[int, str], moved: dict[str, None]
-) -> PlannedMove | None:
-    """A move from a fuller broker to an emptier one, the widest gap first."""
+) -> tuple[PlannedMove, int, int] | None:
+    """A move from a fuller broker to an emptier one, the widest gap first; and which these are."""
     fullest = sorted(held, key=lambda number: (-load[number], number))
     emptiest = sorted(held, key=lambda number: (load[number], number))
     for source in fullest:
@@ -107,7 +151,7 @@ def _one_more(
                     continue
                 if _crowds(partition, source, destination, zones):
                     continue
-                return _replaced(partition, source, destination)
+                return _replaced(partition, source, destination), source, destination
     return None
 
 

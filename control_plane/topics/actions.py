@@ -16,7 +16,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.registry import Delivered
 from control_plane.topics.models import Topic
-from control_plane.topics.queries import cluster_size, cluster_size_now
+from control_plane.topics.queries import cluster_size, cluster_size_now, copies_possible
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
@@ -26,10 +26,11 @@ from tenants.models import Tenant
 
 KIND_TOPIC = "topic"
 INTERNAL_PREFIX = "__"
-REPLICATION_DEFAULT = 3
 MIN_INSYNC_DEFAULT = 2
-FIXED = ("replication", "durability")
+FIXED = ("durability",)
 """Settings that a topic keeps from its creation on."""
+COPIES = "copies"
+"""Condition of a topic whose number of copies cannot be reached now: why."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -80,8 +81,11 @@ def update_topic(
 ) -> Topic:
     """Change the settings named and add partitions. Changing nothing is no change.
 
-    Raises `NotFound`, `InvalidRequest` (partitions are never removed), `LimitExceeded`.
+    Another replication is reached a copy at a time, by moves. Raises `NotFound`, `InvalidRequest` (partitions are never
+    removed, and nothing is demanded of copies that are not there yet), `LimitExceeded`.
     """
+    if isinstance(copies := (settings or {}).get("replication"), int):
+        _has_brokers_for(copies)
     with transaction.atomic():
         topic = _locked(tenant, name)
         before = {"partitions": topic.partitions, "settings": topic.settings}
@@ -89,6 +93,7 @@ def update_topic(
         for fixed in FIXED:
             if merged[fixed] != topic.settings[fixed]:
                 raise InvalidRequest(f"{fixed}: {name} has {topic.settings[fixed]}, and keeps it")
+        _not_before_the_copies(topic, merged)
         wanted = topic.partitions if partitions is None else partitions
         checked_partitions(wanted)
         if wanted < topic.partitions:
@@ -99,9 +104,11 @@ def update_topic(
             _within_limit(tenant, name, wanted - topic.partitions)
         if wanted == topic.partitions and merged == topic.settings:
             return topic
+        if merged["replication"] != topic.settings["replication"]:
+            topic.copies_due = True
         topic.partitions, topic.settings = wanted, merged
         topic.generation += 1
-        topic.save(update_fields=["partitions", "settings", "generation", "updated_at"])
+        topic.save(update_fields=["partitions", "settings", "copies_due", "generation", "updated_at"])
         audit.record(
             actor,
             tenant=tenant.public_id,
@@ -112,6 +119,18 @@ def update_topic(
         )
         _deliver(topic)
     return topic
+
+
+def note_copies(topic: Topic) -> bool:
+    """Every partition has as many copies as the topic's replication says. False if it was changed meanwhile."""
+    with transaction.atomic():
+        locked = _unchanged(topic)
+        if locked is None:
+            return False
+        locked.copies_due = False
+        locked.conditions = conditions.without(locked.conditions, COPIES)
+        locked.save(update_fields=["copies_due", "conditions", "updated_at"])
+    return True
 
 
 def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
@@ -258,7 +277,7 @@ def checked_name(tenant: Tenant, name: str) -> str:
 
 def complete(settings: Mapping[str, Any]) -> TopicSettings:
     """All settings: three copies, or as many as there are brokers; the rest as the contract says."""
-    values = {"replication": min(REPLICATION_DEFAULT, cluster_size()), **settings}
+    values = {"replication": copies_possible(), **settings}
     if isinstance(values["replication"], int):
         values.setdefault("min_insync_replicas", max(1, min(MIN_INSYNC_DEFAULT, values["replication"])))
     return TopicSettings.chosen(values, {})
@@ -275,6 +294,18 @@ def _has_brokers_for(copies: int) -> None:
     if copies > cluster_size() and copies > (there := cluster_size_now()):
         raise LimitExceeded(
             f"replication: {copies} copies need {copies} brokers, the cluster has {there}; at most {there} possible"
+        )
+
+
+def _not_before_the_copies(topic: Topic, merged: Mapping[str, Any]) -> None:
+    """To demand more copies in sync than there are would refuse every write until they are."""
+    demanded = merged["min_insync_replicas"]
+    if demanded <= topic.settings["min_insync_replicas"]:
+        return
+    if topic.copies_due or demanded > topic.settings["replication"]:
+        raise InvalidRequest(
+            f"min_insync_replicas: {topic.name} has not {demanded} copies of every partition yet, and would refuse"
+            " every message until then; raise replication first, and this once its copies are there"
         )
 
 

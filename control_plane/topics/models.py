@@ -19,6 +19,8 @@ class Topic(DesiredObject):
     """All settings, by name."""
     on_brokers = models.BooleanField(default=False)
     """The brokers have made it; from then on it is changed, not created."""
+    copies_due = models.BooleanField(default=False)
+    """Its partitions have, or had when it was last looked at, another number of copies than `replication` says."""
     deleted_at = models.DateTimeField(null=True)
 
     class Meta:

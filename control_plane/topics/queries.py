@@ -14,6 +14,7 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import BrokerUnavailable, NotFound
 from tenants.models import Tenant
 
+REPLICATION_DEFAULT = 3
 ASK_S = 1.0
 """How long a tenant's request waits for brokers that do not answer; it may ask again."""
 
@@ -58,12 +59,22 @@ def cluster_size() -> int:
     return len(cluster.broker_addresses()) or len(config.current().brokers.internal)
 
 
+def copies_possible() -> int:
+    """How many copies a topic has where nothing else is said: three, or as many as there are brokers."""
+    return min(REPLICATION_DEFAULT, cluster_size())
+
+
 def cluster_size_now() -> int:
     """The same, asked of the brokers; as they were last seen when none answers."""
     try:
         return len(brokers.client().describe(timeout_s=ASK_S).brokers)
     except BrokerUnavailable:
         return cluster_size()
+
+
+def with_copies_due() -> QuerySet[Topic]:
+    """Topics of all tenants whose number of copies changes: for the service itself."""
+    return Topic.objects.filter(copies_due=True, deleted_at=None, on_brokers=True).select_related("tenant")
 
 
 def topic_for_delivery(public_id: str) -> Topic:

@@ -125,8 +125,12 @@ def alter_replicas(image: ClusterImage, where: TopicPartition, target: Sequence[
 def _checked_target(
     image: ClusterImage, what: str, target: Sequence[int], replication: int, record: PartitionRecord
 ) -> tuple[BrokerId, ...]:
-    if len(target) != replication:
-        raise InvalidRequest(f"{what}: {len(target)} replicas named, replication is {replication}")
+    held = len(record.settled_replicas)
+    if not min(held, replication) <= len(target) <= max(held, replication):
+        raise InvalidRequest(
+            f"{what}: {len(target)} replicas named, replication is {replication}"
+            + (f" and there are {held}" if held != replication else "")
+        )
     wanted = tuple(BrokerId(broker) for broker in target)
     for index, broker in enumerate(wanted):
         if broker in wanted[:index]:

@@ -164,9 +164,9 @@ def update_topic(
 ) -> NewTopic:
     """The topic with these settings as a whole and with `added` partitions more, placed by the caller.
 
-    A repetition of the generation held adds none again. Replication and durability stay: the one needs other
-    replicas, the other says what was acknowledged so far. Raises `InvalidRequest`, `NotFound` (also for another
-    tenant's topic), `LimitExceeded`, `BrokerUnavailable`.
+    A repetition of the generation held adds none again. Another replication is what reassignments may go to from now
+    on; the replicas stay until then. Durability stays: it says what was acknowledged so far. Raises `InvalidRequest`,
+    `NotFound` (also for another tenant's topic), `LimitExceeded`, `BrokerUnavailable`.
     """
     topic = image.topics.get(topic_id)
     if topic is None or topic.tenant != tenant:
@@ -183,11 +183,6 @@ def update_topic(
         raise NotFound(f"topic id {topic_id.hex()[:32]} does not exist")
     if outdated(generation, topic.generation):
         return NewTopic(compares=(), changes=(), record=topic, ignored=True)
-    if settings.replication != topic.settings.replication:
-        raise InvalidRequest(
-            f"{topic.name}: replication is {topic.settings.replication} and cannot be changed to "
-            f"{settings.replication}"
-        )
     if settings.durability != topic.settings.durability:
         raise InvalidRequest(
             f"{topic.name}: durability is {topic.settings.durability.name.lower()} and cannot be changed"

@@ -131,7 +131,7 @@ def cluster_moves(everything: bool, token_file: Path | None, timeout: float) -> 
             f"{move['topic']}-{move['partition']}",
             move["tenant"],
             move["cause"],
-            f"{move['from_broker']} to {move['to_broker']}",
+            _way(move),
             move["state"],
             _left(move),
         ]
@@ -199,6 +199,14 @@ def _use(broker: dict[str, Any]) -> str:
 
 def _why(broker: dict[str, Any]) -> str:
     return "; ".join(str(condition["message"]) for condition in broker["conditions"])
+
+
+def _way(move: dict[str, Any]) -> str:
+    """From which broker to which; one of them alone when a copy is added or taken away."""
+    source, destination = move["from_broker"], move["to_broker"]
+    if source is None:
+        return f"one more, on {destination}"
+    return f"{source} to {destination}" if destination is not None else f"one less, off {source}"
 
 
 def _left(move: dict[str, Any]) -> str:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SKEW_DOUBTFUL_S = 5.0
 """A clock this far off shows: times of messages, `--from -15m` and days of usage no longer mean the same to both."""
 CERTIFICATE_DAYS_MIN = 14
+COPIES_USUAL = 3
+"""What a topic has where there are brokers enough."""
 _OTHERS_MAY_READ = 0o077
 
 
@@ -310,3 +312,21 @@ def data_plane(
         yield doubtful("topics", f"{fact}; {len(behind)} not fully in sync", remedy)
     else:
         yield well("topics", f"{fact}, all led and in sync")
+    yield from _copies(len(brokers), topics)
+
+
+def _copies(brokers: int, topics: Sequence["TopicDescription"]) -> Iterator[Finding]:
+    """Topics of which a broken disk may take what three copies would keep, though there are brokers for more."""
+    possible = min(COPIES_USUAL, brokers)
+    few = sorted(
+        topic.name
+        for topic in topics
+        if any(len(partition.replicas) < possible for partition in topic.partitions)
+    )
+    if few:
+        yield doubtful(
+            "copies",
+            f"{counted(len(few), 'topic')} with fewer than {possible} copies, which {brokers} brokers could hold:"
+            f" {', '.join(few[:5])}{', ...' if len(few) > 5 else ''}",
+            f"penstock topic alter {few[0]} --replication {possible}, then --min-insync 2 once the copies are there.",
+        )

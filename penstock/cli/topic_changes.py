@@ -94,10 +94,12 @@ def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> 
     examples=[
         "penstock topic alter orders --retention-ms 7d",
         "penstock topic alter orders --partitions 12",
+        "penstock topic alter orders --replication 3",
     ],
 )
 @click.argument("name")
 @click.option("--partitions", type=int, help="How many partitions there shall be; only more are possible.")
+@click.option("--replication", type=int, help="Copies of each message; reached one copy at a time.")
 @_changeable
 @timeout_option
 def topic_alter(name: str, partitions: int | None, timeout: float, **options: Any) -> None:

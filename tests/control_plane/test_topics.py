@@ -182,12 +182,31 @@ def test_a_change_keeps_what_is_not_named_and_counts_up_only_if_something_change
     assert same.generation == 2 and generations(same) == [1, 2]
 
 
-def test_partitions_are_never_removed_and_replication_stays(tenant: Tenant) -> None:
+def test_partitions_are_never_removed_and_durability_stays(tenant: Tenant) -> None:
     create(tenant)
     with pytest.raises(InvalidRequest, match="partitions: orders has 3, 2 would remove some"):
         actions.update_topic(ACTOR, tenant, "orders", partitions=2)
-    with pytest.raises(InvalidRequest, match="replication: orders has 3, and keeps it"):
-        actions.update_topic(ACTOR, tenant, "orders", settings={"replication": 2, "min_insync_replicas": 1})
+    with pytest.raises(InvalidRequest, match="durability: orders has fsync, and keeps it"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"durability": "replicated"})
+
+
+def test_another_replication_is_due_until_it_is_noted_and_demands_nothing_of_copies_to_come(
+    tenant: Tenant,
+) -> None:
+    topic = create(tenant, replication=1)
+    assert not topic.copies_due
+    with pytest.raises(InvalidRequest, match="has not 2 copies of every partition yet"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"replication": 3, "min_insync_replicas": 2})
+    with pytest.raises(LimitExceeded, match="replication: 5 copies need 5 brokers"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"replication": 5})
+    grown = actions.update_topic(ACTOR, tenant, "orders", settings={"replication": 3})
+    assert grown.copies_due and grown.settings["min_insync_replicas"] == 1
+    with pytest.raises(InvalidRequest, match="has not 2 copies of every partition yet"):
+        actions.update_topic(ACTOR, tenant, "orders", settings={"min_insync_replicas": 2})
+    assert not actions.note_copies(topic), "it was changed since it was looked at"
+    assert actions.note_copies(grown)
+    strict = actions.update_topic(ACTOR, tenant, "orders", settings={"min_insync_replicas": 2})
+    assert not strict.copies_due
 
 
 def test_the_tenants_partitions_are_limited_over_all_its_topics(tenant: Tenant) -> None:

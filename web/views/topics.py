@@ -47,6 +47,7 @@ def topics(request: HttpRequest, place: Place) -> HttpResponse:
         "whole": whole,
         "partitions": sum(queries.topics(place.tenant).values_list("partitions", flat=True)),
         "limits": limits_of(place.tenant),
+        "copies_possible": queries.copies_possible(),
     }
     return render(request, "web/topics.html", context)
 
@@ -112,7 +113,7 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
     )
     if request.method == "POST":
         partitions = form.whole("partitions", "Partitions")
-        settings = _settings(form, fixed=False)
+        settings = _settings(form)
         _check_each(form, place, partitions, settings)
         if not form.failed and partitions is not None:
             try:
@@ -144,13 +145,14 @@ def edit_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         retention=retention,
         retention_unit=unit,
         retention_bytes="" if size < 0 else str(-(-size // limits.MIB)),
+        replication=str(row.settings["replication"]),
         min_insync_replicas=str(row.settings["min_insync_replicas"]),
         durability=row.settings["durability"],
         max_message_kib=str(-(-row.settings["max_message_bytes"] // limits.KIB)),
     )
     if request.method == "POST":
         partitions = form.whole("partitions", "Partitions")
-        settings = _settings(form, fixed=True)
+        settings = _settings(form)
         if not form.failed:
             try:
                 changed = actions.update_topic(
@@ -190,7 +192,7 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
     """(name, value, what it means) of the settings that people ask for first."""
     from web import formats
 
-    settings = row.settings
+    settings, possible = row.settings, queries.copies_possible()
     basis = "event time" if settings["retention_basis"] == "event" else "acceptance"
     return [
         ("Retention", formats.span(settings["retention_ms"]), f"by {basis}"),
@@ -198,7 +200,8 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
         (
             "Copies",
             str(settings["replication"]),
-            f"of which {settings['min_insync_replicas']} must be in sync to write",
+            f"of which {settings['min_insync_replicas']} must be in sync to write"
+            + (f"; the brokers could hold {possible}" if settings["replication"] < possible else ""),
         ),
         (
             "Durability",
@@ -220,7 +223,7 @@ def _form(request: HttpRequest, **defaults: str) -> Form:
     return Form.of(request.POST if request.method == "POST" else {}, **defaults)
 
 
-def _settings(form: Form, *, fixed: bool) -> dict[str, Any]:
+def _settings(form: Form) -> dict[str, Any]:
     """The settings that the form names, in the contract's units."""
     settings: dict[str, Any] = {"durability": form.text("durability")}
     if form.text("retention_unit") == "unlimited":
@@ -233,7 +236,7 @@ def _settings(form: Form, *, fixed: bool) -> dict[str, Any]:
         settings["retention_bytes"] = number * limits.MIB
     if (number := form.whole("max_message_kib", "Largest message")) is not None:
         settings["max_message_bytes"] = number * limits.KIB
-    for name in ("min_insync_replicas",) if fixed else ("replication", "min_insync_replicas"):
+    for name in ("replication", "min_insync_replicas"):
         if form.text(name) and (number := form.whole(name, "Copies")) is not None:
             settings[name] = number
     return settings

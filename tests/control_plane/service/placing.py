@@ -15,7 +15,7 @@ MOVED_WITHIN_S = 60.0
 SEND_EVERY_S = 0.005
 
 
-class _Sender:
+class Sender:
     """Sends to every partition of a topic from a thread of its own, within the block."""
 
     def __init__(self, service: Service, acme: SignedUp, partitions: int) -> None:
@@ -36,7 +36,7 @@ class _Sender:
             producer.flush(timeout=60)
         self.ended = True
 
-    def __enter__(self) -> "_Sender":
+    def __enter__(self) -> "Sender":
         self._thread.start()
         return self
 
@@ -60,7 +60,7 @@ class Placing:
         def moving() -> list[dict[str, Any]]:
             return [m for m in operator.items("/v1/cluster/moves") if m["state"] in ("waiting", "moving")]
 
-        with _Sender(service, acme, 6) as sender:
+        with Sender(service, acme, 6) as sender:
             with pytest.raises(InvalidRequest, match=r"cannot be drained: .* needs 3 brokers"):
                 operator.post("/v1/cluster/brokers/1/drain")
             service.cluster.add_broker(lambda done, steps, note: None)

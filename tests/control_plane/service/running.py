@@ -290,13 +290,13 @@ class Service:
 
 
 @contextmanager
-def service(folder: Path, form: Callable[[Path], Any]) -> Iterator[Service]:
+def service(folder: Path, form: Callable[[Path], Any], brokers: int = 3) -> Iterator[Service]:
     """The service, ready and bootstrapped; no process is left at its end."""
     with ExitStack() as stack:
         chosen = stack.enter_context(form(folder))
         cluster = DevCluster(DataDirectory(folder / "brokers"))
         stack.callback(cluster.down, timeout_s=5)
-        result = cluster.up(3, lambda done, steps, note: None, provisioned=False)
+        result = cluster.up(brokers, lambda done, steps, note: None, provisioned=False)
         running = Service(folder, chosen, cluster, result.spec)
         stack.callback(running.end)
         running.command("migrate", "-v0")

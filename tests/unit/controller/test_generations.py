@@ -145,7 +145,6 @@ def test_partitions_are_added_to_their_cells_and_an_election_meanwhile_is_seen(s
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        (lambda s: update(s, 2, TopicSettings(replication=2)), InvalidRequest, "replication is 3"),
         (
             lambda s: update(s, 2, TopicSettings(durability=Durability.REPLICATED)),
             InvalidRequest,

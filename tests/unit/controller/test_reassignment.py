@@ -162,6 +162,24 @@ def test_a_target_that_cannot_be_is_refused_by_name(target: list[int], says: str
         alter_replicas(store_of_four().image, WHERE, target)
 
 
+@pytest.mark.parametrize(
+    ("replication", "allowed", "refused"),
+    [(5, [[1, 2, 3], [1, 2, 3, 4]], [[1, 2]]), (1, [[1], [1, 2]], [[1, 2, 3, 4]])],
+)
+def test_a_partition_goes_towards_another_replication_and_never_past_it(
+    replication: int, allowed: list[list[int]], refused: list[list[int]]
+) -> None:
+    store = store_of_four()
+    topic = store.image.topics[WHERE.topic_id]
+    settings = replace(topic.settings, replication=replication, min_insync_replicas=1)
+    store.put(model.topic_key(WHERE.topic_id), replace(topic, settings=settings).encode())
+    for target in allowed:
+        alter_replicas(store.image, WHERE, target)
+    for target in refused:
+        with pytest.raises(InvalidRequest, match=f"replication is {replication} and there are 3"):
+            alter_replicas(store.image, WHERE, target)
+
+
 def test_a_broker_that_is_away_or_being_drained_takes_no_replica() -> None:
     store = store_of_four()
     store.put(model.cordon_key(4), model.CordonRecord(broker_id=BrokerId(4), cordoned=True).encode())

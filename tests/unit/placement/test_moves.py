@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from control_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance
+from control_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance, towards
 from control_plane.placement.planner import BrokerView, PlacementRefused, plan
 
 
@@ -88,3 +88,32 @@ def test_the_plan_does_not_depend_on_the_order_of_what_it_is_told() -> None:
     partitions = placed(plan(9, 3, views(3)))
     assert rebalance(partitions, views(4)) == rebalance(partitions[::-1], views(4)[::-1])
     assert moves_off(1, partitions, views(4)) == moves_off(1, partitions[::-1], views(4)[::-1])
+
+
+def test_a_copy_more_goes_to_an_empty_zone_then_to_the_emptiest_broker() -> None:
+    brokers = [
+        BrokerView(id=1, zone="a"),
+        BrokerView(id=2, zone="a"),
+        BrokerView(id=3, zone="b", replicas=9),
+        BrokerView(id=4, zone="b", replicas=5, state="draining"),
+    ]
+    one = placed(((1,), (3,)))
+    moves = towards(3, one, brokers)
+    assert after(one, moves) == [(1, 3), (3, 1)]
+    assert [(move.source, move.destination) for move in moves] == [(None, 3), (None, 1)]
+    two = placed(((1, 3), (3, 1)))
+    assert after(two, towards(3, two, brokers)) == [(1, 3, 2), (3, 1, 2)]
+    three = placed(((1, 3, 2),))
+    assert towards(3, three, brokers) == ()
+    with pytest.raises(PlacementRefused, match="orders-0: 5 copies need 5 active brokers, there are 3"):
+        towards(5, three, brokers)
+
+
+def test_a_copy_less_leaves_the_preferred_leader_and_takes_what_is_away_first() -> None:
+    held = placed(((1, 2, 3), (2, 3, 1)))
+    moves = towards(2, held, [BrokerView(id=n, zone="a", replicas=n) for n in (1, 2, 3)])
+    assert after(held, moves) == [(1, 2), (2, 1)]
+    assert [(move.source, move.destination) for move in moves] == [(3, None), (3, None)]
+    away = [BrokerView(id=n, zone="a", replicas=n, state="active" if n != 2 else "fenced") for n in (1, 2, 3)]
+    (move,) = towards(2, held[:1], away)
+    assert (move.target, move.source) == ((1, 3), 2)
