@@ -118,6 +118,8 @@ def topic_alter(name: str, partitions: int | None, timeout: float, **options: An
                 say(_KEYS_MOVE.format(before=before, after=partitions))
         with progress(f"Changing {name}"):
             topic = admin.update_topic(name, settings, partitions=partitions, timeout=timeout)
+        if "replication" in settings:
+            say(f"Copies are made or given up one at a time: penstock topic describe {name}")
     _tell("Changed", "changed", topic)
 
 
