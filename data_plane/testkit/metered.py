@@ -6,6 +6,7 @@ from data_plane.contract import usage_pb2 as pb
 from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.stored_log import StoredLog
+from data_plane.testkit.swarm import USAGE_PLAN
 from data_plane.testkit.watcher import Ledger, Watcher
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
@@ -29,8 +30,8 @@ def all_metered(cluster: SimCluster, watcher: Watcher) -> bool:
     return True
 
 
-def check_usage(cluster: SimCluster, watcher: Watcher) -> None:
-    """I21: every reading and seal tells what was committed; sequences of a boot have no gap."""
+def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
+    """I21: every reading and seal tells what was committed; sequences of a boot have no gap. How many readings."""
     sequences: dict[tuple[int, str], dict[int, bytes]] = {}
     readings: dict[TopicPartition, list[pb.Reading]] = {}
     for record in _records(cluster, watcher):
@@ -49,12 +50,13 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> None:
             _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
     for where, found in readings.items():
         _check_readings(watcher, where, found)
+    return sum(len(found) for found in readings.values())
 
 
 def _records(cluster: SimCluster, watcher: Watcher) -> Iterator[pb.UsageRecord]:
     for where, partition in sorted(watcher.records.items()):
         topic = watcher.topics.get(where.topic_id)
-        if topic is None or topic.tenant != SYSTEM_TENANT:
+        if topic is None or (topic.tenant, topic.name) != (SYSTEM_TENANT, USAGE_PLAN.name):
             continue
         medium = cluster.broker(partition.replicas[0]).medium
         for stored in StoredLog(medium, where).batches(0, watcher.ledger(where).end):
@@ -63,7 +65,7 @@ def _records(cluster: SimCluster, watcher: Watcher) -> Iterator[pb.UsageRecord]:
 
 
 def _check_readings(watcher: Watcher, where: TopicPartition, found: list[pb.Reading]) -> None:
-    if watcher.topics[where.topic_id].settings.durability is not Durability.FSYNC:
+    if not _strict(watcher, where):
         return  # what was acknowledged there may be lost
     totals = _totals(watcher.ledger(where), where)
     for reading in found:
@@ -86,10 +88,15 @@ def _totals(ledger: Ledger, where: TopicPartition) -> dict[int, Totals]:
 
 def _check_seal(watcher: Watcher, sealed: pb.SealedSegment) -> None:
     seal, _ = unpack_seal(sealed.seal)
-    if watcher.topics[seal.where.topic_id].settings.durability is Durability.FSYNC:
+    if _strict(watcher, seal.where):
         totals = _totals(watcher.ledger(seal.where), seal.where)
         if totals.get(seal.base_offset) != seal.before or totals.get(seal.end_offset) != seal.totals:
             _violated(f"{seal.where}: the seal of {seal.base_offset} to {seal.end_offset} tells other totals")
+
+
+def _strict(watcher: Watcher, where: TopicPartition) -> bool:
+    topic = watcher.topic_of(where)
+    return topic is not None and topic.settings.durability is Durability.FSYNC
 
 
 def _violated(explanation: str) -> None:

@@ -158,9 +158,9 @@ class Nemesis:
 
     def _recovered(self, broker: SimBroker, where: TopicPartition) -> bool:
         """The replica is whole again, and trusted again because it is."""
-        record = self._watcher.records[where]
-        if broker.broker_id not in record.replicas:
-            del self._lossy[broker, where]  # it was moved off: nobody counts on it
+        record = self._watcher.records.get(where)
+        if record is None or broker.broker_id not in record.replicas:
+            del self._lossy[broker, where]  # deleted or moved off: nobody counts on it
             return True
         failed = broker.faults.failed_syncs
         if failed != self._failed_syncs.get(broker, 0):
