@@ -23,9 +23,11 @@ from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.config import NodeConfig
+from data_plane.node.directory import WrongDirectory
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import DISK_BYTES, DiskFaults, SimDisk
+from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.network import Listener, Network
@@ -74,6 +76,8 @@ class SimBroker:
     disk: SimDisk | None = None
     node: BrokerNode | None = None
     started_s: float = 0.0
+    own_medium: Medium | None = None
+    """Its own while it has another broker's."""
     without_power: bool = False
     draining: bool = False
     failed_syncs_before: int = 0
@@ -117,6 +121,8 @@ class SimCluster:
         """Lives that ended by an exception that no fault explains."""
         self.stopped_cleanly: Callable[[SimBroker], None] | None = None
         """Told of each broker that ends by a clean stop, while its node and its files are as it left them."""
+        self.wrong_directories = 0
+        """Starts that a broker refused because the log directory was another's."""
         self._rng = random.Random(f"{plan.seed}/cluster")
         self._admin_process = loop.process(ADMIN_HOST)
         self._admin = SimTransport(
@@ -210,7 +216,10 @@ class SimCluster:
         reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
         faults = broker.faults
         explained = faults.failed_syncs > broker.failed_syncs_before or faults.capacity_bytes < DISK_BYTES
-        if ending is not None and not (explained and isinstance(ending, LogDirectoryFailed | DiskFault)):
+        refused = broker.own_medium is not None and isinstance(ending, WrongDirectory)
+        self.wrong_directories += refused
+        explained = refused or (explained and isinstance(ending, LogDirectoryFailed | DiskFault))
+        if ending is not None and not explained:
             self.unexpected_ends.append((broker, ending))
         if ending is None and self.stopped_cleanly is not None:
             self.stopped_cleanly(broker)
@@ -286,11 +295,50 @@ class SimCluster:
         if broker.ready and broker.process is not None and broker.node is not None:
             broker.draining = True
             self.timeline.note(broker.host, "drain", "")
-            self.loop.spawn(broker.process, broker.node.drain(), name="drain")
+            self.loop.spawn(broker.process, self._drain(broker, broker.process, broker.node), name="drain")
+
+    async def _drain(self, broker: SimBroker, process: Process, node: BrokerNode) -> None:
+        """As the shell does: what keeps it from draining ends the process."""
+        try:
+            await node.drain()
+        except Exception as error:
+            self._ended_later(broker, process, error)
 
     def _disk_operation(self, broker: SimBroker, process: Process, kind: str, path: str) -> None:
         if self.disk_hook is not None and broker.process is process:
             self.disk_hook(broker, kind, path)
+
+    # -- log directories ------------------------------------------------------------------------------
+
+    def honest(self, broker: SimBroker) -> None:
+        """Its disk lies no more: what it has confirmed is durable."""
+        if broker.faults.lying:
+            broker.faults.lying = False
+            broker.medium.settle()
+
+    def empty(self, broker: SimBroker) -> None:
+        """The broker ends, and its log directory is new when it is started again."""
+        self.kill(broker)
+        broker.medium = Medium()
+        self.timeline.note(broker.host, "emptied", "")
+
+    def swap(self, broker: SimBroker, other: SimBroker) -> None:
+        """The broker ends, and has a copy of another's log directory until `give_back`."""
+        self.kill(broker)
+        broker.own_medium = broker.medium
+        broker.medium = other.medium.after_cut(other.medium.random_choice(self._rng))
+        self.timeline.note(broker.host, "swapped", f"has the log directory of {other.host}")
+
+    def give_back(self, broker: SimBroker) -> None:
+        """Its own log directory again. On the other one it must never have served."""
+        if broker.own_medium is None:
+            return
+        if broker.state is not BrokerState.DOWN and broker.node is not None and broker.node.booted.is_set():
+            explanation = f"{broker.host} serves from another broker's log directory"
+            self.loop.stop_with(InvariantViolated(Invariant.I19, explanation))
+        self.kill(broker)
+        broker.medium, broker.own_medium = broker.own_medium, None
+        self.timeline.note(broker.host, "swapped back", "")
 
     # -- cuts -----------------------------------------------------------------------------------------
 
@@ -333,7 +381,10 @@ class SimCluster:
             broker.clock.correct()
             broker.faults.capacity_bytes = DISK_BYTES
             broker.faults.extra_sync_ms = 0.0
-            broker.faults.failing_syncs = broker.faults.lost_syncs = broker.faults.misdirected_writes = 0
+            broker.faults.failing_syncs = broker.faults.misdirected_writes = 0
+            broker.faults.extra_read_ms = 0.0
+            self.honest(broker)
+            self.give_back(broker)
             self.resume(broker)
             self.start(broker)
 

@@ -135,9 +135,11 @@ class Scenario:
         result.activities = {what.value: count for what, count in self.activities.items() if count}
         if self.nemesis is not None:
             result.counts["strikes"] = self.nemesis.strikes
+            result.counts["lies met by a power cut"] = self.nemesis.lies_met
             result.harms = self.nemesis.harms
             result.missed = [str(cell) for cell in self.nemesis.missed]
         if self.cluster is not None:
+            result.counts["wrong directories refused"] = self.cluster.wrong_directories
             reached = self.cluster.chances.reached
             result.store_faults = {kind.value: count for kind, count in self.cluster.store.reached.items()}
             result.chances = {name: reached[name].taken for name in sorted(reached)}
