@@ -34,6 +34,7 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
     """I21: every reading and seal tells what was committed; sequences of a boot have no gap. How many readings."""
     sequences: dict[tuple[int, str], dict[int, bytes]] = {}
     readings: dict[TopicPartition, list[pb.Reading]] = {}
+    committed = _Committed(watcher)
     for record in _records(cluster, watcher):
         boot = sequences.setdefault((record.broker_id, record.boot_id), {})
         packed = record.SerializeToString(deterministic=True)
@@ -43,13 +44,13 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
             where = TopicPartition(TopicId(reading.topic_id), reading.partition)
             readings.setdefault(where, []).append(reading)
         for sealed in record.seals:
-            _check_seal(watcher, sealed)
+            _check_seal(committed, sealed)
     for (broker, boot_id), boot in sequences.items():
         # The last record of a broker that was killed may have been given up with it, but none before it.
         if sorted(boot) != list(range(1, len(boot) + 1)):
             _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
     for where, found in readings.items():
-        _check_readings(watcher, where, found)
+        _check_readings(committed, where, found)
     return sum(len(found) for found in readings.values())
 
 
@@ -64,10 +65,27 @@ def _records(cluster: SimCluster, watcher: Watcher) -> Iterator[pb.UsageRecord]:
                 yield pb.UsageRecord.FromString(record.value or b"")
 
 
-def _check_readings(watcher: Watcher, where: TopicPartition, found: list[pb.Reading]) -> None:
-    if not _strict(watcher, where):
-        return  # what was acknowledged there may be lost
-    totals = _totals(watcher.ledger(where), where)
+class _Committed:
+    """Totals at the end of each committed batch, of partitions as they are asked for."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._known: dict[TopicPartition, dict[int, Totals]] = {}
+
+    def totals(self, where: TopicPartition) -> dict[int, Totals] | None:
+        """None of a topic of which what was acknowledged may be lost."""
+        topic = self._watcher.topic_of(where)
+        if topic is None or topic.settings.durability is not Durability.FSYNC:
+            return None
+        if where not in self._known:
+            self._known[where] = _totals(self._watcher.ledger(where), where)
+        return self._known[where]
+
+
+def _check_readings(committed: _Committed, where: TopicPartition, found: list[pb.Reading]) -> None:
+    totals = committed.totals(where)
+    if totals is None:
+        return
     for reading in found:
         told = Totals.from_tuple(tuple(reading.totals))
         if totals.get(reading.end_offset) != told:
@@ -86,17 +104,13 @@ def _totals(ledger: Ledger, where: TopicPartition) -> dict[int, Totals]:
     return totals
 
 
-def _check_seal(watcher: Watcher, sealed: pb.SealedSegment) -> None:
+def _check_seal(committed: _Committed, sealed: pb.SealedSegment) -> None:
     seal, _ = unpack_seal(sealed.seal)
-    if _strict(watcher, seal.where):
-        totals = _totals(watcher.ledger(seal.where), seal.where)
-        if totals.get(seal.base_offset) != seal.before or totals.get(seal.end_offset) != seal.totals:
-            _violated(f"{seal.where}: the seal of {seal.base_offset} to {seal.end_offset} tells other totals")
-
-
-def _strict(watcher: Watcher, where: TopicPartition) -> bool:
-    topic = watcher.topic_of(where)
-    return topic is not None and topic.settings.durability is Durability.FSYNC
+    totals = committed.totals(seal.where)
+    if totals is not None and (
+        totals.get(seal.base_offset) != seal.before or totals.get(seal.end_offset) != seal.totals
+    ):
+        _violated(f"{seal.where}: the seal of {seal.base_offset} to {seal.end_offset} tells other totals")
 
 
 def _violated(explanation: str) -> None:
