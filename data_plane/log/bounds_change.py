@@ -71,10 +71,8 @@ class BoundsChange:
         self._request(JournalPiece(PieceKind.LOG_START, offset, self._appender.end_offset), offset)
 
     def move_log_start(self, offset: int) -> None:
-        """Forget the epochs that end below it. The segments stay."""
+        """The segments stay, and with them the epochs that they hold."""
         self._carry_out(PieceKind.LOG_START, offset)
-        if self._derived.epochs.truncate_start(offset):
-            self._derived.write_epochs()
 
     def request_start_over(self, offset: int, state: StartState) -> None:
         """The log is to be empty and to begin at `offset`, `state` being what is known of everything below it."""

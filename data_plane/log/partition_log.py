@@ -240,6 +240,11 @@ class PartitionLog:
         return self._segments.all[0].base_offset if self._segments.all else self.log_start_offset
 
     @property
+    def held_from(self) -> int:
+        """Where the files begin: with the segment that holds the log's start, or there, where damage took that one."""
+        return min(self.first_segment_offset, self.log_start_offset)
+
+    @property
     def damage(self) -> tuple[DamagedRange, ...]:
         """Ranges that failed their checks, found at recovery or by a read (RL122)."""
         return tuple(self._reader.damage)
@@ -314,8 +319,8 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); below the first one (`epoch`, its
-        start), and (-1, log start) when there is none."""
-        return self._derived.epochs.end_offset_for(epoch, self.log_start_offset, self.log_end_offset)
+        start), and (-1, where the files begin) when there is none."""
+        return self._derived.epochs.end_offset_for(epoch, self.held_from, self.log_end_offset)
 
     # bounds
 
@@ -354,6 +359,8 @@ class PartitionLog:
             offset = min(offset, self._seals.end_offset)
         damage = self._reader.damage
         freed = self._segments.remove_below(min(offset, self.log_start_offset), damage)
+        if self._derived.epochs.truncate_start(self.held_from):
+            self._derived.write_epochs()
         damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
         return freed
 
@@ -390,6 +397,14 @@ class PartitionLog:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRange(
                 f"{self.name}: offset {offset}, {self.log_start_offset} to {self.log_end_offset} are held"
+            )
+        return self.read_held(offset, end_offset, max_bytes)
+
+    def read_held(self, offset: int, end_offset: int, max_bytes: int) -> Slice | ColdRead:
+        """As `read`, for replicas: also what lies below the log's start in its first segment, which they hold whole."""
+        if not self.held_from <= offset <= self.log_end_offset:
+            raise errors.OffsetOutOfRange(
+                f"{self.name}: offset {offset}, {self.held_from} to {self.log_end_offset} are held"
             )
         return self._reader.read(offset, min(end_offset, self.log_end_offset), max_bytes)
 

@@ -488,7 +488,8 @@ def epochs_of(segments: Segments, bounds: Bounds, kept: LeaderEpochs) -> LeaderE
     for epoch, start in kept.pairs():
         if epoch > epochs.last and start == bounds.log_end:
             epochs.begin(epoch, start)
-    epochs.truncate_start(bounds.log_start)
+    first = segments.all[0].base_offset if segments.all else bounds.log_start
+    epochs.truncate_start(min(first, bounds.log_start))
     return epochs
 
 

@@ -154,7 +154,7 @@ class FollowerStream:
             leader_epoch=wanted.leader_epoch,
             registered_epoch=self._image.epoch_of(self._broker),
             epoch_lookup=replica.log.end_offset_for_epoch,
-            log_start=replica.log.log_start_offset,
+            held_from=replica.log.held_from,
             wants_in=not wanted.stays_out,
         )
         answer.log_start_offset = replica.log.log_start_offset
@@ -163,9 +163,9 @@ class FollowerStream:
             answer.divergence_epoch, answer.divergence_end_offset = verdict.epoch, verdict.end_offset
         elif isinstance(verdict, StartOver):
             answer.start_over = True
-            answer.log_start_offset = verdict.log_start_offset
+            answer.log_start_offset = verdict.offset
             known = replica.log.state_at_start()
-            if known.offset == verdict.log_start_offset:
+            if known.offset == verdict.offset:
                 answer.odometer, answer.producers = known.odometer, known.producers
         elif isinstance(verdict, Accepted):
             self._accept(wanted.handle, replica, leading, verdict.offset, takes=not wanted.no_room)
@@ -375,10 +375,10 @@ class FollowerStream:
         log = pushed.replica.log
         if pushed.next_offset >= log.log_end_offset or not pushed.takes:
             return None
-        found = log.read(pushed.next_offset, log.log_end_offset, max_bytes)
+        found = log.read_held(pushed.next_offset, log.log_end_offset, max_bytes)
         if len(found.stamps) > _STAMPS_PER_PUSH_MAX * STAMP_BYTES and isinstance(found, Slice):
             share = _STAMPS_PER_PUSH_MAX * STAMP_BYTES / len(found.stamps)
-            found = log.read(pushed.next_offset, log.log_end_offset, int(found.size * share))
+            found = log.read_held(pushed.next_offset, log.log_end_offset, int(found.size * share))
         if isinstance(found, ColdRead):
             found = await read_cold(self._disk, log, found)
         if pushed.replica.leading is not pushed.leading or self._pushed.get(pushed.handle) is not pushed:

@@ -62,9 +62,11 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """The follower ends before the leader's log begins: wipe and open again at `log_start_offset` (RL32)."""
+    """The follower ends before the first segment that the leader holds: wipe and open again at `offset`, where that
+    begins (RL32).
+    """
 
-    log_start_offset: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +226,12 @@ class LeaderState:
         leader_epoch: int,
         registered_epoch: int,
         epoch_lookup: EpochLookup,
-        log_start: int,
+        held_from: int,
         wants_in: bool = True,
     ) -> OpenAnswer:
         """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced. One that
-        does not want in stays out until it opens again (RL128, RL133).
+        does not want in stays out until it opens again (RL128, RL133). `held_from`: where the leader's first segment
+        begins. The log may begin within it: what a tenant deleted there is still held, by every replica alike.
 
         Only an `Accepted` open changes anything.
         """
@@ -250,10 +253,10 @@ class LeaderState:
         if refused is not None:
             return refused
         diverging = divergence(position, epoch_lookup=epoch_lookup, log_end=self.log_end)
-        if position.log_end_offset < log_start:
-            return StartOver(log_start)
+        if position.log_end_offset < held_from:
+            return StartOver(held_from)
         if diverging is not None:
-            return StartOver(log_start) if diverging.epoch == NO_EPOCH else diverging
+            return StartOver(held_from) if diverging.epoch == NO_EPOCH else diverging
         self._latest_ms = now_ms
         follower = self._followers[broker]
         follower.following, follower.wants_in = True, wants_in

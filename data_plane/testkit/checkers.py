@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from data_plane.testkit.history import History, MarkKind, Outcome, SentBatch
 from data_plane.testkit.invariants import Invariant, InvariantViolated
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TopicId, TopicPartition
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class Evidence:
     """Partition -> offset -> value."""
     log_starts: dict[TopicPartition, int]
     """First offset that retention left."""
+    deleted: frozenset[TopicId] = frozenset()
+    """Topics that somebody deleted: what they held is nowhere any more."""
 
     def name(self, where: TopicPartition) -> str:
         return self.history.name(where)
@@ -36,7 +38,7 @@ def check_anomalies(evidence: Evidence) -> None:
 def check_no_lost_write(evidence: Evidence) -> None:
     """I1: every acknowledged value stands where its receipt says, and so does every value that was ever read."""
     for batch in evidence.history.sent:
-        if not batch.promised:
+        if not batch.promised or batch.where.topic_id in evidence.deleted:
             continue
         log = evidence.final.get(batch.where, {})
         start = evidence.log_starts.get(batch.where, 0)
@@ -49,6 +51,8 @@ def check_no_lost_write(evidence: Evidence) -> None:
                     f" {evidence.name(batch.where)}: there stands {_shown(log.get(offset))}{_elsewhere(log, value)}",
                 )
     for read in evidence.history.reads:
+        if read.where.topic_id in evidence.deleted:
+            continue
         log = evidence.final.get(read.where, {})
         start = evidence.log_starts.get(read.where, 0)
         for index, value in enumerate(read.values):

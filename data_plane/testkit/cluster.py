@@ -23,16 +23,18 @@ from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.config import NodeConfig
+from data_plane.node.directory import WrongDirectory
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import DISK_BYTES, DiskFaults, SimDisk
+from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.network import Listener, Network
 from data_plane.testkit.rng import Chances, SimRng
 from data_plane.testkit.store import SimulatedStore
 from data_plane.testkit.store_history import StoreHistory
-from data_plane.testkit.swarm import USAGE_PLAN, Plan, TopicPlan
+from data_plane.testkit.swarm import GROUPS_PLAN, USAGE_PLAN, Plan, TopicPlan
 from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
 from penstock.contract import limits
@@ -47,6 +49,11 @@ TENANT = "tn_sim"
 PEPPER = b"pepper of the simulation" * 2
 ADMIN_HOST = "admin"
 _CALL_MS = 5_000
+_WRAPPED: dict[str, type[pb.CreateTopicResponse | pb.PutKeyResponse]] = {
+    methods.CREATE_TOPIC: pb.CreateTopicResponse,
+    methods.PUT_KEY: pb.PutKeyResponse,
+}
+"""Admin calls whose answer holds more than an outcome."""
 
 
 class BrokerState(Enum):
@@ -69,6 +76,8 @@ class SimBroker:
     disk: SimDisk | None = None
     node: BrokerNode | None = None
     started_s: float = 0.0
+    own_medium: Medium | None = None
+    """Its own while it has another broker's."""
     without_power: bool = False
     draining: bool = False
     failed_syncs_before: int = 0
@@ -110,6 +119,10 @@ class SimCluster:
         """Producers have nothing new to send before this (the loop's time)."""
         self.unexpected_ends: list[tuple[SimBroker, Exception]] = []
         """Lives that ended by an exception that no fault explains."""
+        self.stopped_cleanly: Callable[[SimBroker], None] | None = None
+        """Told of each broker that ends by a clean stop, while its node and its files are as it left them."""
+        self.wrong_directories = 0
+        """Starts that a broker refused because the log directory was another's."""
         self._rng = random.Random(f"{plan.seed}/cluster")
         self._admin_process = loop.process(ADMIN_HOST)
         self._admin = SimTransport(
@@ -203,8 +216,13 @@ class SimCluster:
         reason = "drained" if ending is None else f"{type(ending).__name__}: {ending}"
         faults = broker.faults
         explained = faults.failed_syncs > broker.failed_syncs_before or faults.capacity_bytes < DISK_BYTES
-        if ending is not None and not (explained and isinstance(ending, LogDirectoryFailed | DiskFault)):
+        refused = broker.own_medium is not None and isinstance(ending, WrongDirectory)
+        self.wrong_directories += refused
+        explained = refused or (explained and isinstance(ending, LogDirectoryFailed | DiskFault))
+        if ending is not None and not explained:
             self.unexpected_ends.append((broker, ending))
+        if ending is None and self.stopped_cleanly is not None:
+            self.stopped_cleanly(broker)
         self._end(broker, f"ended by itself: {reason}")
         broker.medium.evict()
         self.network.process_ended(process)
@@ -277,11 +295,50 @@ class SimCluster:
         if broker.ready and broker.process is not None and broker.node is not None:
             broker.draining = True
             self.timeline.note(broker.host, "drain", "")
-            self.loop.spawn(broker.process, broker.node.drain(), name="drain")
+            self.loop.spawn(broker.process, self._drain(broker, broker.process, broker.node), name="drain")
+
+    async def _drain(self, broker: SimBroker, process: Process, node: BrokerNode) -> None:
+        """As the shell does: what keeps it from draining ends the process."""
+        try:
+            await node.drain()
+        except Exception as error:
+            self._ended_later(broker, process, error)
 
     def _disk_operation(self, broker: SimBroker, process: Process, kind: str, path: str) -> None:
         if self.disk_hook is not None and broker.process is process:
             self.disk_hook(broker, kind, path)
+
+    # -- log directories ------------------------------------------------------------------------------
+
+    def honest(self, broker: SimBroker) -> None:
+        """Its disk lies no more: what it has confirmed is durable."""
+        if broker.faults.lying:
+            broker.faults.lying = False
+            broker.medium.settle()
+
+    def empty(self, broker: SimBroker) -> None:
+        """The broker ends, and its log directory is new when it is started again."""
+        self.kill(broker)
+        broker.medium = Medium()
+        self.timeline.note(broker.host, "emptied", "")
+
+    def swap(self, broker: SimBroker, other: SimBroker) -> None:
+        """The broker ends, and has a copy of another's log directory until `give_back`."""
+        self.kill(broker)
+        broker.own_medium = broker.medium
+        broker.medium = other.medium.after_cut(other.medium.random_choice(self._rng))
+        self.timeline.note(broker.host, "swapped", f"has the log directory of {other.host}")
+
+    def give_back(self, broker: SimBroker) -> None:
+        """Its own log directory again. On the other one it must never have served."""
+        if broker.own_medium is None:
+            return
+        if broker.state is not BrokerState.DOWN and broker.node is not None and broker.node.booted.is_set():
+            explanation = f"{broker.host} serves from another broker's log directory"
+            self.loop.stop_with(InvariantViolated(Invariant.I19, explanation))
+        self.kill(broker)
+        broker.medium, broker.own_medium = broker.own_medium, None
+        self.timeline.note(broker.host, "swapped back", "")
 
     # -- cuts -----------------------------------------------------------------------------------------
 
@@ -300,10 +357,7 @@ class SimCluster:
         self.store.heal(broker.host)
 
     def all_hosts(self) -> list[str]:
-        plan = self.plan
-        clients = [
-            f"c{number}" for number in range(len(plan.producers) + plan.consumers + plan.sdk_consumers + 1)
-        ]
+        clients = [f"c{number}" for number in range(self.plan.client_hosts)]
         return [*(broker.host for broker in self.brokers), *clients, ADMIN_HOST]
 
     def heal(self) -> None:
@@ -327,7 +381,10 @@ class SimCluster:
             broker.clock.correct()
             broker.faults.capacity_bytes = DISK_BYTES
             broker.faults.extra_sync_ms = 0.0
-            broker.faults.failing_syncs = broker.faults.lost_syncs = broker.faults.misdirected_writes = 0
+            broker.faults.failing_syncs = broker.faults.misdirected_writes = 0
+            broker.faults.extra_read_ms = 0.0
+            self.honest(broker)
+            self.give_back(broker)
             self.resume(broker)
             self.start(broker)
 
@@ -335,7 +392,7 @@ class SimCluster:
 
     async def set_up(self) -> None:
         """Tenant, key and topics, as an operator makes them. Faults may already be happening."""
-        await self._admin_call(methods.PUT_TENANT, pb.PutTenantRequest(tenant=TENANT).SerializeToString())
+        await self.admin_call(methods.PUT_TENANT, pb.PutTenantRequest(tenant=TENANT).SerializeToString())
         key = make_api_key("sim", self._rng.randbytes(RANDOM_BYTES))
         credential = make_credential(
             key, pepper_version=1, pepper=PEPPER, salts=self._rng.randbytes(2 * SCRAM_SALT_BYTES)
@@ -348,26 +405,42 @@ class SimCluster:
             secret_hmac=bytes.fromhex(credential.secret_hmac),
             scram_json=json.dumps(credential.scram),
         )
-        await self._admin_call(methods.PUT_KEY, request.SerializeToString())
+        await self.admin_call(methods.PUT_KEY, request.SerializeToString())
         self.api_key = key.reveal()
         for topic in self.plan.topics:
-            await self._create_topic(topic)
+            await self.create_topic(topic)
         if self.plan.metered:
-            await self._create_topic(USAGE_PLAN, SYSTEM_TENANT)
+            await self.create_topic(USAGE_PLAN, SYSTEM_TENANT)
+        if self.plan.grouped:
+            await self.create_topic(GROUPS_PLAN, SYSTEM_TENANT)
 
-    async def _create_topic(self, topic: TopicPlan, tenant: str = TENANT) -> None:
+    async def create_topic(
+        self, topic: TopicPlan, tenant: str = TENANT, *, topic_id: TopicId | None = None
+    ) -> None:
+        """Its id is in `topic_ids` then. With `topic_id` a repetition that comes late makes no second topic."""
         request = pb.CreateTopicRequest(
-            tenant=tenant, name=topic.name, settings_json=json.dumps(topic.settings.to_dict())
+            tenant=tenant,
+            name=topic.name,
+            settings_json=json.dumps(topic.settings.to_dict()),
+            topic_id=topic_id or b"",
         )
         for partition in range(topic.partitions):
             first = (partition + len(self.topic_ids)) % len(self.brokers)
             count = topic.settings.replication
-            request.assignments.add(brokers=[(first + step) % len(self.brokers) for step in range(count)])
-        await self._admin_call(methods.CREATE_TOPIC, request.SerializeToString())
-        named = self.store.snapshot(model.name_key(tenant, topic.name)).items
-        self.topic_ids[topic.name] = TopicId(bytes.fromhex(named[0].value.decode()))
+            request.assignments.add(brokers=self.assignment(first, count))
+        while True:
+            await self.admin_call(methods.CREATE_TOPIC, request.SerializeToString())
+            named = self.store.snapshot(model.name_key(tenant, topic.name)).items
+            # A broker that has not heard of a deletion yet says that the name is taken.
+            if named and topic_id in (None, found := TopicId(bytes.fromhex(named[0].value.decode()))):
+                self.topic_ids[topic.name] = found
+                return
 
-    async def _admin_call(self, method: str, request: bytes) -> None:
+    def assignment(self, first: int, copies: int) -> list[int]:
+        """Brokers for the replicas of one partition."""
+        return [(first + step) % len(self.brokers) for step in range(copies)]
+
+    async def admin_call(self, method: str, request: bytes) -> None:
         """Any broker takes it; again until one has applied it, or an earlier try of ours was."""
         while True:
             broker = self._rng.choice(self.brokers)
@@ -376,12 +449,8 @@ class SimCluster:
             except (ConnectionLost, CallFailed):
                 await asyncio.sleep(0.2)
                 continue
-            kind = pb.CreateTopicResponse if method == methods.CREATE_TOPIC else pb.PutKeyResponse
-            outcome = (
-                pb.Outcome.FromString(answer)
-                if method == methods.PUT_TENANT
-                else kind.FromString(answer).outcome
-            )
+            kind = _WRAPPED.get(method)
+            outcome = pb.Outcome.FromString(answer) if kind is None else kind.FromString(answer).outcome
             if outcome.error in (ErrorCode.OK, ErrorCode.ALREADY_EXISTS):
                 return
             self.timeline.note(ADMIN_HOST, "refused", f"{method.rpartition('/')[2]}: {outcome.message}")

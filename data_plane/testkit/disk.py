@@ -54,8 +54,10 @@ class DiskFaults:
     """That many syncs fail: some unsynced pages are lost, and later syncs succeed (RL126)."""
     failed_syncs: int = 0
     """How many did."""
-    lost_syncs: int = 0
-    """That many syncs of a file report success and write nothing."""
+    lying: bool = False
+    """Syncs of files report success, and what they wrote stays in a cache that a power cut empties."""
+    extra_read_ms: float = 0.0
+    """Each read takes that much longer."""
     misdirected_writes: int = 0
     """That many writes land one sector too far."""
     misdirected: tuple[str, ...] = ("",)
@@ -262,11 +264,11 @@ class SimDisk:
 
     async def examine(self, files: Sequence[File], work: Callable[[Sequence[ReadAt]], T]) -> T:
         ours = [_ours(file) for file in files]
-        await asyncio.sleep(self.timing.read_ms * self._rng.random() / 1000)
+        await asyncio.sleep(self._read_s())
         return work([file.read_at_any_time for file in ours])
 
     async def read(self, file: File, position: int, length: int) -> bytes:
-        await asyncio.sleep(self.timing.read_ms * self._rng.random() / 1000)
+        await asyncio.sleep(self._read_s())
         return file.read_at(position, length)
 
     def _perform(self, steps: Sequence[SyncStep], at: int, done: asyncio.Future[None]) -> None:
@@ -314,11 +316,8 @@ class SimDisk:
             self.faults.failed_syncs += 1
             file.inode.fail_flush(flush, self._rng)
             raise DiskFault(f"{file.path}: EIO in fdatasync")
-        if self.faults.lost_syncs > 0:
-            self.faults.lost_syncs -= 1
-            file.inode.fail_flush(Flush(flush.version, flush.size, flush.low, {}), self._rng)
-            return
-        file.inode.end_flush(flush)
+        if not self.faults.lying:
+            file.inode.end_flush(flush)
 
     def _sync_directory(self, step: SyncDirectory) -> None:
         found = self.medium.find(step.path)
@@ -326,6 +325,9 @@ class SimDisk:
             raise FileMissing(f"{step.path}: no such directory")
         if self._may("sync directory", step.path):
             self.medium.sync_directory(found)
+
+    def _read_s(self) -> float:
+        return (self.timing.read_ms * self._rng.random() + self.faults.extra_read_ms) / 1000
 
     def _sync_s(self) -> float:
         timing, rng = self.timing, self._rng

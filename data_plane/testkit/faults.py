@@ -45,6 +45,16 @@ class FaultKind(Enum):
     """Watches break, and what they want to go on from is gone."""
     SESSION_LOST = "session lost"
     """A broker's session ends though it is kept alive."""
+    LYING_SYNC = "lying sync"
+    """One disk confirms syncs that it keeps in a cache, and its host loses its power soon after."""
+    SLOW_LINK = "slow link"
+    """What travels between a host and some others takes up to a second longer."""
+    STUCK_READ = "stuck read"
+    """Reads from one disk take seconds."""
+    EMPTIED_DIRECTORY = "emptied directory"
+    """A broker comes back with an empty log directory."""
+    SWAPPED_DIRECTORY = "swapped directory"
+    """A broker is started on the log directory of another one, then on its own again."""
 
 
 class Step(Enum):

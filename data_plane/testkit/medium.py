@@ -318,6 +318,11 @@ class Medium:
                     found.setdefault(id(entry), entry)
         return [inode for inode in found.values() if not inode.settled]
 
+    def settle(self) -> None:
+        """Everything written to files is durable from now on, as when a disk empties its cache."""
+        for inode in self.unsettled():
+            inode.end_flush(inode.begin_flush())
+
     def after_cut(self, choice: CutChoice) -> "Medium":
         """A new medium: what is left when the power goes now and `choice` survives."""
         overlay: dict[int, dict[str, Change]] = {}

@@ -6,6 +6,7 @@ from data_plane.contract import usage_pb2 as pb
 from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.stored_log import StoredLog
+from data_plane.testkit.swarm import USAGE_PLAN
 from data_plane.testkit.watcher import Ledger, Watcher
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
@@ -29,10 +30,11 @@ def all_metered(cluster: SimCluster, watcher: Watcher) -> bool:
     return True
 
 
-def check_usage(cluster: SimCluster, watcher: Watcher) -> None:
-    """I21: every reading and seal tells what was committed; sequences of a boot have no gap."""
+def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
+    """I21: every reading and seal tells what was committed; sequences of a boot have no gap. How many readings."""
     sequences: dict[tuple[int, str], dict[int, bytes]] = {}
     readings: dict[TopicPartition, list[pb.Reading]] = {}
+    committed = _Committed(watcher)
     for record in _records(cluster, watcher):
         boot = sequences.setdefault((record.broker_id, record.boot_id), {})
         packed = record.SerializeToString(deterministic=True)
@@ -42,19 +44,20 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> None:
             where = TopicPartition(TopicId(reading.topic_id), reading.partition)
             readings.setdefault(where, []).append(reading)
         for sealed in record.seals:
-            _check_seal(watcher, sealed)
+            _check_seal(committed, sealed)
     for (broker, boot_id), boot in sequences.items():
         # The last record of a broker that was killed may have been given up with it, but none before it.
         if sorted(boot) != list(range(1, len(boot) + 1)):
             _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
     for where, found in readings.items():
-        _check_readings(watcher, where, found)
+        _check_readings(committed, where, found)
+    return sum(len(found) for found in readings.values())
 
 
 def _records(cluster: SimCluster, watcher: Watcher) -> Iterator[pb.UsageRecord]:
     for where, partition in sorted(watcher.records.items()):
         topic = watcher.topics.get(where.topic_id)
-        if topic is None or topic.tenant != SYSTEM_TENANT:
+        if topic is None or (topic.tenant, topic.name) != (SYSTEM_TENANT, USAGE_PLAN.name):
             continue
         medium = cluster.broker(partition.replicas[0]).medium
         for stored in StoredLog(medium, where).batches(0, watcher.ledger(where).end):
@@ -62,10 +65,27 @@ def _records(cluster: SimCluster, watcher: Watcher) -> Iterator[pb.UsageRecord]:
                 yield pb.UsageRecord.FromString(record.value or b"")
 
 
-def _check_readings(watcher: Watcher, where: TopicPartition, found: list[pb.Reading]) -> None:
-    if watcher.topics[where.topic_id].settings.durability is not Durability.FSYNC:
-        return  # what was acknowledged there may be lost
-    totals = _totals(watcher.ledger(where), where)
+class _Committed:
+    """Totals at the end of each committed batch, of partitions as they are asked for."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._known: dict[TopicPartition, dict[int, Totals]] = {}
+
+    def totals(self, where: TopicPartition) -> dict[int, Totals] | None:
+        """None of a topic of which what was acknowledged may be lost."""
+        topic = self._watcher.topic_of(where)
+        if topic is None or topic.settings.durability is not Durability.FSYNC:
+            return None
+        if where not in self._known:
+            self._known[where] = _totals(self._watcher.ledger(where), where)
+        return self._known[where]
+
+
+def _check_readings(committed: _Committed, where: TopicPartition, found: list[pb.Reading]) -> None:
+    totals = committed.totals(where)
+    if totals is None:
+        return
     for reading in found:
         told = Totals.from_tuple(tuple(reading.totals))
         if totals.get(reading.end_offset) != told:
@@ -84,12 +104,13 @@ def _totals(ledger: Ledger, where: TopicPartition) -> dict[int, Totals]:
     return totals
 
 
-def _check_seal(watcher: Watcher, sealed: pb.SealedSegment) -> None:
+def _check_seal(committed: _Committed, sealed: pb.SealedSegment) -> None:
     seal, _ = unpack_seal(sealed.seal)
-    if watcher.topics[seal.where.topic_id].settings.durability is Durability.FSYNC:
-        totals = _totals(watcher.ledger(seal.where), seal.where)
-        if totals.get(seal.base_offset) != seal.before or totals.get(seal.end_offset) != seal.totals:
-            _violated(f"{seal.where}: the seal of {seal.base_offset} to {seal.end_offset} tells other totals")
+    totals = committed.totals(seal.where)
+    if totals is not None and (
+        totals.get(seal.base_offset) != seal.before or totals.get(seal.end_offset) != seal.totals
+    ):
+        _violated(f"{seal.where}: the seal of {seal.base_offset} to {seal.end_offset} tells other totals")
 
 
 def _violated(explanation: str) -> None:

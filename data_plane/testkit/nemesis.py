@@ -24,7 +24,21 @@ from penstock.contract.topic_settings import Durability
 _WAIT_FOR_STEP_S = 2.5
 _HOUR_MS = 3_600_000
 _JUMPS_MS = (5_000, 60_000, _HOUR_MS, 24 * _HOUR_MS, 365 * 24 * _HOUR_MS)
-_LOSSY = (FaultKind.SYNC_ERROR, FaultKind.BIT_FLIP, FaultKind.READ_ERROR, FaultKind.MISDIRECTED_WRITE)
+_LOSSY = (
+    FaultKind.SYNC_ERROR,
+    FaultKind.BIT_FLIP,
+    FaultKind.READ_ERROR,
+    FaultKind.MISDIRECTED_WRITE,
+    FaultKind.LYING_SYNC,
+    FaultKind.EMPTIED_DIRECTORY,
+)
+_ENDING = (
+    FaultKind.KILL,
+    FaultKind.POWER_CUT,
+    FaultKind.ALL_POWER_CUT,
+    FaultKind.SWAPPED_DIRECTORY,
+)
+"""Faults that lose what a relaxed topic had not synced."""
 _SECTORS_SPOILT_MAX = 8
 _FOR_ALL_PARTITIONS = ("journal/", "checkpoint")
 
@@ -58,6 +72,8 @@ class Nemesis:
         self.over = False
         """No fault begins or ends any more."""
         self.strikes = 0
+        self.lies_met = 0
+        """Power cuts of hosts whose disks had lied."""
         self.missed: list[Cell] = []
         """Cells whose step did not come about in time, or that the promise forbade."""
 
@@ -145,10 +161,15 @@ class Nemesis:
         """Whether the fault stays within the promise."""
         if fault in _LOSSY:
             lost = self._hosted(broker)
-        elif fault in (FaultKind.KILL, FaultKind.POWER_CUT, FaultKind.ALL_POWER_CUT):
+        elif fault in _ENDING:
             lost = [where for where in self._hosted(broker) if not self._strict(where)]
         else:
             return True
+        if (
+            fault in (FaultKind.EMPTIED_DIRECTORY, FaultKind.SWAPPED_DIRECTORY)
+            and broker.own_medium is not None
+        ):
+            return False
         return all(self._may_lose(broker, where) for where in lost)
 
     def _may_lose(self, broker: SimBroker, where: TopicPartition) -> bool:
@@ -158,9 +179,9 @@ class Nemesis:
 
     def _recovered(self, broker: SimBroker, where: TopicPartition) -> bool:
         """The replica is whole again, and trusted again because it is."""
-        record = self._watcher.records[where]
-        if broker.broker_id not in record.replicas:
-            del self._lossy[broker, where]  # it was moved off: nobody counts on it
+        record = self._watcher.records.get(where)
+        if record is None or broker.broker_id not in record.replicas:
+            del self._lossy[broker, where]  # deleted or moved off: nobody counts on it
             return True
         failed = broker.faults.failed_syncs
         if failed != self._failed_syncs.get(broker, 0):
@@ -386,6 +407,64 @@ class Nemesis:
             self._cluster.store.expire(session_id)
         return bool(sessions)
 
+    def _lying_sync(self, victim: SimBroker) -> bool:
+        self._note_lost(victim, self._hosted(victim))
+        victim.faults.lying = True
+        self._after(self._rng.uniform(0.05, 1.0), self._cut_liar, victim)
+        return True
+
+    def _cut_liar(self, victim: SimBroker) -> None:
+        """Only while others hold what it lied about, enough of them to go on without it: one that leaves a set that is
+        too small then stays eligible, and does not know what it lost ("What each setting survives")."""
+        records = [self._watcher.records[where] for where in self._hosted(victim)]
+        demanded = [
+            self._watcher.topics[where.topic_id].settings.min_insync_replicas
+            for where in self._hosted(victim)
+        ]
+        spare = all(
+            len([one for one in record.in_sync if one != victim.broker_id]) >= minimum
+            and victim.broker_id not in record.eligible
+            for record, minimum in zip(records, demanded, strict=True)
+        )
+        if spare:
+            self._note_lost(victim, self._hosted(victim))
+            self._cluster.power_cut(victim)
+            victim.faults.lying = False
+            self.lies_met += 1
+        else:
+            self._cluster.honest(victim)
+
+    def _slow_link(self, victim: SimBroker) -> bool:
+        hosts = [host for host in self._cluster.all_hosts() if host != victim.host]
+        chosen = self._rng.sample(hosts, self._rng.randint(1, len(hosts)))
+        self._slow_down(victim.host, chosen, self._rng.choice((20.0, 200.0, 1_000.0)) * self._rng.random())
+        self._after(self._rng.uniform(0.5, 5.0), self._slow_down, victim.host, chosen, 0.0)
+        return True
+
+    def _slow_down(self, host: str, others: list[str], extra_ms: float) -> None:
+        for other in others:
+            self._cluster.network.link(host, other).extra_ms = extra_ms
+            self._cluster.network.link(other, host).extra_ms = extra_ms
+
+    def _stuck_read(self, victim: SimBroker) -> bool:
+        victim.faults.extra_read_ms = self._rng.choice((200.0, 3_000.0, 10_000.0))
+        self._after(self._rng.uniform(0.5, 4.0), setattr, victim.faults, "extra_read_ms", 0.0)
+        return True
+
+    def _emptied_directory(self, victim: SimBroker) -> bool:
+        self._note_lost(victim, self._hosted(victim))
+        self._cluster.empty(victim)
+        return True
+
+    def _swapped_directory(self, victim: SimBroker) -> bool:
+        other = self._rng.choice([broker for broker in self._cluster.brokers if broker is not victim])
+        if other.own_medium is not None:
+            return False
+        self._note_lost(victim, [where for where in self._hosted(victim) if not self._strict(where)])
+        self._cluster.swap(victim, other)
+        self._after(self._rng.uniform(0.5, 3.0), self._cluster.give_back, victim)
+        return True
+
     def _kill_if_same_life(self, victim: SimBroker, life: int) -> None:
         """So that the flip is met at a boot if not before."""
         if victim.lives == life and victim.state is not BrokerState.DOWN:
@@ -423,6 +502,11 @@ _STRIKES = {
     FaultKind.STORE_UNSURE: Nemesis._store_unsure,
     FaultKind.STORE_COMPACTED: Nemesis._store_compacted,
     FaultKind.SESSION_LOST: Nemesis._session_lost,
+    FaultKind.LYING_SYNC: Nemesis._lying_sync,
+    FaultKind.SLOW_LINK: Nemesis._slow_link,
+    FaultKind.STUCK_READ: Nemesis._stuck_read,
+    FaultKind.EMPTIED_DIRECTORY: Nemesis._emptied_directory,
+    FaultKind.SWAPPED_DIRECTORY: Nemesis._swapped_directory,
 }
 
 

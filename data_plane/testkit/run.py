@@ -2,7 +2,8 @@
 
 Each seed runs in a process of its own, so that nothing of one is left in the next. Progress goes to standard error;
 the last line of standard output is the summary. Exit code 0: every invariant held and, of 500 seeds or more, no
-cell of faults x steps stayed at zero. `--shrink` makes the first failure small before it is told.
+cell of faults x steps stayed at zero; of 50 or more, no activity. `--shrink` makes the first failure small before it
+is told.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from data_plane.testkit.activities import Activity
 from data_plane.testkit.faults import ReachedTable
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.invariants import Invariant
@@ -25,6 +27,8 @@ from data_plane.testkit.swarm import draw_plan
 _TIMELINE_LINES = 60
 REACHED_FROM_SEEDS = 500
 """Of so many seeds each cell must have been reached, and each fault of the metadata store."""
+ACTIVITIES_FROM_SEEDS = 50
+"""Of so many seeds each activity must really have been done."""
 SEED_WALL_S_MAX = 600.0
 """A seed that takes longer is stuck in one step, which virtual time cannot see."""
 
@@ -77,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing += [kind for kind, count in _store_faults(results).items() if not count]
     if not options.require_reached and len(seeds) < REACHED_FROM_SEEDS:
         missing = []
+    if options.require_reached or len(seeds) >= ACTIVITIES_FROM_SEEDS:
+        missing += [what for what, count in _activities(results).items() if not count]
     if not options.json:
         _summarize(results, table, wall_s=time.perf_counter() - began, quiet=len(seeds) == 1)
         for cell in missing:
@@ -118,6 +124,7 @@ def _tell(result: SeedResult, number: int, of: int, *, verbose: bool, brief: boo
         for name, counts in (
             ("counts", result.counts),
             ("refusals", result.refusals),
+            ("activities", result.activities),
             ("branches", result.chances),
         ):
             print(f"  {name}: " + ", ".join(f"{key} {value}" for key, value in counts.items()))
@@ -135,11 +142,17 @@ def _store_faults(results: Sequence[SeedResult]) -> dict[str, int]:
     }
 
 
+def _activities(results: Sequence[SeedResult]) -> dict[str, int]:
+    """How much of each activity there was in all of them."""
+    return {what.value: sum(result.activities.get(what.value, 0) for result in results) for what in Activity}
+
+
 def _summarize(results: list[SeedResult], table: ReachedTable, *, wall_s: float, quiet: bool) -> None:
     if quiet:
         return
     print("\n".join(table.lines()))
     print("metadata store: " + ", ".join(f"{kind} {count}" for kind, count in _store_faults(results).items()))
+    print("activities: " + ", ".join(f"{what} {count}" for what, count in _activities(results).items()))
     steps = sum(result.steps for result in results)
     virtual_s = sum(result.virtual_s for result in results)
     print(f"{steps} steps, {virtual_s:.0f} virtual s in {wall_s:.0f} s: {steps / wall_s:.0f} steps a second")

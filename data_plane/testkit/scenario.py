@@ -3,13 +3,18 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from data_plane.testkit.activities import Activity, Actor
+from data_plane.testkit.changing_topic import ChangingTopic
 from data_plane.testkit.checkers import Evidence, check_history
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.faults import ReachedTable
+from data_plane.testkit.group_readers import GroupReaders
 from data_plane.testkit.history import History, Outcome
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process, SimLoop, SimulationStalled, TimeLimitPassed
@@ -18,9 +23,10 @@ from data_plane.testkit.nemesis import Nemesis
 from data_plane.testkit.operator import Operator
 from data_plane.testkit.sdk_clients import SdkConsumer, SdkProducer
 from data_plane.testkit.sealed import sealed
-from data_plane.testkit.swarm import Plan
+from data_plane.testkit.swarm import GROUP_CLIENTS, Plan, TopicPlan
 from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
+from data_plane.testkit.upkeep import Stopper, Throttler
 from data_plane.testkit.watcher import Watcher
 from data_plane.testkit.wire_client import WireClient
 from data_plane.testkit.wire_consumer import BEGINNING, WireConsumer
@@ -51,6 +57,8 @@ class SeedResult:
     virtual_s: float = 0.0
     wall_s: float = 0.0
     reached: dict[str, int] = field(default_factory=dict)
+    activities: dict[str, int] = field(default_factory=dict)
+    """What was done besides producing and reading."""
     missed: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
@@ -80,6 +88,10 @@ class Scenario:
         self.watcher: Watcher | None = None
         self.nemesis: Nemesis | None = None
         self.operator: Operator | None = None
+        self.actors: list[Actor] = []
+        self.changing: ChangingTopic | None = None
+        self.readers: GroupReaders | None = None
+        self.activities: Counter[Activity] = Counter()
         self._rng = random.Random(f"{plan.seed}/scenario")
         self._clients = 0
         self._producers: list[WireProducer | SdkProducer] = []
@@ -116,11 +128,18 @@ class Scenario:
             result.counts["in-sync changes"] = self.watcher.in_sync_changes
         if self.operator is not None:
             result.counts |= self.operator.asked
+        for actor in self.actors:
+            self.activities.update(actor.reached)
+        if self.watcher is not None:
+            self.activities[Activity.MOVED] += self.watcher.moves
+        result.activities = {what.value: count for what, count in self.activities.items() if count}
         if self.nemesis is not None:
             result.counts["strikes"] = self.nemesis.strikes
+            result.counts["lies met by a power cut"] = self.nemesis.lies_met
             result.harms = self.nemesis.harms
             result.missed = [str(cell) for cell in self.nemesis.missed]
         if self.cluster is not None:
+            result.counts["wrong directories refused"] = self.cluster.wrong_directories
             reached = self.cluster.chances.reached
             result.store_faults = {kind.value: count for kind, count in self.cluster.store.reached.items()}
             result.chances = {name: reached[name].taken for name in sorted(reached)}
@@ -144,10 +163,15 @@ class Scenario:
         set_up.result()
         await asyncio.sleep(_NEWS_S)
         self._start_workload(cluster)
+        self._hire(cluster, watcher)
+        acting = [asyncio.create_task(actor.run()) for actor in self.actors]
         await self._chaos(self.nemesis)
+        for actor in self.actors:
+            actor.over.set()
         self.timeline.note("scenario", "heal", "")
         cluster.heal()
         self._restarting = True
+        await self._demand_ends(acting)
         await self._demand_liveness(cluster, watcher)
         await self._judge(cluster, watcher)
 
@@ -157,26 +181,42 @@ class Scenario:
                 where = TopicPartition(cluster.topic_ids[topic.name], partition)
                 self.history.names[where] = f"{topic.name}-{partition}"
         for plan in self.plan.producers:
-            process, client = self._client(cluster, "p", plan.topic)
+            process, client = self._client(cluster, "p", self.plan.topics[plan.topic])
             kind = SdkProducer if plan.sdk else WireProducer
             producer = kind(client, plan, self.plan.topics[plan.topic].partitions)
             self._producers.append(producer)
             self.loop.spawn(process, producer.run())
         for _ in range(self.plan.sdk_consumers):
-            process, client = self._client(cluster, "s", 0)
+            process, client = self._client(cluster, "s", self.plan.topics[0])
             self.loop.spawn(process, SdkConsumer(client).run())
         for number in range(self.plan.consumers):
-            read = number % len(self.plan.topics)
+            read = self.plan.topics[number % len(self.plan.topics)]
             process, client = self._client(cluster, "r", read)
             restless = self._rng.random() < 0.5
-            consumer = WireConsumer(client, self.plan.topics[read].partitions, restless=restless)
+            consumer = WireConsumer(client, read.partitions, restless=restless)
             self.loop.spawn(process, consumer.run())
 
-    def _client(self, cluster: SimCluster, kind: str, topic: int) -> tuple[Process, WireClient]:
+    def _hire(self, cluster: SimCluster, watcher: Watcher) -> None:
+        """Everybody whom the plan wants besides its workload."""
+        plan = self.plan
+        if plan.throttled:
+            self.actors.append(Throttler(cluster))
+        if plan.stopped:
+            self.actors.append(Stopper(cluster, watcher))
+        if plan.changing:
+            self.changing = ChangingTopic(cluster, watcher, self.history, partial(self._client, cluster))
+            self.actors.append(self.changing)
+        if plan.grouped:
+            first, rng = plan.topics[0], random.Random(f"{plan.seed}/group readers")
+            self.readers = GroupReaders(
+                cluster, first.name, first.partitions, rng, first_host=plan.client_hosts - GROUP_CLIENTS
+            )
+            self.actors.append(self.readers)
+
+    def _client(self, cluster: SimCluster, kind: str, plan: TopicPlan) -> tuple[Process, WireClient]:
         host = f"c{self._clients}"
         name = f"{kind}{self._clients}"
         self._clients += 1
-        plan = self.plan.topics[topic]
         process = self.loop.process(name)
         client = WireClient(
             name=name,
@@ -244,11 +284,11 @@ class Scenario:
             Invariant.I20,
             lambda: f"no acknowledged write: {unwritten()}",
         )
-        for producer in self._producers:
+        for producer in self._all_producers():
             producer.stopping = True
         await self._demand(
             READ_S_MAX,
-            lambda: all(producer.idle for producer in self._producers),
+            lambda: all(producer.idle for producer in self._all_producers()),
             Invariant.I9,
             self._pending,
         )
@@ -258,6 +298,20 @@ class Scenario:
             Invariant.I20,
             lambda: f"not wholly in sync: {out_of_sync()}",
         )
+
+    async def _demand_ends(self, acting: list[asyncio.Task[None]]) -> None:
+        """I9: what somebody had begun when all was healed comes to its end."""
+        await self._demand(
+            READ_S_MAX,
+            lambda: all(task.done() for task in acting),
+            Invariant.I9,
+            lambda: f"still under way: {[str(task.get_coro()) for task in acting if not task.done()]}",
+        )
+        for task in acting:
+            task.result()
+
+    def _all_producers(self) -> list[WireProducer | SdkProducer]:
+        return [*self._producers, *([] if self.changing is None else self.changing.producers)]
 
     def _led(self, cluster: SimCluster, watcher: Watcher) -> list[tuple[str, bool]]:
         """Each partition, and whether its leader by the store serves in that epoch."""
@@ -280,6 +334,8 @@ class Scenario:
 
     def _promises(self, where: TopicPartition) -> bool:
         assert self.cluster is not None
+        if self.changing is not None and where.topic_id == self.cluster.topic_ids[self.changing.topic.name]:
+            return True
         return any(
             plan.acks == -1 and self.cluster.topic_ids[self.plan.topics[plan.topic].name] == where.topic_id
             for plan in self.plan.producers
@@ -307,8 +363,8 @@ class Scenario:
             )
         except InvariantViolated as violated:
             restless = violated
-        evidence = Evidence(history=self.history, final={}, log_starts={})
-        for topic in range(len(self.plan.topics)):
+        evidence = Evidence(history=self.history, final={}, log_starts={}, deleted=frozenset(watcher.deleted))
+        for topic in (*self.plan.topics, *([] if self.changing is None else [self.changing.topic])):
             await self._read_all(cluster, topic, evidence)
         check_history(evidence)  # tells more than that there is no rest
         if restless is not None:
@@ -321,7 +377,15 @@ class Scenario:
                 Invariant.I21,
                 lambda: "not everything committed was metered",
             )
-            check_usage(cluster, watcher)
+            self.activities[Activity.METERED] += check_usage(cluster, watcher)
+        if self.changing is not None:
+            self.changing.check(evidence.log_starts)
+            await self._demand(
+                READ_S_MAX, lambda: not self._remains(cluster, watcher), Invariant.I18,
+                lambda: f"of deleted topics there are still {self._remains(cluster, watcher)}",
+            )  # fmt: skip
+        if self.readers is not None:
+            await self._judge_group(self.readers, watcher, evidence)
         await self._demand(
             READ_S_MAX,
             lambda: len(cluster.store.session_ids) <= len(cluster.brokers),
@@ -333,17 +397,50 @@ class Scenario:
             raise InvariantViolated(Invariant.I16, "; ".join(violations[:3]))
         self._no_failures()
 
-    async def _read_all(self, cluster: SimCluster, topic: int, evidence: Evidence) -> None:
+    async def _judge_group(self, readers: GroupReaders, watcher: Watcher, evidence: Evidence) -> None:
+        """I14: all is delivered and committed, no commit was lost, and each partition has one owner."""
+        mine = {
+            where.partition: (start, watcher.ledger(where).end)
+            for where, start in evidence.log_starts.items()
+            if watcher.name_of(where).rpartition("-")[0] == self.plan.topics[0].name
+        }
+        await self._demand(
+            READ_S_MAX,
+            lambda: not readers.unfinished(mine),
+            Invariant.I14,
+            lambda: readers.unfinished(mine),
+        )
+        if readers.wrong():
+            raise InvariantViolated(Invariant.I14, readers.wrong())
+        for where, log in evidence.final.items():
+            if watcher.name_of(where).rpartition("-")[0] == self.plan.topics[0].name:
+                missing = [offset for offset in log if offset not in readers.life.delivered[where.partition]]
+                if missing:
+                    raise InvariantViolated(
+                        Invariant.I14, f"{watcher.name_of(where)}: offsets {missing[:5]} were never delivered"
+                    )
+
+    def _remains(self, cluster: SimCluster, watcher: Watcher) -> list[str]:
+        """Files of topics that are deleted."""
+        deleted = tuple(f"topics/{topic_id.hex()}" for topic_id in watcher.deleted)
+        return [
+            f"{broker.host} {path}"
+            for broker in cluster.brokers
+            for path, _ in broker.medium.files()
+            if path.startswith(deleted) and ".stray" not in path
+        ]
+
+    async def _read_all(self, cluster: SimCluster, topic: TopicPlan, evidence: Evidence) -> None:
         """A fresh consumer reads everything there is (I9)."""
         process, client = self._client(cluster, "last", topic)
-        partitions = self.plan.topics[topic].partitions
+        partitions = topic.partitions
         consumer = WireConsumer(client, partitions, restless=False)
         seen = len(self.history.reads)
         behind = await self.loop.spawn(process, consumer.read_to_the_end(READ_S_MAX))
         if behind:
             raise InvariantViolated(
                 Invariant.I9,
-                f"{self.plan.topics[topic].name}: not read within {READ_S_MAX} s: {behind} still to reach",
+                f"{topic.name}: not read within {READ_S_MAX} s: {behind} still to reach",
             )
         for partition in range(partitions):
             where = client.where(partition)

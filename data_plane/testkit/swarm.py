@@ -12,6 +12,7 @@ from penstock.contract import limits
 from penstock.contract.topic_settings import UNLIMITED, Durability, TopicSettings
 
 CELLS_PER_SEED = 8
+_CHANGING_CLIENTS, GROUP_CLIENTS = 12, 8
 _STRIDE = 37
 """Relatively prime to the number of cells, so that consecutive seeds try different cells and all get their
 turn.
@@ -35,6 +36,8 @@ USAGE_PLAN = TopicPlan(
     ),
 )
 """The internal topic that metering needs."""
+GROUPS_PLAN = replace(USAGE_PLAN, name="__groups", partitions=2)
+"""The internal topic that consumer groups need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +99,46 @@ class Plan:
     """Numbers of the harms that the nemesis leaves out, as it would do them in a run that leaves out none before."""
     metered: bool = False
     """`__usage` is there, and what brokers put into it is judged too."""
+    grouped: bool = False
+    """A consumer group reads the first topic; its members come, go and fall asleep."""
+    throttled: bool = False
+    """The tenant gets a produce rate now and then, lower than what its producers want."""
+    changing: bool = False
+    """One more topic loses records, grows, and is deleted and made again under its name."""
+    stopped: bool = False
+    """Brokers are stopped cleanly, one at a time, and started again."""
 
     @property
     def relaxed(self) -> bool:
         """Some topic acknowledges before stable storage: power cuts may lose data there."""
         return any(topic.settings.durability is Durability.REPLICATED for topic in self.topics)
 
+    @property
+    def client_hosts(self) -> int:
+        """How many hosts of clients there are, at most."""
+        workload = len(self.producers) + self.consumers + self.sdk_consumers + 1
+        return workload + (_CHANGING_CLIENTS if self.changing else 0) + (GROUP_CLIENTS if self.grouped else 0)
+
 
 def draw_plan(seed: int) -> Plan:
     """The plan of a seed: a pure function of it."""
+    rng = random.Random(f"{seed}/activities")
+    plan = _draw_workload(seed)
+    if rng.random() < 0.2:
+        plan = with_metering(plan)
+    if rng.random() < 0.2:
+        plan = with_operator(plan)
+    return replace(
+        plan,
+        grouped=rng.random() < 0.2,
+        throttled=rng.random() < 0.2,
+        changing=rng.random() < 0.25,
+        stopped=rng.random() < 0.3,
+    )
+
+
+def _draw_workload(seed: int) -> Plan:
+    """Sizes, timings, topics, clients and faults, without anything that is done to the cluster meanwhile."""
     rng = random.Random(f"{seed}/swarm")
     brokers = rng.choices((3, 4, 5), (7, 2, 1))[0]
     turns = range(seed * CELLS_PER_SEED, (seed + 1) * CELLS_PER_SEED)
@@ -234,13 +268,11 @@ def _store(rng: random.Random) -> StoreFaults:
     return faults
 
 
-def metered_plan(seed: int) -> Plan:
-    """The plan of a seed with metering, and readings often enough for a short run."""
-    plan = draw_plan(seed)
+def with_metering(plan: Plan) -> Plan:
+    """The plan with metering, and readings often enough for a short run."""
     return replace(plan, metered=True, timings=replace(plan.timings, metering_tick_ms=200, reading_ms=1_000))
 
 
-def operated_plan(seed: int) -> Plan:
-    """The plan of a seed with an operator who moves things about, and a broker more than any topic needs."""
-    plan = draw_plan(seed)
+def with_operator(plan: Plan) -> Plan:
+    """The plan with an operator who moves things about, and a broker more than any topic needs."""
     return replace(plan, operated=True, brokers=max(plan.brokers, 4))

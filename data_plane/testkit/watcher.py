@@ -68,7 +68,8 @@ class Watcher:
         self.records: dict[TopicPartition, PartitionRecord] = {}
         """The truth in the store, whatever brokers believe."""
         self.topics: dict[TopicId, TopicRecord] = {}
-        self.elections = self.in_sync_changes = self.advances = 0
+        self.deleted: dict[TopicId, TopicRecord] = {}
+        self.elections = self.in_sync_changes = self.advances = self.moves = 0
         self.damaged: Callable[[SimBroker, TopicPartition], bool] = lambda broker, where: False
         """Replicas whose files a fault has spoilt: they are no evidence of what is committed."""
         self._seen: dict[Replica, _Seen] = {}
@@ -304,6 +305,12 @@ class Watcher:
     def _note_gone(self, key: str) -> None:
         if key == model.CONTROLLER_KEY or key.startswith("/live/"):
             self._cluster.timeline.note("store", "deleted", key)
+        elif key.startswith("/topics/"):
+            topic_id = TopicId(bytes.fromhex(key.rpartition("/")[2]))
+            self.deleted[topic_id] = self.topics.pop(topic_id)
+            self._cluster.timeline.note("store", "deleted", f"topic {self.deleted[topic_id].name}")
+            for where in [where for where in self.records if where.topic_id == topic_id]:
+                del self.records[where]
 
     def _cell_moved(self, key: str, value: bytes) -> None:
         topic_id = TopicId(bytes.fromhex(key.split("/")[2]))
@@ -324,6 +331,7 @@ class Watcher:
             )
             if before is not None:
                 self._check_epochs(name, before, record)
+                self.moves += bool(before.target and not record.target and before.replicas != record.replicas)
             self._check_candidates(where)
 
     def _check_epochs(self, name: str, before: PartitionRecord, after: PartitionRecord) -> None:
@@ -403,8 +411,12 @@ class Watcher:
                         f" b{other} {len(found)}; they part at batch {part}",
                     )
 
+    def topic_of(self, where: TopicPartition) -> TopicRecord | None:
+        """Also of a topic that was deleted."""
+        return self.topics.get(where.topic_id) or self.deleted.get(where.topic_id)
+
     def name_of(self, where: TopicPartition) -> str:
-        topic = self.topics.get(where.topic_id)
+        topic = self.topic_of(where)
         return str(where) if topic is None else f"{topic.name}-{where.partition}"
 
     def _name(self, replica: Replica) -> str:

@@ -80,7 +80,7 @@ class AllLosePower(Scenario):
             self._pending,
         )
         evidence = Evidence(history=self.history, final={}, log_starts={})
-        await self._read_all(cluster, 0, evidence)
+        await self._read_all(cluster, self.plan.topics[0], evidence)
         self._judge_losses(cluster, evidence)
 
     def _written_since(self, since_s: float) -> bool:

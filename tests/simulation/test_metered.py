@@ -4,7 +4,7 @@ import pytest
 
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.scenario import Scenario, SeedResult
-from data_plane.testkit.swarm import metered_plan
+from data_plane.testkit.swarm import draw_plan, with_metering
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ WALL_S_MAX = 300.0
 
 def run_metered(seed: int) -> SeedResult:
     """One seed, in a process of its own."""
-    return Scenario(metered_plan(seed)).run()
+    return Scenario(with_metering(draw_plan(seed))).run()
 
 
 @pytest.mark.timeout(1_200)

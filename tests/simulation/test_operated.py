@@ -9,7 +9,7 @@ import pytest
 
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.scenario import Scenario, SeedResult
-from data_plane.testkit.swarm import operated_plan
+from data_plane.testkit.swarm import draw_plan, with_operator
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ WALL_S_MAX = 300.0
 
 def run_operated(seed: int) -> SeedResult:
     """One seed, in a process of its own."""
-    return Scenario(operated_plan(seed)).run()
+    return Scenario(with_operator(draw_plan(seed))).run()
 
 
 @pytest.mark.timeout(1_200)

@@ -115,7 +115,7 @@ class Cluster:
             leader_epoch=EPOCH,
             registered_epoch=self.seen_live[broker],
             epoch_lookup=lambda epoch: (3, START) if epoch < EPOCH else (EPOCH, self.leader.log_end),
-            log_start=0,
+            held_from=0,
         )
         if isinstance(answer, Accepted):
             # Whatever was still on the way from an earlier stream may arrive afterwards.

@@ -376,7 +376,7 @@ class Broker:
             leader_epoch=sent.leader_epoch,
             registered_epoch=leader.image.epoch_of(self.id),
             epoch_lookup=leader.lookup,
-            log_start=leader.log_start,
+            held_from=leader.log_start,
         )
         try:
             self.take_answer(state, leader, answer)
@@ -398,8 +398,8 @@ class Broker:
                         epoch=epoch, end_offset=end_offset, epoch_lookup=self.lookup, log_end=len(self.log)
                     )
                 )
-            case StartOver(log_start_offset):
-                self.start_over(state.start_over(log_start_offset), leader)
+            case StartOver(offset):
+                self.start_over(state.start_over(offset), leader)
             case Refused():
                 state.refused()
 

@@ -20,10 +20,10 @@ class LostCommit(GroupStory):
     async def _story(self) -> None:
         cluster = await self._boot()
         told = asyncio.get_running_loop().create_future()
-        self._spawn(lambda client: self._commit_twice(client, cluster, told))
+        self.readers.spawn(lambda client: self._commit_twice(client, cluster, told))
         acknowledged = await told
         kept: list[int] = []
-        self._spawn(lambda client: self._look(client, kept))
+        self.readers.spawn(lambda client: self._look(client, kept))
         await self._until("another broker coordinates", lambda: bool(kept), REST_S)
         assert kept[0] >= acknowledged, f"a commit of {acknowledged} was acknowledged, {kept[0]} is kept"
 
@@ -84,10 +84,10 @@ class ShortenedLog(LostCommit):
     async def _story(self) -> None:
         cluster = await self._boot()
         told = asyncio.get_running_loop().create_future()
-        self._spawn(lambda client: self._commit_often(client, cluster, told))
+        self.readers.spawn(lambda client: self._commit_often(client, cluster, told))
         await self._until("the log was written anew", told.done, REST_S)
         kept: list[int] = []
-        self._spawn(lambda client: self._look(client, kept))
+        self.readers.spawn(lambda client: self._look(client, kept))
         await self._until("another broker coordinates", lambda: bool(kept), REST_S)
         assert kept[0] == 3, f"a commit of 3 was acknowledged, {kept[0]} is kept"
 

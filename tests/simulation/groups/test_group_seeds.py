@@ -11,7 +11,8 @@ from data_plane.groups.records import Key, OffsetKey, Record
 from data_plane.node import group_partition
 from data_plane.node.group_partition import GroupPartition
 from data_plane.testkit.forks import run_forked
-from tests.simulation.groups.group_story import ROUNDS, GroupStory, Life
+from data_plane.testkit.group_readers import Life
+from tests.simulation.groups.group_story import ROUNDS, GroupStory
 from tests.simulation.groups.lost_commits import LostCommit, ShortenedLog
 
 pytestmark = pytest.mark.slow

@@ -187,8 +187,19 @@ BUGS = (
         name="a follower before the log's start is let in",
         rule="RL32",
         target="data_plane.replication.leader:LeaderState.follower_opened",
-        wrong=told(log_start=0),
+        wrong=told(held_from=0),
         finders=(Check(test=test_opening.test_a_follower_before_the_log_start_starts_over_there),),
+    ),
+    PlantedBug(
+        name="a follower starts over within a segment",
+        rule="RL32",
+        target="data_plane.log.partition_log:PartitionLog.held_from",
+        wrong=lambda right: property(lambda log: log.log_start_offset),
+        finders=(
+            Check(
+                test=test_follower_stream.test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_takes_no_harm
+            ),
+        ),
     ),
     PlantedBug(
         name="a follower behind the log's start is taken for damage",

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from data_plane.contract import replication_pb2 as pb
+from data_plane.log.push import check_push
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
@@ -18,6 +19,7 @@ from data_plane.replication.leader import NO_EPOCH
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
+from penstock.records.stamp import STAMP_BYTES, stamp_seed
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import SMALL, TOPIC, Miniature, where
 
@@ -73,7 +75,7 @@ class Wire:
     def lose(self) -> None:
         self.frames.put_nowait(None)
 
-    def open(self, handle: int) -> None:
+    def open(self, handle: int, end_offset: int = 0) -> None:
         head = pb.ReplicaOpenHead(broker_id=FOLLOWER, broker_epoch=REGISTERED)
         head.partitions.add(
             handle=handle,
@@ -82,6 +84,9 @@ class Wire:
             leader_epoch=1,
             last_epoch=NO_EPOCH,
             replica_generation=1,
+            log_end_offset=end_offset,
+            durable_end_offset=end_offset,
+            log_start_offset=end_offset,
         )
         self.frames.put_nowait(pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString()))
 
@@ -187,7 +192,20 @@ def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_ta
         assert replica.leading is not None, "it leads on"
         wire.open(2)
         answer = await wire.answer()
-        assert (answer.handle, answer.start_over, answer.log_start_offset) == (2, True, 60)
+        begins = replica.log.first_segment_offset
+        assert 0 < begins < 60, "the log begins within a segment"
+        assert (answer.handle, answer.start_over, answer.log_start_offset) == (2, True, begins)
+        wire.open(3, end_offset=begins)
+        assert not (await wire.answer()).start_over, "it may fetch that segment whole"
+        kind, head, payload = unpack_frame(await asyncio.wait_for(wire.sent.get(), 30))
+        assert kind is FrameKind.REPLICA_PUSH
+        (push,) = pb.ReplicaPushHead.FromString(bytes(head)).pushes
+        sizes = push.stamps * STAMP_BYTES
+        taken = check_push(
+            payload[:sizes], payload[sizes : sizes + push.batches_bytes], stamp_seed(where()), log_end=begins,
+            last_epoch=NO_EPOCH, leader_epoch=1, last_accepted_ms=0, active_size=None,
+        )  # fmt: skip
+        assert taken[0].begins_segment
         wire.lose()
         await asyncio.wait([serving], timeout=30)
         assert isinstance(serving.exception(), ConnectionLost)

@@ -49,7 +49,7 @@ def other_opens(replica: Replica, begins: int) -> None:
     replica.leading.follower_opened(
         OTHER, 5, 1,
         Position(log_end_offset=END, durable_end_offset=END, last_epoch=NO_EPOCH, log_start_offset=begins),
-        0, leader_epoch=2, registered_epoch=5, epoch_lookup=lambda epoch: (epoch, END), log_start=0,
+        0, leader_epoch=2, registered_epoch=5, epoch_lookup=lambda epoch: (epoch, END), held_from=0,
     )  # fmt: skip
 
 

@@ -75,11 +75,11 @@ def opened(
     generation: int = 1,
     leader_epoch: int = EPOCH,
     now_ms: float = 0,
-    log_start: int = 0,
+    held_from: int = 0,
     begins: int = 0,
     wants_in: bool = True,
 ) -> OpenAnswer:
-    """`log_start` is the leader's, `begins` where the follower's own log does."""
+    """`held_from` is where the leader's first segment begins, `begins` where the follower's own log does."""
     return state.follower_opened(
         BrokerId(broker),
         broker_epoch,
@@ -94,7 +94,7 @@ def opened(
         leader_epoch=leader_epoch,
         registered_epoch=registered,
         epoch_lookup=lookup(state),
-        log_start=log_start,
+        held_from=held_from,
         wants_in=wants_in,
     )
 

@@ -39,11 +39,11 @@ def test_an_answer_that_is_not_accepted_changes_nothing() -> None:
 
 
 def test_a_follower_before_the_log_start_starts_over_there() -> None:
-    assert opened(leader(log_end=200), 2, 40, last_epoch=3, log_start=60) == StartOver(60)
+    assert opened(leader(log_end=200), 2, 40, last_epoch=3, held_from=60) == StartOver(60)
 
 
 def test_an_empty_log_that_ends_beyond_the_leaders_starts_over() -> None:
-    assert opened(leader(), 2, 150, last_epoch=-1, log_start=10) == StartOver(10)
+    assert opened(leader(), 2, 150, last_epoch=-1, held_from=10) == StartOver(10)
 
 
 @pytest.mark.parametrize(

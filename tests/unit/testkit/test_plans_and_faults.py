@@ -34,6 +34,16 @@ def test_every_plan_has_a_producer_whose_acknowledgements_promise_something() ->
     assert all(any(plan.acks == -1 for plan in draw_plan(seed).producers) for seed in range(300))
 
 
+def test_few_seeds_draw_every_activity_and_most_seeds_few_of_them() -> None:
+    plans = [draw_plan(seed) for seed in range(50)]
+    drawn = [
+        (plan.metered, plan.operated, plan.grouped, plan.throttled, plan.changing, plan.stopped)
+        for plan in plans
+    ]
+    assert all(sum(column) >= 5 for column in zip(*drawn, strict=True))
+    assert sum(map(sum, drawn)) < 2 * len(drawn)
+
+
 def test_the_table_counts_merges_and_names_what_is_missing() -> None:
     table, other = ReachedTable(), ReachedTable()
     other.add(CELLS[0])

@@ -1,0 +1,210 @@
+"""A consumer group of the SDK's consumers in simulation: members come, go and fall asleep, and a watcher of commits."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from data_plane.testkit.activities import Activity, wait_unless
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.cluster import SimCluster
+from data_plane.testkit.loop import Process
+from data_plane.testkit.sdk_clients import SdkTransport
+from data_plane.testkit.transport import SimTransport
+from penstock.asyncio import Client
+from penstock.asyncio.consumer import Consumer
+from penstock.contract.errors import PenstockError
+
+GROUP = "readers"
+_BETWEEN_S = (0.5, 4.0)
+_ASLEEP_S = (0.5, 5.0)
+MEMBERS = 2
+_FAULTS = ("member ends", "member sleeps", "member joins")
+
+
+@dataclass
+class Life:
+    """What one seed saw of a group."""
+
+    acknowledged: dict[int, set[int]] = field(default_factory=dict)
+    delivered: dict[int, set[int]] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    back: list[tuple[int, int, int]] = field(default_factory=list)
+    """(partition, offset committed before, lower one seen later)."""
+    forgotten: list[tuple[int, int]] = field(default_factory=list)
+    """(partition, offset seen committed) where a member was told that nothing is committed."""
+    faults: list[str] = field(default_factory=list)
+    shares: list[list[int]] = field(default_factory=list)
+    moved: int = 0
+    shortened: int = 0
+    """How often brokers that lived to the end wrote a log of `__groups` anew."""
+    trace_hash: str = ""
+
+
+@dataclass(eq=False)
+class Member:
+    """One consuming process."""
+
+    process: Process
+    consumer: Consumer | None = None
+
+
+class GroupReaders:
+    """The group's processes. `hurt_member` and `join` are the story's to call, or `run` calls them."""
+
+    def __init__(
+        self, cluster: SimCluster, topic: str, partitions: int, rng: random.Random, *, first_host: int = 0
+    ) -> None:
+        self._cluster, self._loop, self._rng = cluster, cluster.loop, rng
+        self._topic, self._partitions = topic, partitions
+        self._clients, self._first_host = 0, first_host
+        self.members: list[Member] = []
+        self.life = Life()
+        self.reached: Counter[Activity] = Counter()
+        self.over = asyncio.Event()
+
+    def start(self, members: int) -> Process:
+        """Members and the watcher; the watcher's process is returned."""
+        watching = self.spawn(self._watch)
+        for _ in range(members):
+            self.join()
+        return watching
+
+    async def run(self) -> None:
+        """Members fall and come back for as long as faults happen."""
+        self.start(MEMBERS)
+        while not self.over.is_set():
+            await wait_unless(self.over, self._rng.uniform(*_BETWEEN_S))
+            if not self.over.is_set():
+                fault, member = self._rng.choice(_FAULTS), self._rng.choice(self.members)
+                await self.hurt_member(member, fault, self._rng.uniform(*_ASLEEP_S))
+
+    async def hurt_member(self, member: Member, fault: str, for_s: float) -> None:
+        """One of the faults that only members know."""
+        if fault == "member ends":
+            self._loop.crash(member.process)
+            self._cluster.network.process_ended(member.process)
+            self.members.remove(member)
+            self.join()
+        elif fault == "member sleeps":
+            self._loop.pause(member.process)
+            await asyncio.sleep(for_s)
+            self._loop.resume(member.process)
+        elif len(self.members) <= self._partitions:
+            self.join()
+
+    # -- who takes part -----------------------------------------------------------------------------------
+
+    def spawn(
+        self, work: Callable[[Client], Coroutine[Any, Any, None]], member: Member | None = None
+    ) -> Process:
+        """A process of its own with a client of the SDK."""
+        number, self._clients = self._clients, self._clients + 1
+        cluster = self._cluster
+        process = self._loop.process(f"g{number}")
+        transport = SimTransport(
+            cluster.network,
+            process,
+            f"c{self._first_host + number}",
+            authorization=f"Bearer {cluster.api_key}",
+        )
+        client = Client.over(
+            SdkTransport(transport),
+            bootstrap=tuple(broker.client_address for broker in cluster.brokers),
+            random=random.Random(f"{cluster.plan.seed}/g{number}"),
+            wall_ms=SimClock(self._loop).now_ms,
+        )
+        if member is not None:
+            member.process = process
+        self._loop.spawn(process, work(client))
+        return process
+
+    def join(self) -> None:
+        """One more member."""
+        member = Member(process=self._loop.outside)
+        self.members.append(member)
+
+        async def live(client: Client) -> None:
+            await self._consume(client, member)
+
+        self.spawn(live, member)
+
+    async def _consume(self, client: Client, member: Member) -> None:
+        consumer = member.consumer = client.consumer(
+            self._topic,
+            group=GROUP,
+            auto_commit_interval_ms=200,
+            session_timeout_ms=3_000,
+            rebalance_timeout_ms=5_000,
+            on_revoked=self._revoked,
+        )
+        self._look_at_positions(consumer)
+        while True:
+            try:
+                messages = await consumer.poll(max_messages=20, timeout=0.3)
+            except PenstockError as error:
+                assert error.retriable, error
+                continue
+            for message in messages:
+                self.life.delivered.setdefault(message.partition, set()).add(message.offset)
+
+    def _look_at_positions(self, consumer: Consumer) -> None:
+        """Whoever gets a partition goes on where the group has committed."""
+        adopt = consumer._core.adopt
+
+        def watched(place: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
+            seen = self.life.committed.get(place[1], 0)
+            if offset < 0 and seen > 0:
+                self.life.forgotten.append((place[1], seen))
+            adopt(place, offset, epoch, new=new)
+
+        consumer._core.adopt = watched  # type: ignore[method-assign]
+
+    def _revoked(self, places: list[tuple[str, int]]) -> None:
+        self.life.moved += len(places)
+
+    async def _watch(self, client: Client) -> None:
+        """What is committed never goes back, whoever coordinates."""
+        while True:
+            await asyncio.sleep(0.1)
+            try:
+                described = await client.group(GROUP, timeout=3)
+            except PenstockError:
+                continue
+            for (_, partition), offset in described.offsets.items():
+                before = self.life.committed.get(partition, 0)
+                if offset < before:
+                    self.life.back.append((partition, before, offset))
+                self.reached[Activity.COMMITTED] += offset > before
+                self.life.committed[partition] = max(before, offset)
+
+    # -- what must hold in the end ------------------------------------------------------------------------
+
+    def wrong(self) -> str:
+        """What must never have happened; empty when it has not."""
+        if self.life.back or self.life.forgotten:
+            return f"commits went back {self.life.back} or were forgotten {self.life.forgotten}"
+        return ""
+
+    def unfinished(self, held: Mapping[int, tuple[int, int]]) -> str:
+        """What is still to come about when all is healed; empty when nothing is. `held`: where each partition's log
+        begins and ends.
+        """
+        for partition, (start, end) in held.items():
+            committed = self.life.committed.get(partition, 0)
+            if end > start and committed != end:
+                return f"offset {committed} of partition {partition} is committed, its log ends at {end}"
+        return "" if self.shared() else f"shares are {self.life.shares}"
+
+    def shared(self) -> bool:
+        """Each partition has one owner, and nobody has two more than another."""
+        self.life.shares = [
+            [partition for _, partition in member.consumer._core.assignment()]
+            for member in self.members
+            if member.consumer is not None
+        ]
+        loads = [len(share) for share in self.life.shares]
+        owned = sorted(partition for share in self.life.shares for partition in share)
+        return owned == list(range(self._partitions)) and max(loads) - min(loads) <= 1
