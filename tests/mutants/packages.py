@@ -58,6 +58,7 @@ PACKAGES = (
         tests=(
             "tests/unit/node",
             "tests/simulation/groups",
+            "tests/simulation/test_client_calls.py",
             "tests/simulation/test_client_streams.py",
             "tests/simulation/test_cuts.py",
             "tests/simulation/test_damage_met.py",

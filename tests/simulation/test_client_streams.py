@@ -7,7 +7,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from google.protobuf.message import Message
+
 from data_plane.metering.increments import FETCH, PRODUCE
+from data_plane.node.config import Timings
 from data_plane.node.consume import ConsumeStream
 from data_plane.node.replica import Replica
 from data_plane.testkit.connection import Endpoint
@@ -47,6 +50,15 @@ class Streams:
 
     async def open(self, method: str) -> Endpoint:
         return await self._transport.connect(self.address, method, CONNECT_MS)
+
+    async def call(self, method: str, request: Message, *, internal: bool = False) -> bytes:
+        cluster = self.period.cluster
+        if internal:
+            leader = self.period.led_by(self.where)[0]
+            return await cluster._admin.call(
+                leader.internal_address, method, request.SerializeToString(), CONNECT_MS
+            )
+        return await self._transport.call(self.address, method, request.SerializeToString(), CONNECT_MS)
 
     async def producing(self) -> "Producing":
         stream = Producing(self, await self.open(methods.PRODUCE))
@@ -172,14 +184,14 @@ class Consuming:
         return self.offsets[handle, generation]
 
 
-def told(story: Callable[[Streams], Coroutine[Any, Any, None]]) -> None:
+def told(story: Callable[[Streams], Coroutine[Any, Any, None]], timings: Timings = KEPT) -> None:
     """The story with a client of three brokers; it must end within a simulated minute."""
 
     async def with_streams(period: Period) -> None:
         async with asyncio.timeout(60):
             await story(Streams(period))
 
-    Period(KEPT, topic("orders")).run(with_streams)
+    Period(timings, topic("orders", 2)).run(with_streams)
 
 
 BATCH = made_batch(2, 100)
