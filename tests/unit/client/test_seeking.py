@@ -4,7 +4,8 @@ import pytest
 
 from penstock.client.cursor import BEGINNING, END
 from penstock.client.seeking import seek_target
-from penstock.contract.errors import InvalidRequest
+from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest
+from penstock.contract.v1 import log_pb2
 from tests.unit.client.test_consuming import expected, fill, filled, values
 
 BASE_MS = 1_000_000
@@ -81,3 +82,31 @@ def test_a_seek_names_exactly_one_place() -> None:
             seek_target(*below)
     with pytest.raises(InvalidRequest, match="neither"):
         seek_target(None, None, "middle")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FORBIDDEN, ErrorCode.NOT_LEADER])
+def test_a_question_for_an_offset_ends_with_a_refusal_or_is_asked_again(
+    code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    answers = [code]
+    listed = runner.cluster._list_offsets
+
+    def refused_once(broker: int, request: log_pb2.ListOffsetsRequest) -> bytes:
+        if not answers:
+            return listed(broker, request)
+        response = log_pb2.ListOffsetsResponse()
+        response.partitions.add(error=answers.pop(), message="once", offset=-1)
+        return response.SerializeToString()
+
+    monkeypatch.setattr(runner.cluster, "_list_offsets", refused_once)
+    for _ in range(2):
+        answers[:] = [code]
+        ends, failures = consumer.list_offsets([("orders", 0)], END, runner.now + 10_000)
+        runner.run(5_000)
+        if code is ErrorCode.FORBIDDEN:
+            assert (ends, [type(failure) for failure in failures]) == ({}, [Forbidden])
+        else:
+            assert (ends, failures) == ({("orders", 0): 10}, [])

@@ -3,7 +3,9 @@
 import pytest
 
 from data_plane.groups import coordinator
-from penstock.contract import errors
+from data_plane.groups.group import Draft, Group
+from data_plane.groups.records import GroupKey, Member, OffsetKey, group_record, member_record, offset_record
+from penstock.contract import errors, limits
 from tests.unit.groups.setup import GROUP, TENANT, Running, place
 
 
@@ -111,3 +113,56 @@ def test_commits_that_go_back_are_counted_each_time_and_none_that_stay() -> None
     for offset in (5, 5, 4, 6, 2):
         group.commit("", -1, {place("orders", 0): offset})
     assert (group.core.commits, group.core.commits_back) == (5, 2)
+
+
+def test_a_record_that_forgets_what_is_not_known_makes_no_group() -> None:
+    group = Running()
+    group.commit_all((offset_record(TENANT, GROUP, place("orders", 0), None),))
+    group.commit_all((member_record(TENANT, GROUP, "a", None), group_record(TENANT, GROUP, None)))
+    assert group.core.groups(TENANT) == []
+
+
+def test_a_tenants_groups_are_bounded_and_another_tenants_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "GROUPS_PER_TENANT_MAX", 2)
+    group = Running()
+    for name in ("one", "two"):
+        group.beat("a", 0, group=name)
+    for _ in range(2):
+        with pytest.raises(errors.LimitExceeded, match="groups: at most 2"):
+            group.beat("a", 0, group="three")
+        with pytest.raises(errors.LimitExceeded, match="groups: at most 2"):
+            group.commit("", -1, {place("orders", 0): 1}, group="three")
+    group.beat("b", 0, group="two")
+    assert [view.group for view in group.core.groups(TENANT)] == ["one", "two"]
+
+
+def test_a_second_member_joins_in_its_own_epoch_and_not_in_one_before_it() -> None:
+    group = Running()
+    group.beat("a", 0)
+    assert group.beat("b", 0).epoch == 2
+    with pytest.raises(errors.FencedMemberEpoch):
+        group.beat("b", 1)
+
+
+def test_one_change_raises_the_epoch_once() -> None:
+    draft = Draft(Group(TENANT, GROUP))
+    draft.put(Member(member_id="a", topics=(), session_timeout_ms=1, rebalance_timeout_ms=1))
+    draft.settle_target()
+    assert draft.record.epoch == 1
+    draft.settle_target()
+    assert draft.record.epoch == 1
+
+
+def test_what_is_kept_can_be_read_while_groups_come_and_go() -> None:
+    group = Running()
+    for name in ("one", "two"):
+        group.commit("", -1, {place("orders", 0): 1}, group=name)
+    keys = group.core.keys()
+    first = next(keys)
+    group.commit_all(group.core.delete(TENANT, "two").records)
+    rest = list(keys)
+    assert {key.group for key in (first, *rest)} == {"one"}
+    assert [type(key) for key in (first, *rest)] == [GroupKey, OffsetKey]
+    assert all(group.core.kept(key) is not None for key in rest)
