@@ -31,8 +31,10 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _CONSTANTS = {"bool": ("True", "False"), "int": ("0",), "str": ("''",), "bytes": ("b''",)}
 _EMPTY = {"list": "[]", "dict": "{}", "tuple": "()", "set": "set()", "frozenset": "frozenset()"}
-_TUNED_FROM = 9
-"""A larger number that a module gives a name is a figure of tuning: one more is as good."""
+_EXACT_MAX = 9
+"""A larger number outside of functions is a figure of tuning, and so is one over a hundred anywhere: one more is as
+good."""
+_EXACT_INSIDE_MAX = 100
 _FOR_PEOPLE = ("__repr__", "__str__")
 """Functions whose answer only people read."""
 
@@ -298,7 +300,9 @@ class _Finder(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self._replace(node, str(not node.value), "constant flipped")
-        elif isinstance(node.value, int) and (self._scopes or node.value <= _TUNED_FROM):
+        elif isinstance(node.value, int) and node.value <= (
+            _EXACT_INSIDE_MAX if self._function() else _EXACT_MAX
+        ):
             self._replace(node, str(node.value + 1), "off by one")
 
     def visit_Call(self, node: ast.Call) -> None:
