@@ -62,6 +62,7 @@ PACKAGES = (
             "tests/simulation/test_client_streams.py",
             "tests/simulation/test_cuts.py",
             "tests/simulation/test_damage_met.py",
+            "tests/simulation/test_group_calls.py",
             "tests/simulation/test_short_seeds.py",
             "tests/simulation/test_stepping_aside.py",
         ),

@@ -9,15 +9,19 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from data_plane.contract import admin_pb2
+from data_plane.contract import methods as own_methods
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.config import Timings
 from data_plane.node.consume import ConsumeStream
 from data_plane.node.replica import Replica
+from data_plane.testkit.cluster import TENANT
 from data_plane.testkit.connection import Endpoint
 from data_plane.testkit.transport import SimTransport
 from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
+from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import split_batches
 from tests.simulation.test_cuts import METERED, Period, topic
@@ -378,5 +382,41 @@ def test_a_stream_that_reads_is_told_when_the_leadership_moves_and_no_longer_lis
                 await stream.hear()
             assert stream.errors == [(1, ErrorCode.NOT_LEADER)]
         assert streams.listeners() == 0
+
+    told(story)
+
+
+async def paced(streams: Streams, bytes_per_s: int) -> None:
+    """The tenant has this rate at the broker from now on; 0 = none."""
+    request = admin_pb2.PutTenantRequest(tenant=TENANT)
+    request.quotas.produce_bytes_per_s = bytes_per_s
+    await streams.call(own_methods.PUT_TENANT, request, internal=True)
+    tenants = streams.node.view.image.tenants
+    await streams.until(lambda: tenants[TenantId(TENANT)].quotas.produce_bytes_per_s == bytes_per_s)
+
+
+def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_credit_back_too() -> None:
+    async def story(streams: Streams) -> None:
+        await paced(streams, 2_000)
+        stream = await streams.producing()
+        credit = stream.credit
+        assert credit < limits.STREAM_CREDIT_BYTES
+        for count in (40, 80):
+            await stream.send(*[BATCH] * 40)
+            await stream.told(count)
+            while stream.credit < credit:
+                await stream.hear()
+            assert stream.credit == credit
+            errors = [result.error for result in stream.results[count - 40 :]]
+            assert set(errors) == {0, ErrorCode.THROTTLED}
+        taken = [result.base_offset for result in stream.results if not result.error]
+        assert taken == list(range(0, 2 * len(taken), 2))
+        assert all(result.retry_after_ms > 0 for result in stream.results if result.error)
+        assert streams.node.stats.throttled_batches > 2
+        await paced(streams, 0)
+        await stream.send(BATCH)
+        while stream.credit < limits.STREAM_CREDIT_BYTES:
+            await stream.hear()
+        assert stream.credit == limits.STREAM_CREDIT_BYTES
 
     told(story)
