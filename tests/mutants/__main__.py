@@ -7,9 +7,12 @@ import argparse
 import ast
 import json
 import random
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from data_plane.dev import guardian
 
 from . import equivalents, scores
 from .mutations import Mutant, mutants_of, signatures
@@ -43,6 +46,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Judge the samples, print what survived, then the table."""
     arguments = _arguments()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background ignore it
+    guardian.guard()  # whatever tests start ends with this, however it ends
     every = {package.name: every_mutant(package) for package in PACKAGES}
     entries = equivalents.read()
     left = set(equivalents.without([one for mutants in every.values() for one in mutants], entries))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_plane.groups import coordinator
+from data_plane.groups import coordinator, expiry
 from data_plane.groups.group import Draft, Group
 from data_plane.groups.records import GroupKey, Member, OffsetKey, group_record, member_record, offset_record
 from penstock.contract import errors, limits
@@ -166,3 +166,21 @@ def test_what_is_kept_can_be_read_while_groups_come_and_go() -> None:
     assert {key.group for key in (first, *rest)} == {"one"}
     assert [type(key) for key in (first, *rest)] == [GroupKey, OffsetKey]
     assert all(group.core.kept(key) is not None for key in rest)
+
+
+def test_a_static_member_that_comes_back_with_other_topics_gets_those() -> None:
+    group = Running(orders=2, invoices=2)
+    before = group.beat("a", 0, instance_id="one")
+    again = group.beat("a2", 0, instance_id="one", topics=("invoices",))
+    assert again.epoch == before.epoch + 1
+    assert again.assigned == (place("invoices", 0), place("invoices", 1))
+
+
+@pytest.mark.parametrize(
+    ("unused_ms", "known_ms", "forgotten"),
+    [(100, 100, True), (99, 100, False), (100, 99, False), (101, 101, True)],
+)
+def test_a_group_is_forgotten_to_the_millisecond(unused_ms: int, known_ms: int, forgotten: bool) -> None:
+    told = expiry.is_unused(members=0, unused_ms=unused_ms, known_ms=known_ms, retention_ms=100)
+    assert told is forgotten
+    assert not expiry.is_unused(members=1, unused_ms=unused_ms, known_ms=known_ms, retention_ms=100)
