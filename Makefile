@@ -17,7 +17,7 @@ PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto da
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
 READY := .venv/.packages-ready .venv/.lock-ready .venv/.project-ready
 
-.PHONY: help setup dev demo check test sim planted bench chaos fresh proto .lint
+.PHONY: help setup dev demo check test sim planted mutants bench chaos fresh proto .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -41,6 +41,10 @@ sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=500 runs tha
 
 planted: $(READY)  ## Show that every planted bug is found; SEARCH=1 searches anew
 	$(BIN)/python tests/simulation/planted.py
+
+mutants: $(READY)  ## Plant COUNT=20 small bugs a package, chosen by SEED=1, before the closest tests; ONLY=node for one package
+	nice -n 10 $(BIN)/python -m tests.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
 
 bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one figure, ALL=1 for the rest
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)

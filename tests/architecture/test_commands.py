@@ -15,6 +15,7 @@ COMMANDS = [
     "test",
     "sim",
     "planted",
+    "mutants",
     "bench",
     "chaos",
     "fresh",

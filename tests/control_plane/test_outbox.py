@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from control_plane.outbox import actions, delivery, queries, registry
+from control_plane.outbox import actions, delivery, queries, registry, tasks
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
@@ -231,3 +231,78 @@ def test_waiting_ends_when_it_is_delivered_or_the_time_is_up(recipient: Recipien
     worker.start()
     assert queries.wait_delivered(KIND, "par_1", 1, timeout_s=20)
     worker.join(20)
+
+
+class WakeUps:
+    """Celery's end of the wire: keeps what it was asked to send, or cannot send anything."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, list[str]]] = []
+        self.broken = False
+
+    def send_task(self, name: str, *, args: list[str], **options: object) -> None:
+        assert options["retry"] is False
+        if self.broken:
+            raise ConnectionError("no transport")
+        self.sent.append((name, args))
+
+
+@pytest.fixture
+def wake_ups(monkeypatch: pytest.MonkeyPatch) -> WakeUps:
+    made = WakeUps()
+    monkeypatch.setattr(actions, "app", made)
+    return made
+
+
+def test_each_change_wakes_a_worker_once_it_is_committed(recipient: Recipient, wake_ups: WakeUps) -> None:
+    with transaction.atomic():
+        actions.enqueue(kind=KIND, object_id="par_1", tenant="tn_1", generation=1)
+        assert wake_ups.sent == [], "a worker would not see the row yet"
+    enqueue(2)
+    assert wake_ups.sent == [("outbox.deliver", [KIND, "par_1"])] * 2
+
+
+def test_a_wake_up_that_cannot_be_sent_undoes_no_change(recipient: Recipient, wake_ups: WakeUps) -> None:
+    wake_ups.broken = True
+    enqueue(1)
+    assert queries.waiting()[0] == 1
+    assert delivery.deliver(KIND, "par_1")
+
+
+def test_an_object_that_changes_faster_than_it_is_delivered_is_left_to_another_wake_up(
+    recipient: Recipient, wake_ups: WakeUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = recipient.deliver
+
+    def deliver(object_id: str, generation: int) -> Delivered:
+        enqueue(generation + 1)
+        recipient.newest = generation
+        return told(object_id, generation)
+
+    monkeypatch.setattr(recipient, "deliver", deliver)
+    enqueue(1)
+    assert not delivery.deliver(KIND, "par_1")
+    assert len(recipient.told) == delivery.ROUNDS_MAX
+    assert len(wake_ups.sent) == 1 + delivery.ROUNDS_MAX + 1
+
+
+def test_what_waits_may_be_made_due_again_and_again_until_it_is_delivered(recipient: Recipient) -> None:
+    assert not actions.due_now(KIND, "par_1")
+    enqueue(1)
+    recipient.refusal = BrokerUnavailable("nobody there")
+    for tries in (1, 2):
+        delivery.deliver(KIND, "par_1")
+        assert queries.due(timezone.now(), 10) == []
+        assert actions.due_now(KIND, "par_1")
+        assert queries.due(timezone.now(), 10) == [(KIND, "par_1")]
+        assert len(recipient.told) == tries
+    recipient.refusal = None
+    assert delivery.deliver(KIND, "par_1")
+    assert not actions.due_now(KIND, "par_1")
+
+
+def test_the_task_of_the_sweep_sweeps(recipient: Recipient) -> None:
+    enqueue(1)
+    enqueue(1, "par_2")
+    tasks.sweep()
+    assert queries.waiting()[0] == 0

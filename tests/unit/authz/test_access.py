@@ -4,7 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from data_plane.authz.access import IMAGE_AGE_MS_MAX, Authenticator, Operation, Principal
+from data_plane.authz.access import (
+    IMAGE_AGE_MS_MAX,
+    Authenticator,
+    KeyBindings,
+    Operation,
+    Principal,
+    grants,
+)
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TopicRecord
@@ -340,3 +347,22 @@ def test_a_binding_without_operations_grants_all_of_them() -> None:
     for operation in Operation:
         tenants.authenticator.topic(principal, operation, "orders")
         tenants.authenticator.authorize_group(principal, operation, "any")
+
+
+def test_a_key_that_is_no_longer_known_is_granted_nothing() -> None:
+    tenants = Tenants()
+    principal = tenants.enter(ONE)
+    tenants.put(model.credential_key(ONE.key_id), None)
+    for operation in Operation:
+        topic = next(iter(tenants.image.topics.values()))
+        assert KeyBindings(tenants.image).refusal(principal, operation, topic)
+        assert KeyBindings(tenants.image).group_refusal(principal, operation, "readers")
+
+
+def test_a_prefix_that_two_names_share_grants_both_and_a_longer_one_its_own_alone() -> None:
+    for prefix, granted in (("", 4), ("or", 3), ("orders", 2), ("orders-eu", 1), ("orders-eu-2", 0)):
+        binding = model.Binding(topic_prefix=prefix, operations=("consume",))
+        names = ("orders", "orders-eu", "ordinary", "invoices")
+        assert sum(grants(binding, Operation.CONSUME, name) for name in names) == granted
+        assert sum(grants(binding, Operation.DESCRIBE, name) for name in names) == granted
+        assert not any(grants(binding, Operation.PRODUCE, name) for name in names)

@@ -1,5 +1,6 @@
 """Increments add up by key, within a bound, and each is handed out once."""
 
+from data_plane.contract import usage_pb2
 from data_plane.metering.delivery import PushedBatches
 from data_plane.metering.increments import (
     FETCH,
@@ -9,6 +10,7 @@ from data_plane.metering.increments import (
     RequestsKey,
     RequestTally,
 )
+from data_plane.metering.readings import ReadingKind
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.records.stamp import Stamp, pack_stamp, stamp_seed
@@ -96,3 +98,27 @@ def test_credit_beyond_what_was_pushed_counts_for_nothing_later() -> None:
     pushed.pushed(stamps((1, 50)), 0)
     assert pushed.returned(49) == (0, 0)
     assert pushed.returned(1) == (1, 50)
+
+
+def test_a_batch_that_begins_behind_the_position_is_delivered_whole_and_one_before_it_not_at_all() -> None:
+    pushed = PushedBatches()
+    pushed.pushed(stamps((10, 100)), -4)
+    assert pushed.returned(100) == (10, 100)
+    pushed.pushed(stamps((10, 100), (5, 60)), 12)
+    assert pushed.returned(160) == (5, 160)
+    pushed.pushed(b"", 3)
+    assert pushed.returned(1) == (0, 0)
+
+
+def test_the_kinds_of_readings_are_those_of_the_contract() -> None:
+    assert {kind.name: kind.value for kind in ReadingKind} == dict(usage_pb2.ReadingKind.items())
+
+
+def test_failed_requests_count_both_ways_and_again_after_they_were_gathered() -> None:
+    tally, increments = RequestTally(TENANT, PRODUCE), Increments()
+    for count in (2, 3):
+        tally.fail(count)
+        increments.gather(tally, 5)
+    tally.count(ErrorCode.OK)
+    increments.gather(tally, 5)
+    assert increments.take_requests(9) == [(RequestsKey(TENANT, PRODUCE, 5), 6, 5)]

@@ -239,3 +239,26 @@ def test_an_invoice_less_its_credits_is_what_the_rest_costs(
 def test_no_more_is_credited_than_was_billed() -> None:
     with pytest.raises(InvariantBroken, match="no more is credited"):
         credit(BOOK, {"messages_in": 5}, {"messages_in": 6})
+
+
+def test_what_was_not_used_costs_nothing_and_what_was_not_lost_has_no_line() -> None:
+    dear = MeterPrice(
+        meter="dear", unit="item", unit_size=1, free=0, tiers=(Tier(up_to=None, unit_price_pico=PICO),)
+    )
+    book = PriceBook(name="b", version=1, currency="USD", minor_digits=2, meters=(dear,))
+    assert rate(book, {"dear": 1}).total_micro > 0
+    unused = rate(book, {})
+    assert (unused.total_micro, unused.lines[0].quantity, unused.lines[0].parts) == (0, 0, ())
+    assert credit(book, {"dear": 5}, {}).lines == ()
+
+
+def test_no_part_of_a_line_is_empty() -> None:
+    price = MeterPrice(
+        meter="m",
+        unit="item",
+        unit_size=1,
+        free=10,
+        tiers=(Tier(up_to=20, unit_price_pico=2), Tier(up_to=None, unit_price_pico=1)),
+    )
+    for quantity, parts in ((0, []), (10, [10]), (11, [10, 1]), (20, [10, 10]), (21, [10, 10, 1])):
+        assert [part.quantity for part in price.parts(quantity)] == parts

@@ -114,3 +114,18 @@ def test_a_tenant_without_leaders_still_has_a_pace() -> None:
     paced(store, 10)
     pace = Pacing(store.image, BrokerId(1)).of(ACME, 0.0)
     assert pace is not None and pace.bytes_per_s == 10
+
+
+def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
+    store = Store()
+    store.topic(record())
+    paced(store, 1_000)
+    pacing = Pacing(store.image, BrokerId(1))
+    first = pacing.of(ACME, 0.0)
+    assert first is not None
+    first.enter(100_000, 0.0, may_refuse=False)
+    paced(store, 0)
+    assert pacing.of(ACME, 1.0) is None
+    paced(store, 1_000)
+    again = pacing.of(ACME, 2.0)
+    assert again is not None and again.enter(10, 2.0) == 0

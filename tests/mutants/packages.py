@@ -1,0 +1,114 @@
+"""Which code is mutated, and which tests stand closest to it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """Code that is scored together. Paths are relative to the root of the project."""
+
+    name: str
+    code: tuple[str, ...]
+    """Folders, or single modules."""
+    tests: tuple[str, ...]
+    """Folders or files of tests; those marked `slow` or `processes` are left out."""
+
+    def modules(self) -> list[str]:
+        """Every module of the package, in order. Generated stubs are left out."""
+        found: list[str] = []
+        for place in self.code:
+            path = ROOT / place
+            paths = [path] if path.is_file() else sorted(path.rglob("*.py"))
+            found += [str(one.relative_to(ROOT)) for one in paths if not one.name.endswith("_pb2.py")]
+        return found
+
+
+PACKAGES = (
+    Package(
+        name="records",
+        code=("penstock/records",),
+        tests=("tests/unit/records", "tests/golden/records", "tests/properties/records"),
+    ),
+    Package(
+        name="rules",
+        code=("penstock/rules",),
+        tests=("tests/unit/rules", "tests/unit/authz", "tests/properties/records", "tests/golden/api_keys"),
+    ),
+    Package(
+        name="client",
+        code=("penstock/client",),
+        tests=("tests/unit/client", "tests/unit/groups/test_member.py", "tests/properties/client"),
+    ),
+    Package(
+        name="log",
+        code=("data_plane/log",),
+        tests=("tests/unit/log", "tests/golden/log", "tests/properties/log"),
+    ),
+    Package(
+        name="replication",
+        code=("data_plane/replication",),
+        tests=("tests/unit/replication", "tests/properties/replication"),
+    ),
+    Package(
+        name="node",
+        code=("data_plane/node",),
+        tests=(
+            "tests/unit/node",
+            "tests/simulation/groups",
+            "tests/simulation/test_client_calls.py",
+            "tests/simulation/test_client_streams.py",
+            "tests/simulation/test_cuts.py",
+            "tests/simulation/test_damage_met.py",
+            "tests/simulation/test_group_calls.py",
+            "tests/simulation/test_short_seeds.py",
+            "tests/simulation/test_stepping_aside.py",
+        ),
+    ),
+    Package(name="controller", code=("data_plane/controller",), tests=("tests/unit/controller",)),
+    Package(
+        name="groups",
+        code=("data_plane/groups",),
+        tests=("tests/unit/groups", "tests/golden/groups", "tests/properties/groups"),
+    ),
+    Package(
+        name="metering",
+        code=("data_plane/metering",),
+        tests=("tests/unit/metering", "tests/properties/metering"),
+    ),
+    Package(
+        name="authz", code=("data_plane/authz",), tests=("tests/unit/authz", "tests/unit/node/test_access.py")
+    ),
+    Package(name="throttling", code=("data_plane/throttling",), tests=("tests/unit/throttling",)),
+    Package(
+        name="billing",
+        code=(
+            "billing/actions.py",
+            "billing/chain_actions.py",
+            "billing/credit_actions.py",
+            "billing/credits.py",
+            "billing/cut_delivery.py",
+            "billing/document_building.py",
+            "billing/draft_actions.py",
+            "billing/import_actions.py",
+            "billing/price_actions.py",
+            "billing/settlement.py",
+        ),
+        tests=("tests/unit/billing", "tests/control_plane/billing"),
+    ),
+    Package(name="outbox", code=("control_plane/outbox",), tests=("tests/control_plane/test_outbox.py",)),
+    Package(
+        name="folds",
+        code=(
+            "spark_usage/checks.py",
+            "spark_usage/cuts.py",
+            "spark_usage/decode.py",
+            "spark_usage/gold.py",
+            "spark_usage/readings.py",
+            "spark_usage/silver.py",
+        ),
+        tests=("tests/spark_usage",),
+    ),
+)

@@ -1,0 +1,177 @@
+"""Calls of clients and operators at one broker: what they answer, what they count, and what the second one does."""
+
+import pytest
+
+from data_plane.contract import admin_pb2
+from data_plane.contract import methods as own_methods
+from data_plane.metering.increments import METADATA
+from data_plane.node.ports import CallFailed
+from data_plane.testkit.cluster import TENANT, BrokerState
+from penstock.contract import methods
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TopicPartition
+from penstock.contract.v1 import log_pb2 as pb
+from tests.simulation.test_client_streams import BATCH, Streams, told
+from tests.simulation.test_cuts import METERED, Period
+from tests.unit.log.batches import NOW_MS, made_batch
+
+BEGINNING, END = -2, -1
+
+
+async def listed(streams: Streams, timestamp_ms: int, partition: int = 0) -> tuple[int, int]:
+    """(error, offset)."""
+    request = pb.ListOffsetsRequest()
+    request.partitions.add(
+        topic_id=streams.where.topic_id, partition=partition, leader_epoch=-1, timestamp_ms=timestamp_ms
+    )
+    answer = pb.ListOffsetsResponse.FromString(await streams.call(methods.LIST_OFFSETS, request))
+    return answer.partitions[0].error, answer.partitions[0].offset
+
+
+async def deleted(streams: Streams, before: int) -> tuple[int, int]:
+    """(error, log start), asked for until it is no longer only under way."""
+    request = pb.DeleteRecordsRequest()
+    request.partitions.add(
+        topic_id=streams.where.topic_id, partition=0, leader_epoch=-1, before_offset=before
+    )
+    while True:
+        answer = pb.DeleteRecordsResponse.FromString(await streams.call(methods.DELETE_RECORDS, request))
+        (found,) = answer.partitions
+        if found.error != ErrorCode.LEADER_NOT_READY:
+            return found.error, found.log_start_offset
+
+
+async def filled(streams: Streams) -> None:
+    """Ten records in five batches, a second apart."""
+    producer = await streams.producing()
+    for count in range(5):
+        await producer.send(made_batch(2, 100, timestamp_ms=NOW_MS + 1_000 * count))
+        assert await producer.told(count + 1) == [0] * (count + 1)
+
+
+def test_offsets_are_listed_for_both_ends_and_for_times_between() -> None:
+    async def story(streams: Streams) -> None:
+        assert await listed(streams, BEGINNING) == await listed(streams, END) == (0, 0)
+        await filled(streams)
+        assert await listed(streams, BEGINNING) == (0, 0)
+        assert await listed(streams, END) == (0, 10)
+        for time_ms, offset in (
+            (0, 0),
+            (NOW_MS, 0),
+            (NOW_MS + 1, 2),
+            (NOW_MS + 4_000, 8),
+            (NOW_MS + 4_001, 10),
+        ):
+            assert await listed(streams, time_ms) == (0, offset)
+        assert (await listed(streams, -3))[0] == ErrorCode.INVALID_REQUEST
+        assert (await listed(streams, END, partition=9))[0] == ErrorCode.NOT_FOUND
+
+    told(story)
+
+
+def test_calls_are_counted_one_by_one_and_those_that_ask_wrongly_are_not() -> None:
+    async def story(streams: Streams) -> None:
+        for count in range(1, 12):
+            await listed(streams, END)
+            assert streams.requests(METADATA) == (count, 0)
+        await listed(streams, END, partition=9)
+        await listed(streams, -3)
+        assert streams.requests(METADATA) == (11, 0)
+
+    told(story)
+
+
+def test_producer_ids_are_never_given_twice_and_an_epoch_follows_its_own() -> None:
+    async def story(streams: Streams) -> None:
+        async def made(producer_id: int = -1, epoch: int = -1) -> tuple[int, int]:
+            request = pb.InitProducerRequest(producer_id=producer_id, producer_epoch=epoch)
+            answer = await streams.call(methods.INIT_PRODUCER, request)
+            response = pb.InitProducerResponse.FromString(answer)
+            return response.producer_id, response.producer_epoch
+
+        ids = [await made() for _ in range(11)]
+        assert len(set(ids)) == 11 and {epoch for _, epoch in ids} == {0}
+        assert await made(ids[0][0], 0) == (ids[0][0], 1)
+        assert await made(ids[0][0], 1) == (ids[0][0], 2)
+
+    told(story)
+
+
+def test_deleting_records_moves_the_start_and_a_second_time_further_and_never_back() -> None:
+    async def story(streams: Streams) -> None:
+        await filled(streams)
+        assert await deleted(streams, 4) == (0, 4)
+        assert await listed(streams, BEGINNING) == (0, 4)
+        assert await deleted(streams, 8) == (0, 8)
+        assert await deleted(streams, 2) == (0, 8)
+        assert (await deleted(streams, 11))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await deleted(streams, -1) == (0, 10)
+        assert await listed(streams, BEGINNING) == await listed(streams, END) == (0, 10)
+        reader = await streams.consuming()
+        await reader.begin(offset=9)
+        while not reader.errors:
+            await reader.hear()
+        assert reader.errors == [(1, ErrorCode.OFFSET_OUT_OF_RANGE)]
+
+    told(story, METERED)
+
+
+def test_the_cluster_is_described_with_each_partition_and_who_leads_it() -> None:
+    async def story(streams: Streams) -> None:
+        async def described(*, partitions: bool) -> admin_pb2.DescribeClusterResponse:
+            request = admin_pb2.DescribeClusterRequest(partitions=partitions)
+            answer = await streams.call(own_methods.DESCRIBE_CLUSTER, request, internal=True)
+            return admin_pb2.DescribeClusterResponse.FromString(answer)
+
+        found = await described(partitions=True)
+        mine = [one for one in found.partitions if one.tenant == TENANT]
+        assert [(one.topic, one.partition) for one in mine] == [("orders", 0), ("orders", 1)]
+        for one in mine:
+            assert one.leader in one.in_sync and sorted(one.replicas) == [0, 1, 2]
+        assert [(broker.id, broker.state) for broker in found.brokers] == [(n, "active") for n in range(3)]
+        leads = [sum(one.leader == number for one in found.partitions) for number in range(3)]
+        assert [broker.leaders for broker in found.brokers] == leads
+        assert not (await described(partitions=False)).partitions
+
+    told(story)
+
+
+async def stopped(period: Period, where: TopicPartition) -> None:
+    """The leader stops in good order, another one leads, and it comes back."""
+    leader, _ = period.led_by(where)
+    period.cluster.drain(leader)
+    await period.until("it has stopped", lambda: leader.state is BrokerState.DOWN)
+    assert leader.ended == "drained"
+    await period.until(
+        "another one leads", lambda: all(period.leader(one) not in (None, leader) for one in period.places())
+    )
+    period.cluster.start(leader)
+    await period.until("it is back", lambda: leader.ready)
+
+
+def test_a_broker_that_stops_in_good_order_hands_over_and_the_next_one_does_too() -> None:
+    async def story(streams: Streams) -> None:
+        period = streams.period
+        await period.produce("orders", 10, partitions=2)
+        await stopped(period, streams.where)
+        await period.produce("orders", 20, partitions=2)
+        await stopped(period, streams.where)
+
+    told(story)
+
+
+def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> None:
+    async def story(streams: Streams) -> None:
+        producer, reader = await streams.producing(), await streams.consuming()
+        await reader.begin()
+        await producer.send(BATCH)
+        await reader.given(1)
+        key_id = next(iter(streams.node.view.image.keys))
+        request = admin_pb2.RevokeKeyRequest(key_id=key_id)
+        await streams.call(own_methods.REVOKE_KEY, request, internal=True)
+        await streams.until(lambda: streams.listeners() == 0 and not streams.node.metering._tallies)
+        with pytest.raises(CallFailed) as refused:
+            await listed(streams, END)
+        assert refused.value.code == ErrorCode.UNAUTHENTICATED
+
+    told(story)
