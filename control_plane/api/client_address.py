@@ -17,12 +17,13 @@ def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
     """
     nearest = peer
     heard = [entry.strip() for entry in forwarded_for.split(",") if entry.strip()]
-    while heard and _is_trusted(nearest, trusted) and (before := _parsed(heard.pop())) is not None:
+    while heard and is_trusted(nearest, trusted) and (before := _parsed(heard.pop())) is not None:
         nearest = str(before)
     return nearest
 
 
-def _is_trusted(address: str, trusted: Sequence[Network]) -> bool:
+def is_trusted(address: str, trusted: Sequence[Network]) -> bool:
+    """Whether it is one of our proxies."""
     parsed = _parsed(address)
     return parsed is not None and any(parsed in network for network in trusted)
 
@@ -36,16 +37,16 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 
 class ClientAddress:
-    """Puts the client's address into REMOTE_ADDR, where limits and the audit log look. The server sets the scheme."""
+    """Puts the client's address into REMOTE_ADDR, where limits and the audit log look, and its scheme beside it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
         self._trusted = config.current().trusted_proxies
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request.META["REMOTE_ADDR"] = client_of(
-            str(request.META.get("REMOTE_ADDR", "")),
-            str(request.META.get("HTTP_X_FORWARDED_FOR", "")),
-            self._trusted,
-        )
+        peer = str(request.META.get("REMOTE_ADDR", ""))
+        forwarded_for = str(request.META.get("HTTP_X_FORWARDED_FOR", ""))
+        request.META["REMOTE_ADDR"] = client_of(peer, forwarded_for, self._trusted)
+        if request.META.get("HTTP_X_FORWARDED_PROTO") == "https" and is_trusted(peer, self._trusted):
+            request.META["wsgi.url_scheme"] = "https"
         return self._get_response(request)
