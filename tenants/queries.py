@@ -46,6 +46,11 @@ def operator(public_id: str) -> OperatorToken | None:
     return OperatorToken.objects.filter(public_id=public_id, revoked_at=None).first()
 
 
+def operators() -> QuerySet[OperatorToken]:
+    """Every operator's token that is not revoked."""
+    return OperatorToken.objects.filter(revoked_at=None)
+
+
 def key_of(text: KeyText) -> ApiKey | None:
     """The key of this text, whether or not it may still be used; None if there is none or the secret is wrong."""
     row = ApiKey.objects.select_related("tenant", "maker").filter(key_id=text.key_id).first()

@@ -87,7 +87,7 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
 
 
 def sign_up_invited(
-    *, email: str, password: str, token: str, request_id: str, source: str
+    *, email: str, password: str, token: str, request_id: str, source: str, browser: str = ""
 ) -> tuple[Person, Membership, str]:
     """A new person who joins the tenant of the invitation, and the token of his first session.
 
@@ -99,7 +99,7 @@ def sign_up_invited(
     with transaction.atomic():
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
-        return person, join(actor, person, token), open_session(person)
+        return person, join(actor, person, token), open_session(person, source=source, browser=browser)
 
 
 def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Membership:

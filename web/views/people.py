@@ -133,6 +133,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
                 token=token,
                 request_id=sessions.request_id_of(request),
                 source=sessions.source_of(request),
+                browser=sessions.browser_of(request),
             )
         except PenstockError as error:
             form.refuse(error)
