@@ -17,7 +17,14 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.registry import Delivered
 from penstock.contract.api_keys import ApiKey as KeyText
-from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound, Unauthenticated
+from penstock.contract.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    Unauthenticated,
+)
 from tenants import tokens
 from tenants.credentials import credential_of, new_key
 from tenants.models import (
@@ -32,7 +39,7 @@ from tenants.models import (
     Session,
     Tenant,
 )
-from tenants.queries import role_in
+from tenants.queries import role_in, tenants_max_of, tenants_owned
 from tenants.roles import KEY_ROLES, Permission, Role
 
 KIND_TENANT = "tenant"
@@ -140,13 +147,24 @@ def checked_password(password: str, email: str) -> str:
 
 
 def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, public_id: str = "") -> Tenant:
-    """A tenant, owned by `owner`. Raises `InvalidRequest`, `AlreadyExists`."""
+    """A tenant, owned by `owner`.
+
+    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (they own as many as they may), `Forbidden` (one of
+    theirs is suspended; their others go on).
+    """
     if not _TENANT_NAME.fullmatch(name) or len(name) > TENANT_NAME_LENGTH_MAX:
         raise InvalidRequest(
             f"tenant: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
             "beginning with a letter or digit"
         )
     with transaction.atomic():
+        if owner is not None:
+            demand_room_for_tenant(owner)
+            suspended = tenants_owned(owner).filter(suspended=True).first()
+            if suspended is not None:
+                raise Forbidden(
+                    f"tenant: {suspended.name} is suspended; until it is resumed you make no other"
+                )
         try:
             with transaction.atomic():
                 tenant = Tenant.objects.create(name=name, public_id=public_id)
@@ -163,6 +181,18 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
         )
         _deliver_tenant(tenant)
     return tenant
+
+
+def demand_room_for_tenant(person: Person) -> None:
+    """Raise `LimitExceeded` if the person owns as many tenants as they may; nobody gives them another until the
+    transaction ends.
+    """
+    locked = lock_person(person)
+    most, owned = tenants_max_of(locked), tenants_owned(locked).count()
+    if owned >= most:
+        raise LimitExceeded(
+            f"tenant: {locked.email} owns {owned} tenants, and tenants_max is {most}; operators can raise it"
+        )
 
 
 def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:

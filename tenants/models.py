@@ -35,6 +35,8 @@ class Person(AbstractBaseUser):
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_person_id)
     email = models.EmailField(unique=True)
     is_active = models.BooleanField(default=True)
+    tenants_max = models.PositiveIntegerField(null=True)
+    """How many tenants they may own; None = as many as everybody."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     USERNAME_FIELD = "email"

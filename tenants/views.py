@@ -116,10 +116,13 @@ class TenantsView(CallerView):
         operation_id="tenants_create",
         request=TenantInput,
         parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: TenantTold, **shapes.problems(403, 409)},
+        responses={201: TenantTold, **shapes.problems(403, 409, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Make another tenant, owned by the person who asks."""
+        """Make another tenant, owned by the person who asks.
+
+        A person owns 10, unless an operator allows more, and makes none while one of theirs is suspended.
+        """
         if self.caller.person is None:
             raise Forbidden("a tenant is made by a person who has signed in")
         given = TenantInput(data=request.data)

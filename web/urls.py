@@ -82,6 +82,7 @@ urlpatterns: list[URLPattern] = [
     path("operator/tenants/<str:tenant>/suspended", operator_tenants.suspend, name="operator-suspend"),
     path("operator/people", operator_people.people, name="operator-people"),
     path("operator/people/<str:member>", operator_people.person, name="operator-person"),
+    path("operator/people/<str:member>/limit", operator_people.set_limit, name="operator-person-limit"),
     path("operator/people/<str:member>/reset", operator_people.make_reset, name="operator-reset"),
     path("operator/operators", operator_people.operators, name="operators"),
     path("operator/operators/<str:token>/revoke", operator_people.revoke, name="revoke-operator"),

@@ -1,4 +1,4 @@
-"""Writes passwords and ends sign-ins; each act with an entry in the service's own audit log.
+"""Writes passwords and limits of people and ends sign-ins; each act with an entry in the service's own audit log.
 
 An account belongs to no tenant: its entries stand under the system's tenant, which operators read.
 """
@@ -19,8 +19,11 @@ from tenants import tokens
 from tenants.accounts import queries
 from tenants.actions import checked_password, lock_person
 from tenants.models import PasswordReset, Person, Session
+from tenants.queries import tenants_max_of
 
 RESET_LENGTH = timedelta(hours=24)
+TENANTS_MAX_LIMIT = 10_000
+"""What an operator may allow one person: their pages list all of their tenants."""
 
 
 def change_password(actor: Actor, person: Person, *, present: str, new: str, keep: str) -> int:
@@ -84,6 +87,20 @@ def checked_new_password(new: str, person: Person) -> str:
         raise InvalidRequest(error.message.replace("password: ", "new: ", 1)) from None
 
 
+def set_tenants_max(actor: Actor, person: Person, *, tenants_max: int) -> None:
+    """How many tenants the person may own. Below what they own it takes nothing away. Raises `InvalidRequest`."""
+    if not 0 <= tenants_max <= TENANTS_MAX_LIMIT:
+        raise InvalidRequest(f"tenants_max: {tenants_max} is not within 0 to {TENANTS_MAX_LIMIT}")
+    with transaction.atomic():
+        locked = lock_person(person)
+        before = tenants_max_of(locked)
+        if before == tenants_max:
+            return
+        locked.tenants_max = tenants_max
+        locked.save(update_fields=["tenants_max"])
+        _record(actor, person, "person.limit", {"tenants_max": tenants_max}, {"tenants_max": before})
+
+
 def end_sign_in(actor: Actor, person: Person, sign_in: str) -> None:
     """End one sign-in (a public id) of the person. Raises `NotFound`."""
     with transaction.atomic():
@@ -121,11 +138,14 @@ def _end_resets(person: Person) -> None:
     PasswordReset.objects.filter(person=person, ended_at=None).update(ended_at=timezone.now())
 
 
-def _record(actor: Actor, person: Person, action: str, after: dict[str, Any]) -> None:
+def _record(
+    actor: Actor, person: Person, action: str, after: dict[str, Any], before: dict[str, Any] | None = None
+) -> None:
     audit.record(
         actor,
         tenant=SYSTEM_TENANT,
         action=action,
         object_id=person.public_id,
+        before=before,
         after={"name": person.email, **after},
     )

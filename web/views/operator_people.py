@@ -10,13 +10,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.limits import TENANTS_PER_PERSON_MAX
 from tenants import actions, queries
 from tenants.accounts import actions as accounts
 from tenants.accounts import queries as account_queries
 from tenants.accounts.links import reset_link
-from tenants.models import OperatorToken
+from tenants.models import OperatorToken, Person
 from web import notices, sessions
-from web.forms import as_sentence, split_message
+from web.forms import Form, as_sentence, split_message
 from web.places import for_operators
 
 PER_PAGE = 50
@@ -47,13 +48,40 @@ def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
     """One person: the tenants and the sign-ins, and a link for a new password."""
     row = account_queries.person(member)
+    form = Form.of({}, tenants_max=str(queries.tenants_max_of(row)))
+    return _shown(request, row, form)
+
+
+@for_operators
+@require_POST
+def set_limit(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
+    """How many tenants the person may own."""
+    row = account_queries.person(member)
+    form = Form.of(request.POST, tenants_max="")
+    wanted = form.whole("tenants_max", "Tenants")
+    if wanted is not None:
+        try:
+            accounts.set_tenants_max(sessions.operator_actor_of(request, operator), row, tenants_max=wanted)
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            return notices.put(
+                redirect("web:operator-person", member), f"{row.email} may own {wanted} tenants."
+            )
+    return _shown(request, row, form)
+
+
+def _shown(request: HttpRequest, row: Person, form: Form) -> HttpResponse:
     context = {
         "here": "people",
         "row": row,
+        "form": form,
         "belongings": queries.belongings(row),
+        "owned": queries.tenants_owned(row).count(),
+        "standard": TENANTS_PER_PERSON_MAX,
         "sign_ins": account_queries.sign_ins(row).order_by("-pk"),
     }
-    return render(request, "web/operator_person.html", context)
+    return render(request, "web/operator_person.html", context, status=422 if form.failed else 200)
 
 
 @for_operators

@@ -173,5 +173,5 @@ def _roles(place: Place) -> list[tuple[str, str]]:
 
 def _said(error: PenstockError) -> str:
     _, _, rest = error.message.partition(": ")
-    text = rest if error.message.startswith("role: ") else error.message
+    text = rest if error.message.startswith(("role: ", "tenant: ")) else error.message
     return f"{text[:1].upper()}{text[1:]}."
