@@ -1,5 +1,6 @@
 """Who asks: the address of the client itself, not that of a proxy of ours before us."""
 
+import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -7,6 +8,9 @@ from django.http import HttpRequest, HttpResponse
 
 from control_plane import config
 from control_plane.config import Network
+
+_WITH_PORT = re.compile(r"\[(?P<v6>[^\]]*)\](?::\d{1,5})?|(?P<v4>[0-9.]+):\d{1,5}")
+"""Some proxies write the client's port behind its address; one of IPv6 then stands in brackets."""
 
 
 def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
@@ -29,8 +33,9 @@ def is_trusted(address: str, trusted: Sequence[Network]) -> bool:
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    match = _WITH_PORT.fullmatch(address)
     try:
-        parsed = ip_address(address)
+        parsed = ip_address(match["v6"] or match["v4"] or "" if match else address)
     except ValueError:
         return None
     return getattr(parsed, "ipv4_mapped", None) or parsed
