@@ -29,3 +29,7 @@ def new_person_id() -> str:
 
 def new_topic_id() -> str:
     return new_id("top")
+
+
+def new_sign_in_id() -> str:
+    return new_id("sin")

@@ -1,57 +1,46 @@
-"""Serves the web application with gunicorn on the configured address, until SIGTERM; requests at work are finished."""
+"""Serves the web application on the configured address, until SIGTERM; requests at work are finished."""
 
+import logging
 import os
-from typing import Any
-
-from gunicorn.app.base import BaseApplication
+import resource
+import signal
 
 from control_plane import config, logs
+from control_plane.http_server import Server
 
-THREADS = 32
-"""A request that changes something waits up to 2 s for its delivery, so there are more than processors."""
-DRAIN_S = 10
-
-
-class Server(BaseApplication):  # type: ignore[misc]
-    """Gunicorn without a configuration file: one process of many threads, one connection to the database each."""
-
-    def load_config(self) -> None:
-        for name, value in {
-            "bind": config.current().listen,
-            "workers": 1,
-            "threads": THREADS,
-            "worker_class": "control_plane.slow_clients.Worker",
-            "graceful_timeout": DRAIN_S,
-            "timeout": 60,
-            "keepalive": 15,
-            # Its own default would believe every program on this machine.
-            "forwarded_allow_ips": ",".join(str(network) for network in config.current().trusted_proxies),
-            "forwarder_headers": "",
-            "proc_name": "penstock-web",
-            "control_socket_disable": True,
-            "logconfig_dict": {
-                "version": 1,
-                "disable_existing_loggers": False,
-                "root": {"level": "INFO", "handlers": []},
-                "loggers": {
-                    "gunicorn.error": {"level": "INFO", "propagate": True, "handlers": []},
-                    "gunicorn.access": {"level": "WARNING", "propagate": True, "handlers": []},
-                },
-            },
-        }.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
-
-    def load(self) -> Any:
-        from control_plane.wsgi import application
-
-        return application
+DRAIN_S = 10.0
+DESCRIPTORS = 4_096
+"""Enough for all connections, their files, and the database."""
+_log = logging.getLogger(__name__)
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
     logs.set_up()
-    Server().run()
+    from control_plane.wsgi import application
+
+    settings = config.current()
+    server = Server(
+        application,
+        listen=settings.listen,
+        trusted_proxies=settings.trusted_proxies,
+        descriptors=_raised_descriptor_limit(),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    _log.info("serving", extra={"address": settings.listen})
+    cut_off = server.run(DRAIN_S)
+    _log.log(logging.WARNING if cut_off else logging.INFO, "stopped", extra={"requests_cut_off": cut_off})
+
+
+def _raised_descriptor_limit() -> int:
+    """How many descriptors this process may have, after its soft limit was raised as far as it is of use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= DESCRIPTORS:
+        return DESCRIPTORS
+    allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ REST_FRAMEWORK = {
         "caller": "100/second",
         "sign-up": "120/minute",
         "sign-in": "30/minute",
+        "password": "30/minute",
         "sign-in-address": "120/minute",
     },
     "EXCEPTION_HANDLER": "control_plane.api.problems.answer_problem",

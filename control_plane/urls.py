@@ -9,6 +9,7 @@ from control_plane.api import audit_views, health, metrics
 V1: list[URLPattern | URLResolver] = [
     path("", include("tenants.urls")),
     path("", include("tenants.people.urls")),
+    path("", include("tenants.accounts.urls")),
     path("", include("control_plane.topics.urls")),
     path("", include("control_plane.access.urls")),
     path("", include("quotas.urls")),

@@ -1,4 +1,4 @@
-"""The web application that gunicorn serves."""
+"""The web application, as the HTTP server calls it."""
 
 import os
 

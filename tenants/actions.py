@@ -17,10 +17,18 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.registry import Delivered
 from penstock.contract.api_keys import ApiKey as KeyText
-from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound, Unauthenticated
+from penstock.contract.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    Unauthenticated,
+)
 from tenants import tokens
 from tenants.credentials import credential_of, new_key
 from tenants.models import (
+    BROWSER_LENGTH_MAX,
     KEY_NAME_LENGTH_MAX,
     TENANT_NAME_LENGTH_MAX,
     ApiKey,
@@ -31,7 +39,7 @@ from tenants.models import (
     Session,
     Tenant,
 )
-from tenants.queries import role_in
+from tenants.queries import role_in, tenants_max_of, tenants_owned
 from tenants.roles import KEY_ROLES, Permission, Role
 
 KIND_TENANT = "tenant"
@@ -48,7 +56,7 @@ _TENANT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def sign_up(
-    *, email: str, password: str, tenant_name: str, request_id: str, source: str
+    *, email: str, password: str, tenant_name: str, request_id: str, source: str, browser: str = ""
 ) -> tuple[Person, Tenant, str]:
     """A person, the tenant that he owns, and the token of his first session.
 
@@ -60,7 +68,7 @@ def sign_up(
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
         tenant = create_tenant(actor, name=tenant_name, owner=person)
-        return person, tenant, open_session(person)
+        return person, tenant, open_session(person, source=source, browser=browser)
 
 
 def add_person(address: str, hashed_password: str) -> Person:
@@ -72,8 +80,11 @@ def add_person(address: str, hashed_password: str) -> Person:
         raise AlreadyExists(f"email: {address} has signed up before") from None
 
 
-def sign_in(*, email: str, password: str) -> tuple[Person, str]:
-    """The person and the token of a new session. Raises `Unauthenticated`, the same for address and password."""
+def sign_in(*, email: str, password: str, source: str = "", browser: str = "") -> tuple[Person, str]:
+    """The person and the token of a new session. `browser` is what it calls itself.
+
+    Raises `Unauthenticated`, the same for address and password.
+    """
     person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
     if person is None:
         make_password(password)  # the same work as for a known address
@@ -81,8 +92,11 @@ def sign_in(*, email: str, password: str) -> tuple[Person, str]:
     if not check_password(password, person.password):
         raise Unauthenticated("the e-mail address or the password is wrong")
     with transaction.atomic():
+        if lock_person(person).password != person.password:
+            # It was changed while this one was being checked.
+            raise Unauthenticated("the e-mail address or the password is wrong")
         Session.objects.filter(person=person, expires_at__lte=timezone.now()).delete()
-        return person, open_session(person)
+        return person, open_session(person, source=source, browser=browser)
 
 
 def sign_out(token: str) -> None:
@@ -90,13 +104,22 @@ def sign_out(token: str) -> None:
     Session.objects.filter(token_hash=tokens.token_hash(token)).delete()
 
 
-def open_session(person: Person) -> str:
+def open_session(person: Person, *, source: str, browser: str) -> str:
     """The token of a new session, which is nowhere afterwards."""
     token = tokens.new_token(tokens.SESSION_PREFIX)
     Session.objects.create(
-        person=person, token_hash=tokens.token_hash(token), expires_at=timezone.now() + SESSION_LENGTH
+        person=person,
+        token_hash=tokens.token_hash(token),
+        source=source,
+        browser=browser[:BROWSER_LENGTH_MAX],
+        expires_at=timezone.now() + SESSION_LENGTH,
     )
     return token
+
+
+def lock_person(person: Person) -> Person:
+    """The person as they are now; nobody else signs them in or changes them until the transaction ends."""
+    return Person.objects.select_for_update(no_key=True).get(pk=person.pk)
 
 
 def checked_email(email: str) -> str:
@@ -124,13 +147,24 @@ def checked_password(password: str, email: str) -> str:
 
 
 def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, public_id: str = "") -> Tenant:
-    """A tenant, owned by `owner`. Raises `InvalidRequest`, `AlreadyExists`."""
+    """A tenant, owned by `owner`.
+
+    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (they own as many as they may), `Forbidden` (one of
+    theirs is suspended; their others go on).
+    """
     if not _TENANT_NAME.fullmatch(name) or len(name) > TENANT_NAME_LENGTH_MAX:
         raise InvalidRequest(
             f"tenant: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
             "beginning with a letter or digit"
         )
     with transaction.atomic():
+        if owner is not None:
+            demand_room_for_tenant(owner)
+            suspended = tenants_owned(owner).filter(suspended=True).first()
+            if suspended is not None:
+                raise Forbidden(
+                    f"tenant: {suspended.name} is suspended; until it is resumed you make no other"
+                )
         try:
             with transaction.atomic():
                 tenant = Tenant.objects.create(name=name, public_id=public_id)
@@ -147,6 +181,18 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
         )
         _deliver_tenant(tenant)
     return tenant
+
+
+def demand_room_for_tenant(person: Person) -> None:
+    """Raise `LimitExceeded` if the person owns as many tenants as they may; nobody gives them another until the
+    transaction ends.
+    """
+    locked = lock_person(person)
+    most, owned = tenants_max_of(locked), tenants_owned(locked).count()
+    if owned >= most:
+        raise LimitExceeded(
+            f"tenant: {locked.email} owns {owned} tenants, and tenants_max is {most}; operators can raise it"
+        )
 
 
 def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
@@ -365,15 +411,24 @@ def create_operator(actor: Actor, *, name: str, tenant: str, token: str | None =
 
 
 def revoke_operator(actor: Actor, *, public_id: str, tenant: str) -> None:
-    """Refuse an operator's token. Raises `NotFound`."""
+    """Refuse an operator's token; again changes nothing. Raises `NotFound`, `InvalidRequest` (the last one)."""
     with transaction.atomic():
-        row = OperatorToken.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
+        # All of them: of the last two, two operators cannot revoke each other at once.
+        rows = {
+            row.public_id: row for row in OperatorToken.objects.select_for_update(no_key=True).order_by("pk")
+        }
+        row = rows.get(public_id)
         if row is None:
             raise NotFound(f"operator {public_id[:40]!r} does not exist")
-        if row.revoked_at is None:
-            row.revoked_at = timezone.now()
-            row.save(update_fields=["revoked_at"])
-            audit.record(actor, tenant=tenant, action="operator.revoke", object_id=row.public_id)
+        if row.revoked_at is not None:
+            return
+        if sum(one.revoked_at is None for one in rows.values()) == 1:
+            raise InvalidRequest(f"operator: the token of {row.name} is the last one; make another first")
+        row.revoked_at = timezone.now()
+        row.save(update_fields=["revoked_at"])
+        audit.record(
+            actor, tenant=tenant, action="operator.revoke", object_id=public_id, before={"name": row.name}
+        )
 
 
 # -- what became of a delivery --------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.db.models.functions import Lower
 
-from control_plane.ids import LENGTH_MAX, new_person_id, new_tenant_id
+from control_plane.ids import LENGTH_MAX, new_person_id, new_sign_in_id, new_tenant_id
 from control_plane.outbox.models import DesiredObject
 from tenants.roles import Role
 
 TENANT_NAME_LENGTH_MAX = 63
 KEY_NAME_LENGTH_MAX = 100
+BROWSER_LENGTH_MAX = 200
 
 
 class Tenant(DesiredObject):
@@ -34,6 +35,8 @@ class Person(AbstractBaseUser):
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_person_id)
     email = models.EmailField(unique=True)
     is_active = models.BooleanField(default=True)
+    tenants_max = models.PositiveIntegerField(null=True)
+    """How many tenants they may own; None = as many as everybody."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     USERNAME_FIELD = "email"
@@ -116,10 +119,27 @@ class ApiKey(DesiredObject):
 class Session(models.Model):
     """A person who has signed in. The token itself is not here."""
 
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_sign_in_id)
     person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="sessions")
+    token_hash = models.CharField(max_length=64, unique=True)
+    source = models.CharField(max_length=64)
+    """The address that it came from; empty if it is older than these columns."""
+    browser = models.CharField(max_length=BROWSER_LENGTH_MAX)
+    """What the browser or program calls itself."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+
+class PasswordReset(models.Model):
+    """A person may choose a new password, by a link that an operator made. The link's token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="resets")
     token_hash = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    """When it was used, or a newer one or a changed password took its place."""
 
 
 class OperatorToken(models.Model):

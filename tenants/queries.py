@@ -8,6 +8,7 @@ from django.utils import timezone
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.limits import TENANTS_PER_PERSON_MAX
 from penstock.rules.credentials import secret_matches
 from tenants import tokens
 from tenants.credentials import pepper
@@ -44,6 +45,11 @@ def operator_of(token: str) -> OperatorToken | None:
 def operator(public_id: str) -> OperatorToken | None:
     """The operator's token of that id; None if there is none or it is revoked."""
     return OperatorToken.objects.filter(public_id=public_id, revoked_at=None).first()
+
+
+def operators() -> QuerySet[OperatorToken]:
+    """Every operator's token that is not revoked."""
+    return OperatorToken.objects.filter(revoked_at=None)
 
 
 def key_of(text: KeyText) -> ApiKey | None:
@@ -85,6 +91,16 @@ def role_in(tenant: Tenant, person: Person) -> Role | None:
 def tenants_of(person: Person) -> QuerySet[Tenant]:
     """The tenants of a person, for a list."""
     return Tenant.objects.filter(memberships__person=person)
+
+
+def tenants_owned(person: Person) -> QuerySet[Tenant]:
+    """The tenants that a person owns, alone or with others."""
+    return Tenant.objects.filter(memberships__person=person, memberships__role=Role.OWNER)
+
+
+def tenants_max_of(person: Person) -> int:
+    """How many tenants the person may own."""
+    return TENANTS_PER_PERSON_MAX if person.tenants_max is None else person.tenants_max
 
 
 def people(tenant: Tenant) -> QuerySet[Person]:

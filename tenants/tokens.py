@@ -1,4 +1,4 @@
-"""Tokens of sessions, operators and invitations: their text, and what is kept of it. Pure but for randomness."""
+"""Tokens of sessions, operators, invitations and reset links, and what is kept of them. Pure but for randomness."""
 
 import hashlib
 
@@ -7,6 +7,7 @@ from control_plane.ids import random_text
 SESSION_PREFIX = "pss_"
 OPERATOR_PREFIX = "pso_"
 INVITATION_PREFIX = "psi_"
+RESET_PREFIX = "psr_"
 _RANDOM_LENGTH = 43
 """256 random bits, so that a plain hash of it can be kept."""
 

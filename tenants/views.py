@@ -49,6 +49,7 @@ class SignUpView(PublicView):
                 token=given.validated_data["invitation"],
                 request_id=self.request_id(),
                 source=self.source(),
+                browser=self.browser(),
             )
             tenant = member.tenant
         else:
@@ -58,6 +59,7 @@ class SignUpView(PublicView):
                 tenant_name=given.validated_data["tenant"],
                 request_id=self.request_id(),
                 source=self.source(),
+                browser=self.browser(),
             )
         answer = {
             "person": show_person(person),
@@ -77,7 +79,7 @@ class SignInView(PublicView):
         """Open a session."""
         given = SignInInput(data=request.data)
         given.is_valid(raise_exception=True)
-        person, token = actions.sign_in(**given.validated_data)
+        person, token = actions.sign_in(**given.validated_data, source=self.source(), browser=self.browser())
         return Response({"person": show_person(person), "token": token})
 
 
@@ -114,10 +116,13 @@ class TenantsView(CallerView):
         operation_id="tenants_create",
         request=TenantInput,
         parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: TenantTold, **shapes.problems(403, 409)},
+        responses={201: TenantTold, **shapes.problems(403, 409, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Make another tenant, owned by the person who asks."""
+        """Make another tenant, owned by the person who asks.
+
+        A person owns 10, unless an operator allows more, and makes none while one of theirs is suspended.
+        """
         if self.caller.person is None:
             raise Forbidden("a tenant is made by a person who has signed in")
         given = TenantInput(data=request.data)

@@ -8,6 +8,26 @@ _STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
 
 
+_BROWSERS = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+"""In this order: most of them name those behind as well."""
+_SYSTEMS = ("Windows", "Android", "iPhone", "iPad", "Mac OS X", "Linux")
+
+
+def browser(agent: str) -> str:
+    """`Firefox on Linux` for what a browser calls itself; a program's own first word."""
+    name = next((name for mark, name in _BROWSERS if mark in agent), None)
+    system = next((system for system in _SYSTEMS if system in agent), None)
+    if name is None:
+        return agent.split()[0][:40] if agent.split() else "unknown"
+    return name if system is None else f"{name} on {system.replace('Mac OS X', 'macOS')}"
+
+
 def count(number: int) -> str:
     """`1234567` as `1,234,567`."""
     return f"{number:,}"

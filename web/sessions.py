@@ -94,6 +94,11 @@ def source_of(request: HttpRequest) -> str:
     return str(request.META.get("REMOTE_ADDR", ""))[:64]
 
 
+def browser_of(request: HttpRequest) -> str:
+    """What the browser calls itself."""
+    return str(request.META.get("HTTP_USER_AGENT", ""))
+
+
 def request_id_of(request: HttpRequest) -> str:
     return str(getattr(request, "request_id", ""))
 

@@ -1,5 +1,6 @@
 """Who asks: the address of the client itself, not that of a proxy of ours before us."""
 
+import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -7,6 +8,9 @@ from django.http import HttpRequest, HttpResponse
 
 from control_plane import config
 from control_plane.config import Network
+
+_WITH_PORT = re.compile(r"\[(?P<v6>[^\]]*)\](?::\d{1,5})?|(?P<v4>[0-9.]+):\d{1,5}")
+"""Some proxies write the client's port behind its address; one of IPv6 then stands in brackets."""
 
 
 def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
@@ -17,35 +21,37 @@ def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
     """
     nearest = peer
     heard = [entry.strip() for entry in forwarded_for.split(",") if entry.strip()]
-    while heard and _is_trusted(nearest, trusted) and (before := _parsed(heard.pop())) is not None:
+    while heard and is_trusted(nearest, trusted) and (before := _parsed(heard.pop())) is not None:
         nearest = str(before)
     return nearest
 
 
-def _is_trusted(address: str, trusted: Sequence[Network]) -> bool:
+def is_trusted(address: str, trusted: Sequence[Network]) -> bool:
+    """Whether it is one of our proxies."""
     parsed = _parsed(address)
     return parsed is not None and any(parsed in network for network in trusted)
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    match = _WITH_PORT.fullmatch(address)
     try:
-        parsed = ip_address(address)
+        parsed = ip_address(match["v6"] or match["v4"] or "" if match else address)
     except ValueError:
         return None
     return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
 class ClientAddress:
-    """Puts the client's address into REMOTE_ADDR, where limits and the audit log look. The server sets the scheme."""
+    """Puts the client's address into REMOTE_ADDR, where limits and the audit log look, and its scheme beside it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
         self._trusted = config.current().trusted_proxies
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request.META["REMOTE_ADDR"] = client_of(
-            str(request.META.get("REMOTE_ADDR", "")),
-            str(request.META.get("HTTP_X_FORWARDED_FOR", "")),
-            self._trusted,
-        )
+        peer = str(request.META.get("REMOTE_ADDR", ""))
+        forwarded_for = str(request.META.get("HTTP_X_FORWARDED_FOR", ""))
+        request.META["REMOTE_ADDR"] = client_of(peer, forwarded_for, self._trusted)
+        if request.META.get("HTTP_X_FORWARDED_PROTO") == "https" and is_trusted(peer, self._trusted):
+            request.META["wsgi.url_scheme"] = "https"
         return self._get_response(request)

@@ -55,6 +55,12 @@ class SignInThrottle(CallerThrottle):
         return f"throttle:{self.scope}:{self.get_ident(request)}:{person}"
 
 
+class PasswordThrottle(CallerThrottle):
+    """Attempts to name one's present password: who holds a session cannot guess it at speed."""
+
+    scope = "password"
+
+
 class SignInAddressThrottle(CallerThrottle):
     """Attempts to sign in from one address as anybody: one password cannot be tried on many people at speed."""
 

@@ -38,6 +38,9 @@ class PublicView(APIView):
     def source(self) -> str:
         return str(self.request.META.get("REMOTE_ADDR", ""))[:64]
 
+    def browser(self) -> str:
+        return str(self.request.META.get("HTTP_USER_AGENT", ""))
+
     def request_id(self) -> str:
         return str(getattr(self.request, "request_id", ""))
 

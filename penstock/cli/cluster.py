@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.confirmation import must_agree
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import settings
@@ -86,12 +87,17 @@ def cluster_undrain(broker: int, token_file: Path | None, timeout: float) -> Non
     say(f"Broker {broker} serves.")
 
 
-@cluster.command("forget", examples=["penstock cluster forget 4 --token-file operator.token"])
+@cluster.command("forget", examples=["penstock cluster forget 4 --token-file operator.token --yes"])
 @click.argument("broker", type=int)
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @token_option
 @timeout_option
-def cluster_forget(broker: int, token_file: Path | None, timeout: float) -> None:
-    """Remove a broker that was drained and has been stopped from the cluster."""
+def cluster_forget(broker: int, yes: bool, token_file: Path | None, timeout: float) -> None:
+    """Remove a broker that was drained and has been stopped from the cluster. It asks before, and needs --yes where
+    there is no terminal.
+    """
+    if not yes:
+        must_agree(f"Broker {broker} will be removed from the cluster. Go on?")
     with operator_client(token_file) as rest, progress(f"Forgetting broker {broker}"):
         rest.delete(f"/v1/cluster/brokers/{broker}", timeout_s=timeout)
     if current().json:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import display
 from penstock.cli.confirmation import ask, must_agree
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
-from penstock.cli.output import print_json, print_table, say
+from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position, wall_ms
 from penstock.client.place import Place
 from penstock.contract.errors import InvalidRequest, NotFound
@@ -84,14 +85,17 @@ def group_describe(name: str, timeout: float) -> None:
             }
         )
         return
-    click.echo(
-        f"{described.group}  {described.state}, epoch {described.epoch}, assigns by {described.assignor},"
-        f" lag {sum(row['lag'] or 0 for row in partitions):,}"
+    lag = sum(row["lag"] or 0 for row in partitions)
+    print_fact(
+        "group",
+        [described.group, described.state, described.epoch, described.assignor, lag],
+        f"{display.line(described.group)}  {described.state}, epoch {described.epoch}, "
+        f"assigns by {described.assignor}, lag {lag:,}",
     )
     if members:
-        print_table(list(members[0]), [[_cell(value) for value in row.values()] for row in members])
+        print_part("member", list(members[0]), [_cells(row) for row in members])
     if partitions:
-        print_table(list(partitions[0]), [[_cell(value) for value in row.values()] for row in partitions])
+        print_part("partition", list(partitions[0]), [_cells(row) for row in partitions])
 
 
 @group.command(

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from penstock.cli.invocation import Group, current
-from penstock.cli.output import print_json, print_table, say
+from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.rest.client import segment
 from penstock.rules.rating import shown_amount, unit_text
@@ -77,23 +77,27 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         shown["credit_notes"] = notes
         print_json({**shown, "evidence": rows} if opened else shown)
         return
-    click.echo(f"Invoice {shown['number']}  {shown['id']}  {shown['status']}")
-    click.echo(
-        f"Period  {moment(shown['period_start'])} to {moment(shown['period_end'])}, cut {shown['cut']}"
-    )
+    number, status, cut = shown["number"], shown["status"], shown["cut"]
+    print_fact("invoice", [number, shown["id"], status], f"Invoice {number}  {shown['id']}  {status}")
+    start, end = moment(shown["period_start"]), moment(shown["period_end"])
+    print_fact("period", [start, end, cut], f"Period  {start} to {end}, cut {cut}")
     for gap in shown["gaps"]:
         say(f"  not issued: {gap}")
     for line in shown["lines"]:
-        click.echo()
-        click.echo(
-            f"{line['meter']}: {line['quantity']:,}  {money(shown, line['amount_micro'])}  "
-            f"(prices {line['price_book_sha256'][:12]}…)"
+        meter, quantity, book = line["meter"], int(line["quantity"]), line["price_book_sha256"]
+        amount = money(shown, line["amount_micro"])
+        print_fact(
+            "line",
+            [meter, quantity, amount, book],
+            f"\n{meter}: {quantity:,}  {amount}  (prices {book[:12]}…)",
         )
-        print_table(["quantity", "at", "each"], [_part(line, part) for part in line["parts"]])
+        print_part(
+            f"{meter} price", ["quantity", "at", "each"], [_part(line, part) for part in line["parts"]]
+        )
         if opened:
-            _print_evidence(rows.get(line["meter"], []))
+            _print_evidence(meter, rows.get(meter, []))
     if shown["total_micro"] is not None:
-        click.echo(f"Total  {total(shown)}")
+        print_fact("total", [total(shown)], f"Total  {total(shown)}")
     for note in notes:
         _print_credit_note(note)
 
@@ -119,16 +123,20 @@ def credited(invoice: dict[str, Any]) -> str:
 
 
 def _print_credit_note(note: dict[str, Any]) -> None:
-    click.echo()
-    click.echo(
-        f"Credit note {note['number']}  {note['id']}  {money(note, note['total_micro'])}, "
-        f"issued {moment(note['issued_at'])}: messages were lost after they had been billed"
+    number, amount, issued = note["number"], money(note, note["total_micro"]), moment(note["issued_at"])
+    print_fact(
+        "credit note",
+        [number, note["id"], amount, issued],
+        f"\nCredit note {number}  {note['id']}  {amount}, issued {issued}: "
+        "messages were lost after they had been billed",
     )
-    print_table(
+    print_part(
+        f"credit note {number} line",
         ["meter", "quantity", "amount"],
         [[line["meter"], int(line["quantity"]), money(note, line["amount_micro"])] for line in note["lines"]],
     )
-    print_table(
+    print_part(
+        f"credit note {number} lost",
         ["topic", "partition", "first offset lost", "end offset", "messages", "bytes"],
         [
             [
@@ -170,8 +178,9 @@ def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _print_evidence(rows: list[dict[str, Any]]) -> None:
-    print_table(
+def _print_evidence(meter: str, rows: list[dict[str, Any]]) -> None:
+    print_part(
+        f"{meter} evidence",
         ["topic", "partition", "day", "first offset", "end offset", "quantity"],
         [
             [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.confirmation import must_agree
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import admin_client
@@ -82,11 +83,16 @@ def key_list(timeout: float) -> None:
     )
 
 
-@key.command("revoke", examples=["penstock key revoke key_..."])
+@key.command("revoke", examples=["penstock key revoke key_...", "penstock key revoke key_... --yes"])
 @click.argument("key_id", metavar="KEY")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
-def key_revoke(key_id: str, timeout: float) -> None:
-    """Make a key invalid for ever, also on connections that are open."""
+def key_revoke(key_id: str, yes: bool, timeout: float) -> None:
+    """Make a key invalid for ever, also on connections that are open. It asks before, and needs --yes where there is
+    no terminal.
+    """
+    if not yes:
+        must_agree(f"Key {key_id} will be refused for good, on open connections too. Go on?")
     with closing(admin_client()) as admin, progress("Revoking"):
         admin.revoke_key(key_id, timeout=timeout)
     if current().json:

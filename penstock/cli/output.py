@@ -48,6 +48,25 @@ def print_table(
     _console().print(table)
 
 
+def print_fact(kind: str, cells: Sequence[object], text: str) -> None:
+    """One part of what a command shows: `text` on a terminal; elsewhere a row that begins with `kind`, by which it is
+    told from the rows of other parts.
+    """
+    if sys.stdout.isatty():
+        click.echo(text)
+    else:
+        print_row([kind, *cells])
+
+
+def print_part(kind: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """As `print_fact`, for a part that is a table."""
+    if sys.stdout.isatty():
+        print_table(columns, rows)
+        return
+    for row in rows:
+        print_row([kind, *row])
+
+
 def print_row(cells: Sequence[object]) -> None:
     """One line for `cut`, `awk` and `sort`: the cells with a tab between them, nothing folded or padded.
 

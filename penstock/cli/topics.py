@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import display
 from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import admin_client, settings
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
 from penstock.cli.topic_durability import topic_durability
@@ -84,14 +85,16 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
             }
         )
         return
-    click.echo(f"{description.name}  (id {description.topic_id})")
+    name = display.line(description.name)
+    print_fact("topic", [description.name, description.topic_id], f"{name}  (id {description.topic_id})")
     if wanted is not None and not wanted["delivered"]:
-        click.echo(f"The brokers do not have generation {wanted['generation']} yet.")
+        say(f"The brokers do not have generation {wanted['generation']} yet.")
     for condition in [] if wanted is None else wanted["conditions"]:
-        click.echo(f"{condition.get('reason')}: {condition.get('message')}")
-    print_table(["setting", "value"], sorted(description.settings.items()))
+        reason, message = str(condition.get("reason")), str(condition.get("message"))
+        print_fact("condition", [reason, message], display.line(f"{reason}: {message}"))
+    print_part("setting", ["setting", "value"], sorted(description.settings.items()))
     rows = [[_cell(value) for value in partition.values()] for partition in partitions]
-    print_table([column.replace("_", " ") for column in partitions[0]], rows)
+    print_part("partition", [column.replace("_", " ") for column in partitions[0]], rows)
 
 
 def _list_wanted(timeout: float) -> None:

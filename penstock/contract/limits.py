@@ -98,3 +98,5 @@ REBALANCE_TIMEOUT_MS_MAX = 24 * 3600 * 1000
 """The most time that a member may take to give partitions up."""
 COMMIT_METADATA_LENGTH_MAX = 4 * KIB
 """Of the note that a consumer may store with an offset."""
+TENANTS_PER_PERSON_MAX = 10
+"""Tenants that one person may own, unless an operator has set another number for them: each has limits of its own."""

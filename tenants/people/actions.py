@@ -16,7 +16,14 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
 from tenants import tokens
-from tenants.actions import add_person, checked_email, checked_password, open_session, revoke_keys_of
+from tenants.actions import (
+    add_person,
+    checked_email,
+    checked_password,
+    demand_room_for_tenant,
+    open_session,
+    revoke_keys_of,
+)
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
 from tenants.roles import KEY_ROLES, Permission, Role, Standing, allowed
@@ -67,7 +74,9 @@ def withdraw(actor: Actor, tenant: Tenant, invitation: str) -> None:
 
 
 def join(actor: Actor, person: Person, token: str) -> Membership:
-    """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address)."""
+    """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address),
+    `LimitExceeded` (they would be an owner, and own as many tenants as they may).
+    """
     found = queries.invitation_of(token)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=found.tenant.pk)
@@ -75,6 +84,8 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
         row = queries.invitation_of(token)
         if row.email != person.email:
             raise Forbidden(f"the invitation is for {row.email}, and you are {person.email}")
+        if row.role == Role.OWNER:
+            demand_room_for_tenant(person)
         row.ended_at = timezone.now()
         row.save(update_fields=["ended_at"])
         member, made = Membership.objects.get_or_create(
@@ -87,7 +98,7 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
 
 
 def sign_up_invited(
-    *, email: str, password: str, token: str, request_id: str, source: str
+    *, email: str, password: str, token: str, request_id: str, source: str, browser: str = ""
 ) -> tuple[Person, Membership, str]:
     """A new person who joins the tenant of the invitation, and the token of his first session.
 
@@ -99,13 +110,13 @@ def sign_up_invited(
     with transaction.atomic():
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
-        return person, join(actor, person, token), open_session(person)
+        return person, join(actor, person, token), open_session(person, source=source, browser=browser)
 
 
 def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Membership:
     """Give a person (a public id) of the tenant another role. If it may hold no keys, those that they made are revoked.
 
-    Raises `NotFound`, `InvalidRequest`, `Forbidden`.
+    Raises `NotFound`, `InvalidRequest`, `Forbidden`, `LimitExceeded` (a new owner owns as many tenants as they may).
     """
     wanted = checked_role(role)
     with transaction.atomic():
@@ -117,6 +128,8 @@ def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Memb
         if before is wanted:
             return row
         _keep_an_owner(tenant, row)
+        if wanted is Role.OWNER:
+            demand_room_for_tenant(row.person)
         row.role = wanted
         row.save(update_fields=["role"])
         _record(

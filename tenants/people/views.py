@@ -60,7 +60,7 @@ class PersonView(TenantView):
         operation_id="people_set_role",
         request=RoleInput,
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: MemberShape, **shapes.problems(403, 404, 412)},
+        responses={200: MemberShape, **shapes.problems(403, 404, 412, 422)},
     )
     def patch(self, request: Request, person: str) -> Response:
         """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one.
@@ -152,7 +152,7 @@ class JoinView(CallerView):
         operation_id="join",
         request=JoinInput,
         parameters=[shapes.IDEMPOTENCY],
-        responses={200: Joined, **shapes.problems(403, 404)},
+        responses={200: Joined, **shapes.problems(403, 404, 422)},
     )
     def post(self, request: Request) -> Response:
         """Take an invitation as the person who has signed in. Who has not signed up yet names it at sign-up."""

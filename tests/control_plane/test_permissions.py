@@ -38,6 +38,10 @@ MAY = {
     ("POST", "v1/invitations"): frozenset({S.OWNER, S.ADMIN}),
     ("DELETE", "v1/invitations/<str:invitation>"): frozenset({S.OWNER, S.ADMIN}),
     ("POST", "v1/join"): PEOPLE,
+    ("POST", "v1/password"): PEOPLE,
+    ("GET", "v1/sign-ins"): PEOPLE,
+    ("DELETE", "v1/sign-ins"): PEOPLE,
+    ("DELETE", "v1/sign-ins/<str:sign_in>"): PEOPLE,
     ("GET", "v1/topics"): EVERYBODY,
     ("POST", "v1/topics"): WRITERS,
     ("GET", "v1/topics/<str:name>"): EVERYBODY,
@@ -84,6 +88,16 @@ MAY = {
 """Every address that demands a credential, with those who may. The same is checked against the addresses there are."""
 FREE = {"v1/sign-up", "v1/sign-in", "v1/openapi.json", "healthz", "readyz", "metrics"}
 """For everybody."""
+ABOUT_NO_TENANT = {
+    "v1/tenants",
+    "v1/sign-out",
+    "v1/join",
+    "v1/price-books",
+    "v1/password",
+    "v1/sign-ins",
+    "v1/sign-ins/<str:sign_in>",
+}
+"""The tenant that the caller names is not looked at."""
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +135,7 @@ def concrete(route: str, house: House) -> str:
     values = {
         "<str:person>": somebody.public_id,
         "<str:invitation>": "ivt_none",
+        "<str:sign_in>": "sin_none",
         "<str:tenant>": house.tenant.public_id,
         "<str:name>": topic.name,
         "<str:key>": key.public_id,
@@ -167,7 +182,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
         token = stranger.credentials[standing]
         allowed = standing in MAY[method, route]
         named = call(method, path, {}, token=token, tenant=house.tenant)
-        if route in ("v1/tenants", "v1/sign-out", "v1/join", "v1/price-books"):
+        if route in ABOUT_NO_TENANT:
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
             ("<" not in route and route != "v1/quotas") or route.startswith(("v1/billing", "v1/cluster"))

@@ -1,4 +1,4 @@
-"""`penstock topic delete` asks, and `topic alter --partitions` says that keys move; against the real REST interface."""
+"""Commands that delete ask before, and `topic alter --partitions` says that keys move; against the real REST."""
 
 import os
 import pty
@@ -12,6 +12,7 @@ import pytest
 from control_plane.access.actions import create_key
 from control_plane.topics import actions, queries
 from penstock.cli.__main__ import run
+from tenants.actions import create_operator
 from tests.control_plane.world import ACTOR, House, make_house
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
@@ -63,6 +64,28 @@ def test_without_a_terminal_nothing_is_deleted_until_yes_is_said(house: House, c
         assert exists(house)
     assert command("topic", "delete", "orders", "--yes")[0] == 0
     assert not exists(house)
+
+
+def test_a_key_is_not_revoked_without_a_terminal_until_yes_is_said(house: House, command: Command) -> None:
+    key, _ = create_key(ACTOR, house.tenant, name="other")
+    for words in (["key", "revoke", key.public_id], ["key", "revoke", key.public_id, "--json"]):
+        code, told = command(*words)
+        assert code == 2 and "--yes" in told
+        key.refresh_from_db()
+        assert key.revoked_at is None
+    assert command("key", "revoke", key.public_id, "--yes")[0] == 0
+    key.refresh_from_db()
+    assert key.revoked_at is not None
+
+
+def test_a_broker_is_not_forgotten_without_a_terminal_until_yes_is_said(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", create_operator(ACTOR, name="o", tenant="_system"))
+    code, told = command("cluster", "forget", "4")
+    assert code == 2 and "Broker 4 will be removed" in told and "--yes" in told
+    code, told = command("cluster", "forget", "4", "--yes")
+    assert code != 2 and "--yes" not in told, "it was asked of the service, whose brokers are away"
 
 
 def test_a_person_is_asked_and_may_say_no(house: House) -> None:

@@ -35,6 +35,8 @@ def make_person(email: str) -> tuple[Person, str]:
     Session.objects.create(
         person=person,
         token_hash=tokens.token_hash(token),
+        source="127.0.0.1",
+        browser="test",
         expires_at=timezone.now() + actions.SESSION_LENGTH,
     )
     return person, token

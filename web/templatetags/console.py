@@ -18,6 +18,7 @@ from web.forms import Form, split_message
 
 register = template.Library()
 
+register.filter("browser", formats.browser)
 register.filter("count", formats.count)
 register.filter("size", formats.size)
 register.filter("limit_size", formats.limit_size)

@@ -46,7 +46,12 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         try:
             rate_limit.spend("sign-in", sessions.source_of(request), SIGN_IN_PER_ADDRESS)
             rate_limit.spend("sign-in", f"{sessions.source_of(request)} {email[:150]}", SIGN_IN_PER_PERSON)
-            _, token = actions.sign_in(email=email, password=form["password"])
+            _, token = actions.sign_in(
+                email=email,
+                password=form["password"],
+                source=sessions.source_of(request),
+                browser=sessions.browser_of(request),
+            )
         except PenstockError as error:
             form.refuse(error)
             status = 429 if isinstance(error, Throttled) else 422
@@ -73,6 +78,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
                 tenant_name=form.text("tenant"),
                 request_id=sessions.request_id_of(request),
                 source=sessions.source_of(request),
+                browser=sessions.browser_of(request),
             )
         except PenstockError as error:
             form.refuse(error)

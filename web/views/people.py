@@ -133,6 +133,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
                 token=token,
                 request_id=sessions.request_id_of(request),
                 source=sessions.source_of(request),
+                browser=sessions.browser_of(request),
             )
         except PenstockError as error:
             form.refuse(error)
@@ -172,5 +173,5 @@ def _roles(place: Place) -> list[tuple[str, str]]:
 
 def _said(error: PenstockError) -> str:
     _, _, rest = error.message.partition(": ")
-    text = rest if error.message.startswith("role: ") else error.message
+    text = rest if error.message.startswith(("role: ", "tenant: ")) else error.message
     return f"{text[:1].upper()}{text[1:]}."

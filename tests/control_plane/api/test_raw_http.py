@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from control_plane.serve import THREADS
 from tests.control_plane.api.web_process import lives, web_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -78,8 +77,7 @@ REFUSED: dict[str, bytes] = {
     + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     + HIDDEN,
     "a chunk's size that is none": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
-    "a chunk too short": POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{}\r\n0\r\n\r\n",
-    "a chunk of a huge size": POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n{}",
+    "a chunk too long": POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n",
 }
 
 
@@ -93,21 +91,16 @@ def test_what_is_no_request_or_could_be_two_is_refused_and_nothing_behind_it_is_
     assert lives(port)
 
 
-def test_requests_that_end_in_the_middle_harm_nobody(port: int) -> None:
-    whole = POST + b"Content-Length: 200\r\n\r\n" + b'{"email": "a@b.example", "password": "x"'
+@pytest.mark.parametrize(
+    "whole",
+    [
+        POST + b"Content-Length: 200\r\n\r\n" + b'{"email": "a@b.example", "password": "x"',
+        POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{}\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n{}",
+    ],
+    ids=["length", "chunk", "huge chunk"],
+)
+def test_requests_that_end_in_the_middle_harm_nobody(whole: bytes, port: int) -> None:
     for end in (1, 5, 20, 40, len(POST), len(whole)):
         assert status(sent(port, whole[:end])) in (0, 400)
-    assert lives(port)
-
-
-def test_more_half_requests_than_there_are_threads_hold_nobody_up_for_long(port: int) -> None:
-    held = [socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) for _ in range(THREADS + 8)]
-    try:
-        for client in held:
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127")
-        assert lives(port)
-        assert held[0].recv(1_000) == b"", "who never ends the headers loses the connection"
-    finally:
-        for client in held:
-            client.close()
     assert lives(port)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.control_plane.configuration import write
@@ -17,9 +18,26 @@ from tests.integration.installed import ROOT
 READY_S = 60.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Web:
+    """A web process that serves, and its database."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    database: Path
+    log: Path
+
+
 @contextmanager
 def web_process(folder: Path, **settings: object) -> Iterator[int]:
-    """Its port. `settings` go above the usual ones of its configuration. It must have told no traceback at the end."""
+    """Its port; the rest as of `running_web`."""
+    with running_web(folder, **settings) as web:
+        yield web.port
+
+
+@contextmanager
+def running_web(folder: Path, **settings: object) -> Iterator[Web]:
+    """`settings` go above the usual ones of its configuration. It must have told no traceback at the end."""
     file = write(folder, f"sqlite:///{folder}/control.sqlite")
     (port,) = servers.free_ports(1)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"listen": f"127.0.0.1:{port}"} | settings))
@@ -44,7 +62,7 @@ def web_process(folder: Path, **settings: object) -> Iterator[int]:
         while not lives(port):
             assert time.monotonic() < deadline, log.read_text()[-3_000:]
             time.sleep(0.02)
-        yield port
+        yield Web(port=port, process=web, database=folder / "control.sqlite", log=log)
         assert "Traceback" not in log.read_text()
     finally:
         web.terminate()

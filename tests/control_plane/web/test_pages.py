@@ -404,6 +404,7 @@ def test_a_revoked_operator_is_out_at_once(house: House) -> None:
 
     row = operator_of(house.credentials[Standing.OPERATOR])
     assert row is not None
+    actions.create_operator(ACTOR, name="another", tenant="_system")
     actions.revoke_operator(ACTOR, public_id=row.public_id, tenant="_system")
     assert client.get("/operator").status_code == 302
 

@@ -38,7 +38,7 @@ REFUSED = {
     "topic describe none": 3,
     "topic create shop.sales --partitions 0": 5,
     "group describe none": 3,
-    "key revoke key_none": 3,
+    "key revoke key_none --yes": 3,
     "invoice show inv_none": 3,
     "verify-invoice inv_none": 3,
     "consume none": 3,

@@ -114,11 +114,11 @@ def test_a_key_is_shown_once_obeys_its_bounds_and_ends_when_it_is_revoked(pensto
     mine.environment = {**penstock.environment, "PENSTOCK_API_KEY": made["api_key"]}
     mine("produce", "shop.sales", "sold")
     assert mine.try_to("produce", "private", "secret").code in (3, 4)
-    penstock("key", "revoke", made["id"])
+    penstock("key", "revoke", made["id"], "--yes")
     assert mine.try_to("produce", "shop.sales", "late").code == 4
     after = {key["id"]: key for key in penstock("key", "list", "--json").json["keys"]}
     assert after[made["id"]]["state"] == "revoked"
-    assert penstock.try_to("key", "revoke", "key_none").code == 3
+    assert penstock.try_to("key", "revoke", "key_none", "--yes").code == 3
     penstock("topic", "delete", "shop.sales", "--yes")
     penstock("topic", "delete", "private", "--yes")
 

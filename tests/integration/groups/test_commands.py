@@ -63,7 +63,12 @@ def test_a_group_is_read_looked_at_reset_and_forgotten(cluster: Brokers, tmp_pat
         (0, 5, 6, 1),
         (1, 5, 5, 0),
     ]
-    assert "lag 1" in penstock("group", "describe", "readers")
+    plain = [line.split("\t") for line in penstock("group", "describe", "readers").splitlines()]
+    assert (plain[0][:3], plain[0][-1]) == (["group", "readers", "empty"], "1")
+    assert plain[1:] == [
+        ["partition", "orders", "0", "5", "6", "1", "-"],
+        ["partition", "orders", "1", "5", "5", "0", "-"],
+    ]
 
     preview = json.loads(penstock("group", "reset", "readers", "--to", "earliest", "--dry-run", "--json"))
     assert preview["applied"] is False

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from penstock.cli import consume, display, doctor, doctor_checks
-from penstock.cli.output import print_table
+from penstock.cli.output import print_fact, print_part, print_table
 
 LONG = "orders." + "x" * 242
 """The longest name of a topic."""
@@ -18,6 +18,13 @@ PROGRAM = f"from penstock.cli.output import print_table; print_table(['topic', '
 def test_a_pipe_gets_one_line_a_row_without_heading_or_padding(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["topic", "partitions"], [[LONG, 3], ["clicks", 12]], title="Topics")
     assert capsys.readouterr().out == f"{LONG}\t3\nclicks\t12\n"
+
+
+def test_parts_are_told_apart_in_a_pipe_by_their_first_column(capsys: pytest.CaptureFixture[str]) -> None:
+    print_fact("topic", [LONG, "id"], "for a terminal")
+    print_part("setting", ["setting", "value"], [["a", 1], ["b", "x\ty"]])
+    print_part("condition", ["reason"], [])
+    assert capsys.readouterr().out == f"topic\t{LONG}\tid\nsetting\ta\t1\nsetting\tb\tx\\ty\n"
 
 
 def test_what_stands_in_a_cell_never_makes_another_row_or_column(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,225 @@
+"""The HTTP server before the web application: waitress, with a time for each step of a request and a bound by address.
+
+waitress reads a request and sends its answer on one thread for all connections, so that only whole requests take a
+thread of the pool. It knows no limit but that of silence; here a client that sends or reads a little at a time loses
+its connection, no address holds many, and what two readers could take for two requests is refused.
+"""
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address
+from typing import Any, cast
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+from control_plane.api.client_address import is_trusted
+from control_plane.config import Network
+
+THREADS = 32
+"""A request that changes something waits up to 2 s for its delivery, so there are more than processors."""
+CONNECTIONS_MAX = 1_000
+"""Beyond it new ones wait in the listener's queue. A connection takes up to two descriptors: a long body is a file."""
+CONNECTIONS_OF_ADDRESS_MAX = 128
+"""Browsers open six. Proxies that are trusted may have any number."""
+QUIET_S = 15
+"""A connection on which nothing moves, between two requests or within one."""
+HEADERS_S = 10.0
+"""For the request line and all headers, from their first byte on."""
+RECEIVED_S = 60.0
+"""For the whole request with its body, from the same byte on."""
+WHOLE_S = 120.0
+"""For the answer as well: no request of ours takes nearly as long."""
+HEADERS_BYTES_MAX = 32 * 1024
+BODY_BYTES_MAX = 3 * 1024 * 1024
+"""More than any page (2.5 MiB) or REST operation (1 MiB) takes: those refuse with a better answer."""
+_BODY_IN_MEMORY_BYTES = 64 * 1024
+_LOOK_S = 0.5
+_FIRST_LINE = re.compile(rb"[^\r\n]+ HTTP/1\.[01]")
+
+
+class Request(HTTPRequestParser):
+    """One request as it comes in. It refuses what proxies and servers are known to read in different ways."""
+
+    def __init__(self, adj: Adjustments) -> None:
+        super().__init__(adj)
+        self.began = time.monotonic()
+
+    def parse_header(self, header_plus: bytes) -> None:
+        refuse_ambiguous(header_plus)
+        super().parse_header(header_plus)
+
+    def deadline(self) -> float:
+        """When the rest of it must be there, by the monotonic clock."""
+        return self.began + (RECEIVED_S if self.headers_finished else HEADERS_S)
+
+
+def refuse_ambiguous(head: bytes) -> None:
+    """Raise `ParsingError` for another version of HTTP, a header on two lines, or a body whose length is unclear."""
+    first, *lines = head.split(b"\r\n")
+    if not _FIRST_LINE.fullmatch(first):
+        raise ParsingError("HTTP/1.0 or HTTP/1.1 required")
+    if any(line.startswith((b" ", b"\t")) for line in lines):
+        raise ParsingError("A header on two lines")
+    headers = [line.partition(b":") for line in lines]
+    encodings = [value.strip(b" \t") for name, _, value in headers if name.lower() == b"transfer-encoding"]
+    if not encodings:
+        return
+    if [encoding.lower() for encoding in encodings] != [b"chunked"] or not first.endswith(b"1.1"):
+        raise ParsingError("Transfer-Encoding other than chunked, or in HTTP/1.0")
+    if any(name.lower() == b"content-length" for name, _, _ in headers):
+        raise ParsingError("Transfer-Encoding and Content-Length")
+
+
+class Channel(HTTPChannel):
+    """One connection. What it does when, is told by waitress's own fields; here is until when it may."""
+
+    parser_class = Request
+    _answered: Request | None = None
+
+    def service(self) -> None:
+        """Answer a request, in a thread of the pool."""
+        self._answered = cast(Request, self.requests[0])
+        super().service()
+
+    @property
+    def idle(self) -> bool:
+        """Between two requests, with nothing left to send."""
+        return self.request is None and not self.requests and not self.total_outbufs_len
+
+    def is_late(self, now: float) -> bool:
+        """Whether its client has taken longer than it may over a request or an answer."""
+        at_work = cast(Request | None, next(iter(self.requests), None))
+        if at_work is None and self.total_outbufs_len:
+            at_work = self._answered
+        if at_work is not None:
+            return now > at_work.began + WHOLE_S
+        receiving = cast(Request | None, self.request)
+        return receiving is not None and now > receiving.deadline()
+
+
+class Listener(TcpWSGIServer):
+    """A listening socket that takes so many connections of an address and no more."""
+
+    channel_class = Channel
+    trusted_proxies: Sequence[Network] = ()
+
+    def accept(self) -> tuple[socket.socket, Any] | None:
+        """None where there is none, or none more is taken of its address."""
+        accepted = super().accept()
+        if accepted is None:
+            return None
+        connection, address = accepted
+        if self._has_enough(address[0]):
+            connection.close()
+            return None
+        return connection, address
+
+    def _has_enough(self, host: str) -> bool:
+        if is_trusted(host, self.trusted_proxies):
+            return False
+        one = household(host)
+        channels = cast(dict[int, Channel], self.active_channels)
+        open_now = sum(household(channel.addr[0]) == one for channel in channels.values())
+        return open_now >= CONNECTIONS_OF_ADDRESS_MAX
+
+
+def household(host: str) -> str:
+    """What counts as one address: an IPv4 address, or the 64 bits of an IPv6 address that are given to one customer."""
+    if ":" not in host:
+        return host
+    address = IPv6Address(host.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return address.exploded[:19]
+
+
+class Server:
+    """Listens from its creation on; `run` serves until `stop`, which may be called by a signal's handler."""
+
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        *,
+        listen: str,
+        trusted_proxies: Sequence[Network],
+        descriptors: int,
+    ) -> None:
+        # It would warn of each request that waits for a thread.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        adjustments = Adjustments(
+            listen=listen,
+            threads=THREADS,
+            connection_limit=min(CONNECTIONS_MAX, descriptors // 3),
+            channel_timeout=QUIET_S,
+            cleanup_interval=1,
+            max_request_header_size=HEADERS_BYTES_MAX,
+            max_request_body_size=BODY_BYTES_MAX + 1,
+            inbuf_overflow=_BODY_IN_MEMORY_BYTES,
+            # Headers of proxies are read by `control_plane.api.client_address`, which knows networks.
+            clear_untrusted_proxy_headers=False,
+            log_socket_errors=False,
+            ident=None,
+        )
+        self._map: dict[int, Any] = {}
+        self._threads = ThreadedTaskDispatcher()
+        self._threads.set_thread_count(THREADS)
+        self._listeners = [
+            Listener(application, self._map, dispatcher=self._threads, adj=adjustments, sockinfo=place)
+            for place in cast(list[Any], adjustments.listen)
+        ]
+        for listener in self._listeners:
+            listener.trusted_proxies = trusted_proxies
+        self._stopping = False
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listeners[0].getsockname()[1])
+
+    def stop(self) -> None:
+        """Let `run` come to its end."""
+        self._stopping = True
+        self._listeners[0].pull_trigger()
+
+    def run(self, drain_s: float) -> int:
+        """Serve; after `stop` take nothing new and finish what has begun, for at most `drain_s`.
+
+        How many connections were then still at it.
+        """
+        while not self._stopping:
+            self._turn()
+        for listener in self._listeners:
+            # The listening socket alone: its own `close` takes what threads wake this loop with.
+            wasyncore.dispatcher.close(listener)
+        deadline = time.monotonic() + drain_s
+        while self._channels() and time.monotonic() < deadline:
+            # What has arrived is read before connections without a request are closed.
+            self._turn()
+            for channel in self._channels():
+                if channel.idle:
+                    channel.handle_close()
+        at_it = len(self._channels())
+        if not at_it:
+            self._threads.shutdown()
+            for listener in self._listeners:
+                cast(Any, listener.trigger).close()
+        return at_it
+
+    def _turn(self) -> None:
+        wasyncore.loop(timeout=_LOOK_S, use_poll=True, map=self._map, count=1)
+        now = time.monotonic()
+        for channel in self._channels():
+            if channel.is_late(now):
+                # Not by `will_close`: that waits until the client takes something.
+                channel.handle_close()
+
+    def _channels(self) -> list[Channel]:
+        return [channel for channel in self._map.values() if isinstance(channel, Channel)]

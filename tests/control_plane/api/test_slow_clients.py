@@ -1,0 +1,279 @@
+"""Clients that send or read slowly, or open many connections: others are answered, and they are cut off in time."""
+
+import http.client
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane import http_server
+from control_plane.config import Network
+from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, household
+from tests.control_plane.api.web_process import Web, running_web
+
+WAIT_S = 60.0
+HALF_HEADERS = b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+HALF_BODY = (
+    b"POST /v1/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 500\r\n\r\n{"email": "'
+)
+
+
+def connected(port: int, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_S, source_address=(source, 0))
+
+
+def is_cut_off(client: socket.socket) -> bool:
+    """Whether the server has ended the connection by now."""
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def everything(client: socket.socket) -> bytes:
+    """What comes until the server ends the connection."""
+    parts = []
+    try:
+        while part := client.recv(65_536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+# -- the whole process ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with running_web(tmp_path_factory.mktemp("slow")) as web:
+        yield web
+
+
+def ask(port: int, method: str, path: str, body: str | None = None) -> int:
+    """The status of the answer, over a connection of its own."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)) as connection:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(method, path, body, headers)
+        return connection.getresponse().status
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_console_and_rest_answer_while_four_hundred_clients_send_slowly(web: Web) -> None:
+    bodies = [connected(web.port, f"127.0.1.{1 + number % 4}") for number in range(200)]
+    headers = [connected(web.port, f"127.0.2.{1 + number % 4}") for number in range(200)]
+    try:
+        for client in bodies:
+            client.sendall(HALF_BODY)
+        for client in headers:
+            client.sendall(HALF_HEADERS)
+        for number in range(20):
+            assert ask(web.port, "GET", "/sign-in") == 200
+            assert ask(web.port, "GET", "/v1/tenants") == 401
+            assert ask(web.port, "POST", "/v1/sign-in", f'{{"email": "{number}"}}') == 400
+            for client in bodies:
+                client.sendall(b"x")
+        assert not any(is_cut_off(client) for client in bodies), "they held nobody up, and had their time"
+    finally:
+        for client in [*bodies, *headers]:
+            client.close()
+    assert ask(web.port, "GET", "/healthz") == 200
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_request_at_work_when_the_process_is_told_to_end_is_answered(tmp_path: Path) -> None:
+    with running_web(tmp_path) as web:
+        account = '{"email": "ann@example.com", "password": "a horse, a battery", "tenant": "acme"}'
+        answers: list[int] = []
+        with closing(sqlite3.connect(web.database, isolation_level=None)) as locking:
+            locking.execute("BEGIN IMMEDIATE")
+            asking = threading.Thread(
+                target=lambda: answers.append(ask(web.port, "POST", "/v1/sign-up", account))
+            )
+            asking.start()
+            half = connected(web.port, "127.0.0.2")
+            half.sendall(HALF_BODY)
+            # Both are on their way in before these are answered.
+            assert ask(web.port, "GET", "/healthz") == 200
+            web.process.terminate()
+            refused(web.port)
+            assert asking.is_alive() and web.process.poll() is None, "it waits for the database"
+            half.close()
+            locking.execute("ROLLBACK")
+        asking.join(WAIT_S)
+        assert answers == [201]
+        assert web.process.wait(WAIT_S) == 0
+
+
+def refused(port: int) -> None:
+    """Return once no connection is taken there any more."""
+    while True:
+        try:
+            connected(port, "127.0.0.3").close()
+        except ConnectionRefusedError:
+            return
+
+
+# -- the server alone, with shorter times ---------------------------------------------------------------------
+
+
+def tell_length(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """An application that says how long the body was."""
+    length = str(len(environ["wsgi.input"].read())).encode()
+    start_response("200 OK", [("Content-Length", str(len(length)))])
+    return [length]
+
+
+def answer_at_length(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """An application whose answers are longer than the server keeps for a client."""
+    start_response("200 OK", [("Content-Length", str(64 * 2**20))])
+    return (b"x" * 2**20 for _ in range(64))
+
+
+@contextmanager
+def serving(
+    application: Callable[..., Any] = tell_length, trusted_proxies: tuple[Network, ...] = ()
+) -> Iterator[int]:
+    """The port of a server in a thread of this process; it must come to its end when told to."""
+    server = Server(application, listen="127.0.0.1:0", trusted_proxies=trusted_proxies, descriptors=4_096)
+    thread = threading.Thread(target=server.run, args=(1.0,))
+    thread.start()
+    try:
+        yield server.port
+    finally:
+        server.stop()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def drip(client: socket.socket) -> None:
+    """Send a byte every tenth of a second until the server has ended the connection."""
+    client.settimeout(0.1)
+    while True:
+        try:
+            client.sendall(b"x")
+            assert client.recv(1) == b"", "it was answered"
+            return
+        except TimeoutError:
+            continue
+        except OSError:
+            return
+
+
+def test_headers_that_never_end_are_cut_off_however_steadily_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "HEADERS_S", 0.5)
+    with serving() as port, connected(port) as client:
+        client.sendall(HALF_HEADERS)
+        drip(client)
+
+
+def test_a_body_that_comes_too_slowly_is_cut_off_however_steadily_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "RECEIVED_S", 0.5)
+    with serving() as port, connected(port) as client:
+        client.sendall(HALF_BODY.replace(b"500", b"50000"))
+        drip(client)
+
+
+def test_who_does_not_read_the_answer_is_cut_off_and_the_thread_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "WHOLE_S", 0.5)
+    monkeypatch.setattr(http_server, "THREADS", 1)
+    with serving(answer_at_length) as port, connected(port) as first, connected(port) as second:
+        first.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert first.recv(1), "its answer has begun"
+        second.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert second.recv(1), "the only thread answers the next one"
+
+
+def test_silence_ends_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "QUIET_S", 1)
+    with serving() as port, connected(port) as silent, connected(port) as half:
+        half.sendall(HALF_BODY)
+        assert everything(silent) == everything(half) == b""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1),
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"%x\r\n" % (BODY_BYTES_MAX + 1)
+        + b"x" * (BODY_BYTES_MAX + 1),
+    ],
+    ids=["told", "chunks"],
+)
+def test_a_body_over_the_limit_is_refused(start: bytes) -> None:
+    with serving() as port, connected(port) as client:
+        client.sendall(start)
+        assert everything(client).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_of_the_limit_is_taken_after_it_was_asked_for() -> None:
+    with serving() as port, connected(port) as client:
+        client.sendall(
+            b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n" % BODY_BYTES_MAX
+        )
+        assert client.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"x" * BODY_BYTES_MAX)
+        assert everything(client).endswith(b"\r\n\r\n%d" % BODY_BYTES_MAX)
+
+
+def test_an_address_has_so_many_connections_and_others_are_not_held_up() -> None:
+    with serving() as port:
+        held = [connected(port, "127.0.0.2") for _ in range(CONNECTIONS_OF_ADDRESS_MAX)]
+        try:
+            with connected(port, "127.0.0.2") as more:
+                assert everything(more) == b""
+            assert not any(is_cut_off(client) for client in held)
+            assert ask(port, "GET", "/") == 200
+            held.pop().close()
+            while True:
+                with connected(port, "127.0.0.2") as again:
+                    again.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                    if everything(again):
+                        break
+        finally:
+            for client in held:
+                client.close()
+
+
+def test_a_trusted_proxy_may_have_more_connections() -> None:
+    with serving(trusted_proxies=(ip_network("127.0.0.2/32"),)) as port:
+        held = [connected(port, "127.0.0.2") for _ in range(CONNECTIONS_OF_ADDRESS_MAX + 20)]
+        try:
+            held[-1].sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert everything(held[-1]).startswith(b"HTTP/1.1 200 ")
+        finally:
+            for client in held:
+                client.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "one"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:0db8:0001:0002"),
+        ("fe80::1%eth0", "fe80:0000:0000:0000"),
+    ],
+)
+def test_a_customers_64_bits_are_one_address(host: str, one: str) -> None:
+    assert household(host) == one

@@ -1,0 +1,98 @@
+"""The person's own account: another password, where they have signed in, and the page of a reset link."""
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import rotate_token
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from penstock.contract.errors import PenstockError, Throttled
+from tenants.accounts import actions, queries
+from tenants.models import Person
+from web import notices, rate_limit, sessions
+from web.forms import Form
+from web.places import signed_in
+
+PASSWORDS_PER_PERSON = 10
+RESETS_PER_ADDRESS = 60
+"""Attempts within a minute."""
+
+
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def account(request: HttpRequest, person: Person) -> HttpResponse:
+    """The sign-ins, and a form for another password."""
+    form = Form.of(request.POST if request.method == "POST" else {}, present="", new="")
+    status = 200
+    if request.method == "POST" and not form.failed:
+        try:
+            rate_limit.spend("password", person.public_id, PASSWORDS_PER_PERSON)
+            ended = actions.change_password(
+                sessions.actor_of(request, person),
+                person,
+                present=form["present"],
+                new=form["new"],
+                keep=sessions.token_of(request),
+            )
+        except PenstockError as error:
+            form.refuse(error)
+            status = 429 if isinstance(error, Throttled) else 422
+        else:
+            rotate_token(request)
+            return notices.put(redirect("web:account"), f"Your password is changed.{_told(ended)}")
+    token = sessions.token_of(request)
+    rows = queries.sign_ins(person).order_by("-pk")
+    context = {"form": form, "items": [(row, queries.is_of_token(row, token)) for row in rows]}
+    return render(
+        request, "web/account.html", context, status=422 if status == 200 and form.failed else status
+    )
+
+
+@signed_in
+@require_POST
+def end_one(request: HttpRequest, person: Person, sign_in: str) -> HttpResponse:
+    """End one sign-in; with one's own, the browser is at the door again."""
+    actions.end_sign_in(sessions.actor_of(request, person), person, sign_in)
+    return notices.put(redirect("web:account"), "The sign-in has ended.")
+
+
+@signed_in
+@require_POST
+def end_others(request: HttpRequest, person: Person) -> HttpResponse:
+    """End all but this browser's."""
+    ended = actions.end_other_sign_ins(
+        sessions.actor_of(request, person), person, keep=sessions.token_of(request)
+    )
+    return notices.put(redirect("web:account"), _told(ended).strip() or "There was no other sign-in.")
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def reset(request: HttpRequest, token: str) -> HttpResponse:
+    """Where a reset link leads: choose a password, then sign in with it."""
+    rate_limit.spend("reset", sessions.source_of(request), RESETS_PER_ADDRESS)
+    found = queries.reset_of(token)
+    form = Form.of(request.POST if request.method == "POST" else {}, new="")
+    if request.method == "POST" and not form.failed:
+        try:
+            actions.reset_password(
+                token,
+                new=form["new"],
+                request_id=sessions.request_id_of(request),
+                source=sessions.source_of(request),
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            rotate_token(request)
+            response = redirect("web:sign-in")
+            sessions.forget_session(response)
+            return notices.put(response, "Your password is changed. Sign in with it.")
+    context = {"form": form, "member": found.person, "expires_at": found.expires_at}
+    return render(request, "web/reset.html", context, status=422 if form.failed else 200)
+
+
+def _told(ended: int) -> str:
+    if not ended:
+        return ""
+    return " One other sign-in has ended." if ended == 1 else f" {ended} other sign-ins have ended."

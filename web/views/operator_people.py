@@ -1,0 +1,116 @@
+"""For operators of the service: people, links for new passwords, and operators' tokens."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from penstock.contract.errors import PenstockError
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.limits import TENANTS_PER_PERSON_MAX
+from tenants import actions, queries
+from tenants.accounts import actions as accounts
+from tenants.accounts import queries as account_queries
+from tenants.accounts.links import reset_link
+from tenants.models import OperatorToken, Person
+from web import notices, sessions
+from web.forms import Form, as_sentence, split_message
+from web.places import for_operators
+
+PER_PAGE = 50
+
+
+@for_operators
+@require_safe
+def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
+    """Everybody who has signed up, or those whose address has a text in it."""
+    wanted = request.GET.get("q", "").strip()[:100].replace("\0", "")
+    rows = account_queries.people().order_by("email")
+    whole = rows.count()
+    if wanted:
+        rows = rows.filter(email__icontains=wanted)
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    context: dict[str, Any] = {
+        "here": "people",
+        "q": wanted,
+        "kept": urlencode({"q": wanted}) if wanted else "",
+        "whole": whole,
+        "page": page,
+    }
+    return render(request, "web/operator_people.html", context)
+
+
+@for_operators
+@require_safe
+def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
+    """One person: the tenants and the sign-ins, and a link for a new password."""
+    row = account_queries.person(member)
+    form = Form.of({}, tenants_max=str(queries.tenants_max_of(row)))
+    return _shown(request, row, form)
+
+
+@for_operators
+@require_POST
+def set_limit(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
+    """How many tenants the person may own."""
+    row = account_queries.person(member)
+    form = Form.of(request.POST, tenants_max="")
+    wanted = form.whole("tenants_max", "Tenants")
+    if wanted is not None:
+        try:
+            accounts.set_tenants_max(sessions.operator_actor_of(request, operator), row, tenants_max=wanted)
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            return notices.put(
+                redirect("web:operator-person", member), f"{row.email} may own {wanted} tenants."
+            )
+    return _shown(request, row, form)
+
+
+def _shown(request: HttpRequest, row: Person, form: Form) -> HttpResponse:
+    context = {
+        "here": "people",
+        "row": row,
+        "form": form,
+        "belongings": queries.belongings(row),
+        "owned": queries.tenants_owned(row).count(),
+        "standard": TENANTS_PER_PERSON_MAX,
+        "sign_ins": account_queries.sign_ins(row).order_by("-pk"),
+    }
+    return render(request, "web/operator_person.html", context, status=422 if form.failed else 200)
+
+
+@for_operators
+@require_POST
+def make_reset(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
+    """Make a link for a new password; it is on this one page and nowhere else."""
+    row = account_queries.person(member)
+    reset, token = accounts.make_reset(sessions.operator_actor_of(request, operator), row)
+    context = {"here": "people", "row": row, "reset": reset, "link": reset_link(token)}
+    return render(request, "web/reset_shown.html", context)
+
+
+@for_operators
+@require_safe
+def operators(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
+    """Every operator's token that is not revoked."""
+    context = {"here": "operators", "items": queries.operators().order_by("pk")}
+    return render(request, "web/operators.html", context)
+
+
+@for_operators
+@require_POST
+def revoke(request: HttpRequest, operator: OperatorToken, token: str) -> HttpResponse:
+    """Refuse a token (a public id) from now on, one's own too; the last one stays."""
+    try:
+        actions.revoke_operator(
+            sessions.operator_actor_of(request, operator), public_id=token, tenant=SYSTEM_TENANT
+        )
+    except PenstockError as error:
+        said = as_sentence(split_message(error.message)[1])
+        return notices.put(redirect("web:operators"), f"{said}.", "caution")
+    return notices.put(redirect("web:operators"), "The token is revoked.")
