@@ -446,6 +446,7 @@ class BrokerNode:
             "registered": int(self.booted.is_set() and self.registration.in_force()),
             **(self.conditions.levels() if self.booted.is_set() else {}),
             "log_bytes": sum(replica.log.size_bytes for replica in replicas),
+            "client_connections": self._gate.connections,
             "group_partitions_coordinated": len(self.groups.serving()) if self.booted.is_set() else 0,
         }
 

@@ -36,6 +36,12 @@ CALLS_PER_TENANT_MAX = 5_000
 """Streams and calls that one tenant may have open at a broker, a quarter of what the broker takes: a client has three
 streams at each broker.
 """
+CONNECTIONS_PER_TENANT_MAX = 2_000
+"""Connections on which one tenant has streams or calls open at a broker: a client has one."""
+CONNECTIONS_PER_ADDRESS_MAX = 4_000
+"""The same from one address, of all tenants, looked at before the key: many clients may stand behind one address.
+Connections without a call are bounded together: half of the broker's file descriptors, and five minutes each.
+"""
 FIRST_REQUEST_MS_MAX = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
 UNREAD_ANSWERS_MAX = 100_000
