@@ -202,6 +202,7 @@ class Listener(grpc.GenericRpcHandler):
         sent = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         return Caller(
             peer=_host(context.peer()),
+            connection=context.peer(),
             authorization=sent.get(AUTHORIZATION, ""),
             cluster_secret=sent.get(CLUSTER_SECRET, "") if self.internal else "",
             internal=self.internal,

@@ -33,6 +33,8 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
 
 _CALL_S = 5.0
+_CUT_S = 15.0
+"""For a cut: a broker answers within 12 s, when it has waited 9 s for a silent one."""
 """Deadline of one call: several times what a metadata write takes, less than a person waits."""
 _RETRY_S = 0.1
 _PROBE_S = 2.0
@@ -290,7 +292,7 @@ class AdminClient:
             billing_hash=billing[1],
             waived=[pb.CutPlace(topic_id=topic_id, partition=number) for topic_id, number in waived],
         )
-        answer = self._change(methods.CUT, request, pb.CutResponse, timeout_s, repeatable=True)
+        answer = self._change(methods.CUT, request, pb.CutResponse, timeout_s, repeatable=True, call_s=_CUT_S)
         return list(answer.readings)
 
     # -- where partitions are ----------------------------------------------------------------------------------
@@ -373,22 +375,25 @@ class AdminClient:
         timeout_s: float,
         *,
         repeatable: bool = False,
+        call_s: float = _CALL_S,
     ) -> AnswerT:
         """Send a change until it is applied, refused for good, of unknown outcome, or the time is up."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                return self._change_once(method, request, answer_type)
+                return self._change_once(method, request, answer_type, call_s)
             except PenstockError as error:
                 again = error.retriable or (repeatable and error.kind is ErrorKind.UNKNOWN_OUTCOME)
                 if not again or time.monotonic() + _RETRY_S > deadline:
                     raise
             time.sleep(_RETRY_S)
 
-    def _change_once(self, method: str, request: Message, answer_type: type[AnswerT]) -> AnswerT:
+    def _change_once(
+        self, method: str, request: Message, answer_type: type[AnswerT], call_s: float
+    ) -> AnswerT:
         address, _ = self._ask(pb.DescribeClusterRequest(), _PROBE_S, self._addresses)
         try:
-            answer = self._call(address, method, request, answer_type, _CALL_S)
+            answer = self._call(address, method, request, answer_type, call_s)
         except AnswerLost as error:
             name = method.rpartition("/")[2]
             raise OutcomeUnknown(f"{name}: the answer of {address} was lost: {error}") from error

@@ -18,11 +18,19 @@ Assignor = Callable[[Subscriptions, Counts, Assignment], dict[str, tuple[TopicPa
 
 
 def _subscribers(subscriptions: Subscriptions, counts: Counts) -> dict[TopicId, list[str]]:
-    found: dict[TopicId, list[str]] = {topic: [] for topic in sorted(counts)}
+    """Who subscribes to each topic, in the members' order. Members with the same topics are looked at together."""
+    alike: dict[tuple[TopicId, ...], list[str]] = {}
     for member, topics in subscriptions.items():
+        alike.setdefault(tuple(topics), []).append(member)
+    found: dict[TopicId, list[str]] = {topic: [] for topic in sorted(counts)}
+    for topics, members in alike.items():
         for topic in topics:
             if topic in found:
-                found[topic].append(member)
+                found[topic] += members
+    if len(alike) > 1:
+        rank = {member: number for number, member in enumerate(subscriptions)}
+        for members in found.values():
+            members.sort(key=rank.__getitem__)
     return found
 
 

@@ -72,6 +72,8 @@ class Coordinator:
         """When each group was last written of, in monotonic ms."""
         self._kept_bytes: defaultdict[str, int] = defaultdict(int)
         """By tenant, what its committed offsets are counted as."""
+        self._members: defaultdict[str, int] = defaultdict(int)
+        """By tenant, of all its groups."""
         self._began_ms = 0.0
         self._heard: dict[_MemberName, float] = {}
         """When each member was last heard of, in monotonic ms."""
@@ -100,6 +102,7 @@ class Coordinator:
             case GroupKey():
                 if record.value is None:
                     self._kept_bytes[key.tenant] -= sum(map(_kept_bytes, group.offsets.values()))
+                    self._members[key.tenant] -= len(group.members)
                     del self._groups[name]
                     del self._used[name]
                 else:
@@ -111,6 +114,7 @@ class Coordinator:
 
     def _apply_member(self, group: Group, member_id: str, value: bytes | None, now_ms: float) -> None:
         name = (group.tenant, group.name, member_id)
+        self._members[group.tenant] += (value is not None) - (member_id in group.members)
         if value is None:
             group.members.pop(member_id, None)
             self._heard.pop(name, None)
@@ -193,15 +197,18 @@ class Coordinator:
         draft = Draft(group)
         if joins:
             member = _joined(draft, request)
+            self._demand_room_for_members(request.tenant, draft)
         else:
             member = _known(group, request)
             if request.topics and request.topics != member.topics:
                 member = replace(member, topics=request.topics)
                 draft.put(member)
+        _demand_few_subscriptions(draft)
         draft.look_at_topics(topics)
         draft.settle_target()
         member = draft.reconcile(request.member_id, request.owned)
-        self._heard[(*name, request.member_id)] = now_ms
+        if request.member_id in group.members:
+            self._heard[(*name, request.member_id)] = now_ms
         shown = {place.topic_id: None for place in member.assigned}
         steady = settled(member, draft.record.epoch)
         answer = HeartbeatAnswer(
@@ -227,10 +234,19 @@ class Coordinator:
                 f"groups: at most {limits.GROUPS_PER_TENANT_MAX} a coordinator; delete some that are not used"
             )
 
-    def tick(self, topics: Topics, now_ms: float) -> list[tuple[Record, ...]]:
+    def _demand_room_for_members(self, tenant: str, draft: Draft) -> None:
+        more = len(draft.members) - len(draft.group.members)
+        if more > 0 and self._members[tenant] + more > limits.MEMBERS_PER_TENANT_MAX:
+            raise errors.LimitExceeded(
+                f"group {draft.group.name}: the tenant's groups have {self._members[tenant]} members here, at most "
+                f"{limits.MEMBERS_PER_TENANT_MAX} allowed"
+            )
+
+    def tick(self, topics: Topics, now_ms: float) -> Iterator[tuple[Record, ...]]:
         """What time has done: members whose session or rebalance time is over are fenced, offsets of deleted topics
-        dropped, new partitions given out, groups that nobody uses forgotten. One bundle of records for each group that
-        changed; what cannot be appended now comes again with the next tick.
+        dropped, new partitions given out, groups that nobody uses forgotten. One bundle of records for each group, most
+        of them empty, to be appended before the next one is asked for: others may have their turn before that. What
+        cannot be appended now comes again with the next tick.
         """
         pause = 0.0 if self._ticked is None else now_ms - self._ticked
         self._ticked = now_ms
@@ -240,32 +256,27 @@ class Coordinator:
         looks = now_ms - self._looked >= TOPICS_EVERY_MS
         if looks:
             self._looked = now_ms
-            self._heard = {name: at for name, at in self._heard.items() if self._knows(name)}
-        changed: list[tuple[Record, ...]] = []
         for name in sorted(self._groups):
-            group = self._groups[name]
-            if looks and self._unused(group, now_ms):
-                changed.append(_forgotten(group))
-                continue
-            overdue = [m for m in sorted(group.members) if self._overdue(group, group.members[m], now_ms)]
-            gone = [p for p in sorted(group.offsets) if topics.deleted(p.topic_id)] if looks else []
-            if not overdue and not gone and not (looks and group.members):
-                continue
-            draft = Draft(group)
-            for member_id in overdue:
-                draft.remove(member_id)
-            draft.look_at_topics(topics)
-            draft.settle_target()
-            dropped = (offset_record(group.tenant, group.name, place, None) for place in gone)
-            records = (*draft.records(), *dropped)
-            if records:
-                changed.append(records)
-        return changed
+            group = self._groups.get(name)
+            if group is not None:
+                yield self._ticked_group(group, topics, now_ms, looks=looks)
 
-    def _knows(self, name: _MemberName) -> bool:
-        """False for one whose join could not be appended."""
-        tenant, group, member_id = name
-        return (tenant, group) in self._groups and member_id in self._groups[tenant, group].members
+    def _ticked_group(
+        self, group: Group, topics: Topics, now_ms: float, *, looks: bool
+    ) -> tuple[Record, ...]:
+        if looks and self._unused(group, now_ms):
+            return (_forgotten(group),)
+        overdue = [m for m in sorted(group.members) if self._overdue(group, group.members[m], now_ms)]
+        gone = [p for p in sorted(group.offsets) if topics.deleted(p.topic_id)] if looks else []
+        if not overdue and not gone and not (looks and group.members):
+            return ()
+        draft = Draft(group)
+        for member_id in overdue:
+            draft.remove(member_id)
+        draft.look_at_topics(topics)
+        draft.settle_target()
+        dropped = (offset_record(group.tenant, group.name, place, None) for place in gone)
+        return (*draft.records(), *dropped)
 
     def _overdue(self, group: Group, member: Member, now_ms: float) -> bool:
         name = (group.tenant, group.name, member.member_id)
@@ -364,7 +375,7 @@ class Coordinator:
 
     def delete(self, tenant: str, name: str) -> Decision[None]:
         """Forget a group without members and all it committed. Raises `GroupNotFound`, `GroupNotEmpty`."""
-        return Decision(None, _forgotten(self._empty(tenant, name)))
+        return Decision(None, (_forgotten(self._empty(tenant, name)),))
 
     def _found(self, tenant: str, name: str) -> Group:
         group = self._groups.get((tenant, name))
@@ -387,10 +398,18 @@ def _kept_bytes(offset: CommittedOffset | None) -> int:
     return 0 if offset is None else _OFFSET_BYTES + len(offset.metadata.encode())
 
 
-def _forgotten(group: Group) -> tuple[Record, ...]:
-    """What a group without members is taken away by."""
-    offsets = [offset_record(group.tenant, group.name, place, None) for place in sorted(group.offsets)]
-    return (*offsets, group_record(group.tenant, group.name, None))
+def _forgotten(group: Group) -> Record:
+    """What a group without members is taken away by, with all that it committed."""
+    return group_record(group.tenant, group.name, None)
+
+
+def _demand_few_subscriptions(draft: Draft) -> None:
+    count = sum(len(member.topics) for member in draft.members.values())
+    if draft.is_stale and count > limits.GROUP_SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(
+            f"group {draft.group.name}: its members subscribe to {count} topics, each member's counted, at most "
+            f"{limits.GROUP_SUBSCRIPTIONS_MAX} allowed"
+        )
 
 
 def _unknown(request: Heartbeat) -> errors.UnknownMember:

@@ -98,31 +98,31 @@ class Draft:
         self.group = group
         self.record = group.record
         self.members = dict(group.members)
-        self._stale = False
+        self.is_stale = False
         """The target must be decided anew."""
 
     def put(self, member: Member) -> None:
         """A new member, or one whose subscription or places changed."""
         known = self.members.get(member.member_id)
         if known is None or known.topics != member.topics:
-            self._stale = True
+            self.is_stale = True
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
         """It left or was fenced; what it held is free."""
         if self.members.pop(member_id, None) is not None:
-            self._stale = True
+            self.is_stale = True
 
     def succeed(self, old: Member, new: Member) -> None:
         """A static member came back under another id: it goes on in the place of the old one (RL90)."""
         del self.members[old.member_id]
-        self._stale = self._stale or old.topics != new.topics
+        self.is_stale = self.is_stale or old.topics != new.topics
         self.members[new.member_id] = new
 
     def assign_by(self, name: str) -> None:
         """The group assigns by this assignor from now on."""
         self.record = replace(self.record, assignor=name)
-        self._stale = True
+        self.is_stale = True
 
     def look_at_topics(self, topics: Topics) -> None:
         """Take in what is known of the subscribed topics. What was known before is forgotten only when the topic is
@@ -130,7 +130,7 @@ class Draft:
         """
         before = {topic.name: topic for topic in self.record.topics.values()}
         known: dict[TopicId, KnownTopic] = {}
-        for name in sorted({name for member in self.members.values() for name in member.topics}):
+        for name in sorted(set().union(*(member.topics for member in self.members.values()))):
             seen, former = topics.find(self.group.tenant, name), before.get(name)
             if former is not None and (seen is None or seen.topic_id == former.topic_id):
                 if topics.deleted(former.topic_id):
@@ -141,18 +141,18 @@ class Draft:
                 known[seen.topic_id] = seen
         if known != self.record.topics:
             self.record = replace(self.record, topics=known)
-            self._stale = True
+            self.is_stale = True
 
     def settle_target(self) -> None:
         """If anything moved: the next group epoch and its target (RL83)."""
-        if not self._stale:
+        if not self.is_stale:
             return
-        self._stale = False
+        self.is_stale = False
         self.record = replace(self.record, epoch=self.record.epoch + 1)
         ids = {topic.name: topic.topic_id for topic in self.record.topics.values()}
         ordered = sorted(self.members.values(), key=lambda m: (m.instance_id or m.member_id, m.member_id))
         target = assignor(self.record.assignor)(
-            {m.member_id: [ids[name] for name in m.topics if name in ids] for m in ordered},
+            {m.member_id: tuple(sorted(filter(None, map(ids.get, m.topics)))) for m in ordered},
             {topic.topic_id: topic.partitions for topic in self.record.topics.values()},
             {m.member_id: m.target for m in ordered},
         )

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from data_plane.authz.access import Authenticator, Operation, Principal
 from data_plane.metadata.model import TopicRecord
+from data_plane.node.connections import OpenConnections
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
@@ -34,6 +35,12 @@ class Gate:
         self._look = asyncio.Event()
         self._calls: dict[TenantId, int] = {}
         """Open streams and calls; only tenants that have some."""
+        self._of_tenants, self._of_addresses = OpenConnections(), OpenConnections()
+
+    @property
+    def connections(self) -> int:
+        """With calls open."""
+        return self._of_addresses.total
 
     def admit(self, caller: Caller) -> Principal:
         """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
@@ -54,25 +61,43 @@ class Gate:
 
     @contextmanager
     def enter(self, caller: Caller) -> Iterator[Principal]:
-        """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when the tenant has too
-        many open.
+        """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when its address or its
+        tenant has too many open: an address before anybody's key is looked at.
         """
+        connection = caller.connection or caller.peer
+        connections = self._of_addresses.would_be(caller.peer, connection)
+        self._demand_room(
+            connections, limits.CONNECTIONS_PER_ADDRESS_MAX, "the address", "connections with calls"
+        )
         principal = self.admit(caller)
         tenant = principal.tenant
-        calls = self._calls.get(tenant, 0)
-        if calls >= limits.CALLS_PER_TENANT_MAX:
-            raise CallFailed(
-                ErrorCode.LIMIT_EXCEEDED,
-                f"the tenant has {calls} streams and calls open at this broker, at most "
-                f"{limits.CALLS_PER_TENANT_MAX} allowed; close clients that are not used",
-            )
-        self._calls[tenant] = calls + 1
+        calls = self._calls.get(tenant, 0) + 1
+        self._demand_room(calls, limits.CALLS_PER_TENANT_MAX, "the tenant", "streams and calls")
+        connections = self._of_tenants.would_be(tenant, connection)
+        self._demand_room(
+            connections, limits.CONNECTIONS_PER_TENANT_MAX, "the tenant", "connections with calls"
+        )
+        self._calls[tenant] = calls
+        self._of_tenants.begin(tenant, connection)
+        self._of_addresses.begin(caller.peer, connection)
         try:
             yield principal
         finally:
+            self._of_addresses.end(caller.peer, connection)
+            self._of_tenants.end(tenant, connection)
             self._calls[tenant] -= 1
             if not self._calls[tenant]:
                 del self._calls[tenant]
+
+    def _demand_room(self, wanted: int, most: int, whose: str, what: str) -> None:
+        """`wanted`: with the one that comes."""
+        if wanted > most:
+            self._stats.calls_over_limits += 1
+            raise CallFailed(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"{whose} has {wanted - 1} {what} open at this broker, at most {most} allowed; close clients "
+                "that are not used",
+            )
 
     def check(self, principal: Principal) -> None:
         """Raise `CallFailed` when the key was revoked or has expired, or its tenant was suspended, since the stream

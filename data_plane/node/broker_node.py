@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from data_plane.authz.access import AccessRules, Authenticator
@@ -16,6 +17,7 @@ from data_plane.node.access import Gate
 from data_plane.node.admin_calls import AdminCalls
 from data_plane.node.catch_up import CatchUp
 from data_plane.node.client_calls import ClientCalls
+from data_plane.node.client_service import ClientParts, client_service
 from data_plane.node.client_streams import ClientStreams
 from data_plane.node.commitments import Commitments
 from data_plane.node.committer import Committer, LogDirectoryFailed
@@ -25,7 +27,7 @@ from data_plane.node.control import Control
 from data_plane.node.cuts import Cuts
 from data_plane.node.directory import mark_clean, open_directory
 from data_plane.node.durability import TopicDurability
-from data_plane.node.fairness import Fairness, fairly
+from data_plane.node.fairness import Fairness
 from data_plane.node.final_readings import FinalReadings
 from data_plane.node.group_calls import GroupCalls
 from data_plane.node.group_coordinators import GroupCoordinators
@@ -54,9 +56,9 @@ from data_plane.node.retention import MayDelete, Retention
 from data_plane.node.scrub import Scrubber
 from data_plane.node.stats import NodeStats
 from data_plane.node.step_aside import StepAside
+from data_plane.node.tasks import Turn
 from data_plane.node.trust import Trust, TrustedStore
 from data_plane.node.usage_topic import UsageTopic
-from penstock.contract import methods
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
@@ -114,6 +116,7 @@ class BrokerNode:
             lambda: self.registration.silence_ms(),
         )
         self._fairness = Fairness(clock, self.stats)
+        self._begin_turn = partial(Turn, clock, rng)
         self.catch_up = CatchUp(config.catch_up_bytes_per_s, clock, self.stats)
         self.announce_loss: Callable[[TopicPartition, model.LossRecord], None] = lambda where, loss: None
         """Told of each loss that this broker declares, for the log. Set before `run`."""
@@ -122,7 +125,7 @@ class BrokerNode:
         """Set once the log directory is recovered: calls may come."""
         self._draining = self._checkpointed = False
         self._tasks: asyncio.TaskGroup | None = None
-        self.client_service = self._client_service()
+        self.client_service = client_service(lambda: self._for_clients, self._gate, self._fairness)
         self.internal_service = self._internal_service()
 
     # -- life --------------------------------------------------------------------------------------------
@@ -186,7 +189,14 @@ class BrokerNode:
         self._background: list[asyncio.Task[None]] = []
         self._last_epoch = 0
         self.committer = Committer(
-            self._disk, journal, config, clock, self.stats, self._all_logs, self.host.became_durable
+            self._disk,
+            journal,
+            config,
+            clock,
+            self.stats,
+            self._all_logs,
+            self.host.became_durable,
+            self._begin_turn,
         )
         self.registration = Registration(
             config,
@@ -270,9 +280,17 @@ class BrokerNode:
             self.metering,
             writing=self.trust.writing(self.registration.confident),
             reading=self.trust.reading(self.registration.confident),
+            begin_turn=self._begin_turn,
         )
-        self._calls = ClientCalls(
-            config, view, self._gate, store, self.host.find, self.metering.count_call, self._fairness
+        calls = ClientCalls(
+            config,
+            view,
+            self._gate,
+            store,
+            self.host.find,
+            self.metering.count_call,
+            self._fairness,
+            self._begin_turn,
         )
         self.groups = GroupCoordinators(
             view,
@@ -283,8 +301,9 @@ class BrokerNode:
             self.registration.confident,
             config.timings.group_retention_ms,
             lambda replica, offset: self._deletion.advance(replica, offset),
+            self._begin_turn,
         )
-        self._groups = GroupCalls(self.groups, view, self._gate, self.host.find)
+        groups = GroupCalls(self.groups, view, self._gate, self.host.find, self._begin_turn)
         self._admin = AdminCalls(config, view, store, self._rng)
         self._placement = PlacementCalls(
             config, view, self._admin, self.host, self.handover, self._transport, clock
@@ -299,15 +318,38 @@ class BrokerNode:
             self.registration.confident,
             self.metering,
         )
-        self._proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
-        self._commitments = Commitments(self._gate, view, store, clock)
+        proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
+        commitments = Commitments(self._gate, view, store, clock)
         self._deletion = RecordDeletion(
-            self._gate, self.host.find, self.host.trim, self.metering, clock, self.registration.confident
+            self._gate,
+            self.host.find,
+            self.host.trim,
+            self.metering,
+            clock,
+            self.registration.confident,
+            self._begin_turn,
         )
         self.scrubber = Scrubber(
-            config, view.image, self._disk, self._transport, clock, self.stats, self._gate, self.host
+            config,
+            view.image,
+            self._disk,
+            self._transport,
+            clock,
+            self.stats,
+            self._gate,
+            self.host,
+            self._begin_turn,
         )
         self._durability = TopicDurability(config, view, self._transport, self.scrubber)
+        self._for_clients = ClientParts(
+            streams=self._streams,
+            calls=calls,
+            groups=groups,
+            proofs=proofs,
+            commitments=commitments,
+            deletion=self._deletion,
+            scrubber=self.scrubber,
+        )
         view.listen(self._observe)
 
     def _all_logs(self) -> list[Replica]:
@@ -446,60 +488,11 @@ class BrokerNode:
             "registered": int(self.booted.is_set() and self.registration.in_force()),
             **(self.conditions.levels() if self.booted.is_set() else {}),
             "log_bytes": sum(replica.log.size_bytes for replica in replicas),
+            "client_connections": self._gate.connections,
             "group_partitions_coordinated": len(self.groups.serving()) if self.booted.is_set() else 0,
         }
 
     # -- what it offers ----------------------------------------------------------------------------------
-
-    def _client_service(self) -> Service:
-        return Service(
-            streams={
-                methods.PRODUCE: lambda caller, connection: self._streams.produce(caller, connection),
-                methods.CONSUME: lambda caller, connection: self._streams.consume(caller, connection),
-            },
-            calls=fairly(
-                {
-                    methods.METADATA: lambda caller, request: self._calls.metadata(caller, request),
-                    methods.LIST_OFFSETS: lambda caller, request: self._calls.list_offsets(caller, request),
-                    methods.READ_STAMPED: lambda caller, request: self._proofs.read_stamped(caller, request),
-                    methods.READ_SEALS: lambda caller, request: self._proofs.read_seals(caller, request),
-                    methods.READ_COMMITMENTS: lambda caller, asked: self._commitments.read(caller, asked),
-                    methods.DELETE_RECORDS: lambda caller, asked: self._deletion.delete_records(
-                        caller, asked
-                    ),
-                    methods.DESCRIBE_DURABILITY: lambda caller, of: self.scrubber.describe_durability(
-                        caller, of
-                    ),
-                    methods.INIT_PRODUCER: lambda caller, request: self._calls.init_producer(caller, request),
-                    methods.FIND_COORDINATOR: lambda caller, asked: self._groups.find_coordinator(
-                        caller, asked
-                    ),
-                    methods.GROUP_HEARTBEAT: lambda caller, request: self._groups.heartbeat(caller, request),
-                    methods.COMMIT_OFFSETS: lambda caller, request: self._groups.commit_offsets(
-                        caller, request
-                    ),
-                    methods.FETCH_COMMITTED: lambda caller, asked: self._groups.fetch_committed(
-                        caller, asked
-                    ),
-                    methods.LIST_GROUPS: lambda caller, request: self._groups.list_groups(caller, request),
-                    methods.DESCRIBE_GROUP: lambda caller, request: self._groups.describe_group(
-                        caller, request
-                    ),
-                    methods.RESET_OFFSETS: lambda caller, request: self._groups.reset_offsets(
-                        caller, request
-                    ),
-                    methods.DELETE_GROUP: lambda caller, request: self._groups.delete_group(caller, request),
-                },
-                self._gate,
-                self._fairness,
-            ),
-            watches={
-                methods.WATCH_METADATA: lambda caller, request, push: self._calls.watch_metadata(
-                    caller, request, push
-                )
-            },
-            enter=self._gate.enter,
-        )
 
     def _internal_service(self) -> Service:
         return Service(

@@ -19,7 +19,7 @@ from data_plane.node.fairness import Fairness
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replica import Replica
-from data_plane.node.tasks import in_turns
+from data_plane.node.tasks import Turn, in_turns
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
@@ -65,8 +65,10 @@ class ClientCalls:
         find: Callable[[TopicPartition], Replica | None],
         count: Callable[[TenantId, int], None],
         fairness: Fairness,
+        begin_turn: Callable[[], Turn],
     ) -> None:
         """`count` is told of each answer: tenant and error code."""
+        self._begin_turn = begin_turn
         self._count, self._fairness = count, fairness
         self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
         self._next_producer_id = self._producer_ids_end = 0
@@ -174,7 +176,7 @@ class ClientCalls:
         partitions = parsed(pb.ListOffsetsRequest, request).partitions
         demand_few(len(partitions), "partitions")
         response = pb.ListOffsetsResponse()
-        for wanted in partitions:
+        async for wanted in self._begin_turn().through(partitions):
             listed = response.partitions.add(offset=-1, leader_epoch=-1)
             try:
                 self._list_offset(principal, wanted, listed)

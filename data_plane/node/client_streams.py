@@ -15,6 +15,7 @@ from data_plane.node.metering import Metering
 from data_plane.node.ports import Caller, Clock, Connection, Rng
 from data_plane.node.produce import ProduceStream
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from data_plane.throttling.pacing import Pacing
 
 
@@ -37,12 +38,13 @@ class ClientStreams:
         *,
         writing: Callable[[], bool],
         reading: Callable[[], bool],
+        begin_turn: Callable[[], Turn],
     ) -> None:
         """`writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._gate, self._fairness, self._disk = config, gate, fairness, disk
         self._clock, self._rng, self._stats = clock, rng, stats
         self._host, self._committer, self._metering = host, committer, metering
-        self._writing, self._reading = writing, reading
+        self._writing, self._reading, self._begin_turn = writing, reading, begin_turn
         self._pacing = Pacing(view.image, config.broker_id)
         self._consumers: dict[ConsumeStream, None] = {}
 
@@ -89,6 +91,7 @@ class ClientStreams:
             self._metering,
             tally,
             self._fairness.of(principal.tenant),
+            self._begin_turn,
         )
         self._consumers[stream] = None
         try:

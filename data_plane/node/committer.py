@@ -13,6 +13,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 
 Protocol = Iterator[list[SyncStep]]
 
@@ -42,7 +43,9 @@ class Committer:
         stats: NodeStats,
         replicas: Callable[[], list[Replica]],
         durable: Callable[[Replica], None],
+        begin_turn: Callable[[], Turn],
     ) -> None:
+        self._begin_turn = begin_turn
         self._disk, self._journal, self._config = disk, journal, config
         self._clock, self._stats = clock, stats
         self._replicas, self._durable = replicas, durable
@@ -213,7 +216,7 @@ class Committer:
             await self._append([unsynced for _, unsynced in taken])
             self._stats.sync_ms.observe(self._clock.monotonic_ms() - began)
             self._stats.journal_rounds += 1
-            for replica, unsynced in taken:
+            async for replica, unsynced in self._begin_turn().through(taken):
                 replica.log.mark_durable(unsynced)
                 replica.became_durable()
                 self._durable(replica)

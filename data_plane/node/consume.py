@@ -18,7 +18,7 @@ from data_plane.node.metering import Metering
 from data_plane.node.ports import Connection
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import together
+from data_plane.node.tasks import Turn, together
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -60,7 +60,9 @@ class ConsumeStream:
         metering: Metering,
         tally: RequestTally,
         turns: TenantTurns,
+        begin_turn: Callable[[], Turn],
     ) -> None:
+        self._begin_turn = begin_turn
         self._metering, self._tally, self._turns = metering, tally, turns
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._disk, self._config, self._stats = find, disk, config, stats
@@ -69,6 +71,7 @@ class ConsumeStream:
         self._by_replica: dict[Replica, int] = {}
         self._ready: dict[int, None] = {}
         self._errors: list[pb.ConsumePush] = []
+        self._recheck_due = False
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
@@ -76,18 +79,30 @@ class ConsumeStream:
         try:
             await together(self._turns.charged(self._receive), self._turns.charged(self._send))
         finally:
-            for handle in list(self._opened):
-                self._close(handle)
+            try:
+                async for handle in self._begin_turn().through(list(self._opened)):
+                    self._close(handle)
+            finally:
+                # Cancelled once more: nothing may be left behind.
+                for handle in list(self._opened):
+                    self._close(handle)
 
     def recheck(self) -> None:
-        """Keys changed: what this one may no longer read is closed; the sender looks at the key again."""
-        for opened in list(self._opened.values()):
+        """Keys changed: before anything more is read the sender looks at the key, and at all that is open."""
+        self._recheck_due = True
+        self._wake.set()
+
+    async def _recheck(self) -> None:
+        """What the key may no longer read is closed."""
+        self._recheck_due = False
+        async for opened in self._begin_turn().through(list(self._opened.values())):
+            if self._opened.get(opened.handle) is not opened:
+                continue
             try:
                 self._gate.authorize(self._principal, Operation.CONSUME, opened.replica.topic)
             except PenstockError as refusal:
                 self._close(opened.handle)
                 self._refuse(opened.handle, opened.generation, refusal)
-        self._wake.set()
 
     # -- what the client says ----------------------------------------------------------------------------
 
@@ -98,16 +113,17 @@ class ConsumeStream:
             kind, head, _ = unpack_frame(frame)
             self._gate.check(self._principal)
             try:
-                self._take(kind, bytes(head))
+                await self._take(kind, bytes(head))
             except PenstockError as refusal:
                 raise FrameError(refusal.message) from None
             self._wake.set()
 
-    def _take(self, kind: FrameKind, head: bytes) -> None:
+    async def _take(self, kind: FrameKind, head: bytes) -> None:
+        turn = self._begin_turn()
         if kind is FrameKind.CONSUME_CREDIT:
             credits = read_head(pb.ConsumeCreditHead, kind, head).credits
             demand_few(len(credits), "partitions")
-            for credit in credits:
+            async for credit in turn.through(credits):
                 self._add_credit(credit)
         elif kind is FrameKind.CONSUME_OPEN:
             opening = read_head(pb.ConsumeOpenHead, kind, head)
@@ -115,12 +131,12 @@ class ConsumeStream:
             demand_read(len(self._errors))
             if len(opening.group) > limits.GROUP_NAME_LENGTH_MAX:
                 raise FrameError(f"a group's name of {len(opening.group)} characters")
-            for wanted in opening.partitions:
+            async for wanted in turn.through(opening.partitions):
                 self._open(wanted, opening.group)
         elif kind is FrameKind.CONSUME_CLOSE:
             handles = read_head(pb.ConsumeCloseHead, kind, head).handles
             demand_few(len(handles), "partitions")
-            for handle in handles:
+            async for handle in turn.through(handles):
                 self._close(handle)
         else:
             raise FrameError(f"frame kind {kind.name} has no place on a consume stream")
@@ -208,6 +224,8 @@ class ConsumeStream:
         while True:
             self._wake.clear()
             self._gate.check(self._principal)
+            while self._recheck_due:
+                await self._recheck()
             frame = await self._next_frame()
             if frame is not None:
                 await self._connection.send(frame)
@@ -217,12 +235,16 @@ class ConsumeStream:
                 await self._wake.wait()
 
     async def _next_frame(self) -> bytes | None:
-        head = pb.ConsumePushHead(pushes=self._errors)
-        self._errors = []
+        head = pb.ConsumePushHead(pushes=self._errors[: limits.FRAME_ENTRIES_MAX])
+        del self._errors[: limits.FRAME_ENTRIES_MAX]
+        turn = self._begin_turn()
         payload: list[Buffer] = []
         size = 0
         turns = len(self._ready) if self._confident() else 0
-        while turns and self._ready and size < self._config.push_bytes_max:
+        while turns and self._ready and self._has_room(head, size):
+            if turn.is_over:
+                await turn.give_way()
+                continue
             turns -= 1
             handle = next(iter(self._ready))
             del self._ready[handle]
@@ -236,6 +258,9 @@ class ConsumeStream:
                 continue
             if self._opened.get(handle) is not opened:
                 continue
+            if self._recheck_due:
+                self._ready[handle] = None
+                break
             if part is None:
                 self._tell_marks(head, opened)
                 continue
@@ -246,6 +271,13 @@ class ConsumeStream:
             return None
         self._stats.pushed_bytes += size
         return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
+
+    def _has_room(self, head: pb.ConsumePushHead, size: int) -> bool:
+        return (
+            size < self._config.push_bytes_max
+            and len(head.pushes) < limits.FRAME_ENTRIES_MAX
+            and not self._recheck_due
+        )
 
     def _failed(self, opened: _Opened, failure: PenstockError) -> None:
         """What was asked for cannot be read; damage is also the replica's to deal with."""

@@ -48,6 +48,8 @@ from penstock.records.usage import OdometerMark
 CUT_ID_LENGTH_MAX = 100
 _PARTITIONS_PER_CALL = 200
 _TRIES = 20
+_CALLS_A_LEADER, _CALLS_A_CUT = 3, 4
+"""So many times what one call may take a leader has for its answer, and the whole cut: less than whoever asks waits."""
 _LOOK_S = 0.01
 _NOTHING_HELD = FinalRecord(log_generation=0, end_offset=0, accepted_ms=-1, totals=(0,) * 6)
 _NO_CHANGE = Transaction(compares=(), changes=())
@@ -82,19 +84,17 @@ class Cuts:
         """Admin call; see the module."""
         wanted = parsed(admin_pb2.CutRequest, request)
         response = admin_pb2.CutResponse()
-        waived = {TopicPartition(TopicId(one.topic_id), one.partition) for one in wanted.waived}
-        failed: list[usage_pb2.PartitionCut] = []
+        answer_ms = self._config.timings.call_ms * _CALLS_A_CUT
         try:
-            self._check(wanted)
-            kept = await self._kept(wanted)
-            if kept is not None:
-                ends = await self._kept_ends(TenantId(wanted.tenant), kept.end_ms)
-                await self._metering.write_ends(TenantId(wanted.tenant), ends, kept.cut_id, kept.end_ms)
-                response.sha256 = kept.sha256
-            else:
-                ends, failed = await self._read(wanted, waived)
-                if not failed:
-                    response.sha256 = await self._keep(wanted, ends)
+            async with asyncio.timeout(answer_ms / 1000):
+                ends, failed = await self._end_period(wanted, response)
+        except TimeoutError:
+            # What was begun is found by whoever asks again.
+            refusal = errors.BrokerUnavailable(
+                f"cut {wanted.cut_id}: not done within {answer_ms} ms, {self._slow()}; ask again"
+            )
+            response.outcome.error, response.outcome.message = refusal.code, refusal.message
+            return response.SerializeToString()
         except PenstockError as refusal:
             response.outcome.error, response.outcome.message = refusal.code, refusal.message
             return response.SerializeToString()
@@ -120,6 +120,30 @@ class Cuts:
             )
         response.outcome.revision = self._image.revision
         return response.SerializeToString()
+
+    async def _end_period(
+        self, wanted: admin_pb2.CutRequest, response: admin_pb2.CutResponse
+    ) -> tuple[list[KeptEnd], list[usage_pb2.PartitionCut]]:
+        """The cut's ends, as kept or read and then kept, its hash in `response`; and what could not be read now."""
+        self._check(wanted)
+        tenant = TenantId(wanted.tenant)
+        kept = await self._kept(wanted)
+        if kept is not None:
+            ends = await self._kept_ends(tenant, kept.end_ms)
+            await self._metering.write_ends(tenant, ends, kept.cut_id, kept.end_ms)
+            response.sha256 = kept.sha256
+            return ends, []
+        waived = {TopicPartition(TopicId(one.topic_id), one.partition) for one in wanted.waived}
+        ends, failed = await self._read(wanted, waived)
+        if not failed:
+            response.sha256 = await self._keep(wanted, ends)
+        return ends, failed
+
+    def _slow(self) -> str:
+        """What it waited for."""
+        if self._metering.waiting:
+            return f"{self._metering.waiting} records wait to be committed in {USAGE_TOPIC}"
+        return "the metadata store is slow"
 
     def _check(self, wanted: admin_pb2.CutRequest) -> None:
         if not 0 < len(wanted.cut_id) <= CUT_ID_LENGTH_MAX:
@@ -351,11 +375,12 @@ class Cuts:
                     known.record.internal_address,
                     methods.CUT_PARTITIONS,
                     request.SerializeToString(),
-                    self._config.timings.call_ms * 3,
+                    self._config.timings.call_ms * _CALLS_A_LEADER,
                 )
             )
         except (CallFailed, ConnectionLost) as error:
-            return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(error)) for where in expected]
+            message = f"broker {broker} does not answer: {error}"
+            return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, message) for where in expected]
         return list(answer.partitions)
 
     # -- the leaders -----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Calls of consumer groups on the client listener: from and to the wire, tenant and rights from the key."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from data_plane.authz.access import Operation, Principal
@@ -23,12 +24,15 @@ from data_plane.node.group_coordinators import GroupCoordinators
 from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Caller
 from data_plane.node.replica import Replica
+from data_plane.node.tasks import Turn
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
 _TOPIC_ID_BYTES = 16
+_OFFSETS_A_TURN = 200
+"""Offsets that are written before others have their turn of the event loop."""
 
 
 class GroupCalls:
@@ -40,7 +44,9 @@ class GroupCalls:
         view: MetadataView,
         gate: Gate,
         find: Callable[[TopicPartition], Replica | None],
+        begin_turn: Callable[[], Turn],
     ) -> None:
+        self._begin_turn = begin_turn
         self._coordinators, self._view, self._gate, self._find = coordinators, view, gate, find
 
     def _enter(self, principal: Principal, operation: Operation, group: str) -> None:
@@ -77,7 +83,7 @@ class GroupCalls:
         principal = self._gate.admit(caller)
         wanted, response = parsed(pb.GroupHeartbeatRequest, request), pb.GroupHeartbeatResponse()
         try:
-            beat = self._heartbeat(principal, caller, wanted)
+            beat = await self._heartbeat(principal, caller, wanted)
             topics = self._coordinators.topics
 
             def decide(core: Coordinator, now_ms: float) -> Decision[HeartbeatAnswer]:
@@ -89,11 +95,14 @@ class GroupCalls:
             return response.SerializeToString()
         response.member_epoch, response.heartbeat_ms = answer.epoch, answer.heartbeat_ms
         response.has_assignment = answer.epoch != LEAVE
-        _put_places(response.assigned, answer.assigned)
+        async for place in self._begin_turn().through(answer.assigned):
+            _put_place(response.assigned, place)
         _put_topics(response.topics, answer.topics)
         return response.SerializeToString()
 
-    def _heartbeat(self, principal: Principal, caller: Caller, wanted: pb.GroupHeartbeatRequest) -> Heartbeat:
+    async def _heartbeat(
+        self, principal: Principal, caller: Caller, wanted: pb.GroupHeartbeatRequest
+    ) -> Heartbeat:
         self._enter(principal, Operation.CONSUME, wanted.group)
         _check_name("member_id", wanted.member_id, limits.MEMBER_ID_LENGTH_MAX)
         _check_name("instance_id", wanted.instance_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
@@ -110,7 +119,8 @@ class GroupCalls:
                 raise errors.InvalidRequest("topics: a member that joins names at least one")
             _check_ms("session_timeout_ms", wanted.session_timeout_ms, limits.SESSION_TIMEOUT_MS_MAX)
             _check_ms("rebalance_timeout_ms", wanted.rebalance_timeout_ms, limits.REBALANCE_TIMEOUT_MS_MAX)
-        for name in wanted.topics:
+        turn = self._begin_turn()
+        async for name in turn.through(wanted.topics):
             self._gate.authenticator.topic(principal, Operation.CONSUME, name)
         return Heartbeat(
             tenant=principal.tenant,
@@ -118,11 +128,11 @@ class GroupCalls:
             member_id=wanted.member_id,
             epoch=wanted.member_epoch,
             instance_id=wanted.instance_id,
-            topics=tuple(wanted.topics),
+            topics=tuple(dict.fromkeys(wanted.topics)),
             assignor=wanted.assignor,
             session_timeout_ms=wanted.session_timeout_ms,
             rebalance_timeout_ms=wanted.rebalance_timeout_ms,
-            owned=_places(wanted.owned),
+            owned=tuple([_place(one) async for one in turn.through(wanted.owned)]),
             client_id=wanted.client_id,
             client_host=caller.peer[: limits.MEMBER_ID_LENGTH_MAX],
         )
@@ -133,31 +143,31 @@ class GroupCalls:
         principal = self._gate.admit(caller)
         wanted, response = parsed(pb.CommitOffsetsRequest, request), pb.CommitOffsetsResponse()
         try:
-            offsets = self._offsets(principal, wanted.group, wanted.offsets)
+            offsets = await self._offsets(principal, wanted.group, wanted.offsets)
             by_hand = not wanted.member_id
-            refused = {
-                place: e
-                for place, e in self._checked_offsets(principal, wanted.offsets, by_hand=by_hand)
-                if e
-            }
-            commit = Commit(
-                tenant=principal.tenant,
-                group=wanted.group,
-                member_id=wanted.member_id,
-                epoch=wanted.member_epoch,
-                offsets={place: offset for place, offset in offsets.items() if place not in refused},
+            checked = self._checked_offsets(principal, wanted.offsets, by_hand=by_hand)
+            refused = {place: error async for place, error in checked if error}
+
+            def decide(part: Commit) -> Callable[[Coordinator, float], Decision[CommitAnswer]]:
+                return lambda core, now_ms: core.commit(part)
+
+            commits = _in_parts(
+                Commit(
+                    tenant=principal.tenant,
+                    group=wanted.group,
+                    member_id=wanted.member_id,
+                    epoch=wanted.member_epoch,
+                    offsets={place: offset for place, offset in offsets.items() if place not in refused},
+                )
             )
-
-            def decide(core: Coordinator, now_ms: float) -> Decision[CommitAnswer]:
-                return core.commit(commit)
-
-            answer = await self._coordinators.of(commit.tenant, commit.group).carry_out(decide)
+            led = self._coordinators.of(principal.tenant, wanted.group)
+            for answer in await led.carry_out_in_turns([decide(part) for part in commits]):
+                refused |= answer.refused
         except PenstockError as refusal:
             response.error, response.message = refusal.code, refusal.message
             return response.SerializeToString()
-        for wanted_offset in wanted.offsets:
-            place = TopicPartition(TopicId(wanted_offset.topic_id), wanted_offset.partition)
-            error = refused.get(place) or answer.refused.get(place)
+        async for one in self._begin_turn().through(wanted.offsets):
+            error = refused.get(_place(one))
             result = response.results.add()
             if error is not None:
                 result.error, result.message = error.code, error.message
@@ -181,19 +191,24 @@ class GroupCalls:
             response.error, response.message = refusal.code, refusal.message
             return response.SerializeToString()
         none = CommittedOffset(offset=-1)
-        places = _places(wanted.partitions) or tuple(sorted(found))
-        asked = {place.topic_id for place in places}
-        response.topics_read.extend(sorted(asked & {place.topic_id for place in found}))
-        _put_offsets(response.offsets, ((place, found.get(place, none)) for place in places))
+        turn = self._begin_turn()
+        places = [_place(one) async for one in turn.through(wanted.partitions)] or sorted(found)
+        read = {place.topic_id async for place in turn.through(found)}
+        asked: dict[TopicId, None] = {}
+        async for place in turn.through(places):
+            _put_offset(response.offsets, place, found.get(place, none))
+            if place.topic_id in read:
+                asked[place.topic_id] = None
+        response.topics_read.extend(asked)
         return response.SerializeToString()
 
-    def _checked_offsets(
+    async def _checked_offsets(
         self, principal: Principal, wanted: Iterable[pb.OffsetCommit], *, by_hand: bool
-    ) -> Iterable[tuple[TopicPartition, PenstockError | None]]:
+    ) -> AsyncIterator[tuple[TopicPartition, PenstockError | None]]:
         """Each place with why its offset is refused. A topic this broker has not heard of is the group's to judge,
         which knows what it gave to its member; without one it does not exist.
         """
-        for offset in wanted:
+        async for offset in self._begin_turn().through(wanted):
             place = TopicPartition(TopicId(offset.topic_id), offset.partition)
             try:
                 topic = self._view.image.topics.get(place.topic_id)
@@ -227,17 +242,17 @@ class GroupCalls:
                 f"{name}: offset {offset.offset} is beyond the committed end {leading.high_watermark}"
             )
 
-    def _offsets(
+    async def _offsets(
         self, principal: Principal, group: str, offsets: Sequence[pb.OffsetCommit]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a request wants kept, by place. Raises when the key may not, or when it is too much for one turn."""
+        """What a request wants kept, by place. Raises when the key may not, or when it is too much."""
         self._enter(principal, Operation.CONSUME, group)
         _demand_few(len(offsets), "offsets")
         return {
             TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(
                 offset=o.offset, leader_epoch=o.leader_epoch, metadata=o.metadata
             )
-            for o in offsets
+            async for o in self._begin_turn().through(offsets)
         }
 
     # -- for people --------------------------------------------------------------------------------------
@@ -249,7 +264,8 @@ class GroupCalls:
         response = pb.ListGroupsResponse()
         try:
             for led in self._coordinators.serving():
-                for view in await led.carry_out(lambda core, _: Decision(core.groups(principal.tenant))):
+                found = await led.carry_out(lambda core, _: Decision(core.groups(principal.tenant)))
+                async for view in self._begin_turn().through(found):
                     if self._may_describe(principal, view.group):
                         _put_summary(response.groups.add(), view)
         except PenstockError as refusal:
@@ -267,16 +283,15 @@ class GroupCalls:
             response.error, response.message = refusal.code, refusal.message
             return response.SerializeToString()
         _put_summary(response.summary, view)
-        for member in view.members:
+        turn = self._begin_turn()
+        async for member in turn.through(view.members):
             _put_member(response.members.add(), member)
         names = {topic.topic_id: topic.name for topic in view.topics}
-        seen: dict[TopicPartition, CommittedOffset] = {}
-        for place in sorted(view.offsets):
+        async for place in turn.through(sorted(view.offsets)):
             topic = self._described(principal, place.topic_id)
             if topic is not None:
                 names[place.topic_id] = topic.name
-                seen[place] = view.offsets[place]
-        _put_offsets(response.offsets, seen.items())
+                _put_offset(response.offsets, place, view.offsets[place])
         for topic_id in sorted(names):
             response.topics.add(topic_id=topic_id, name=names[topic_id])
         return response.SerializeToString()
@@ -292,15 +307,19 @@ class GroupCalls:
         wanted = parsed(pb.ResetOffsetsRequest, request)
 
         async def act() -> None:
-            offsets = self._offsets(principal, wanted.group, wanted.offsets)
-            for _, refusal in self._checked_offsets(principal, wanted.offsets, by_hand=True):
+            offsets = await self._offsets(principal, wanted.group, wanted.offsets)
+            async for _, refusal in self._checked_offsets(principal, wanted.offsets, by_hand=True):
                 if refusal is not None:
                     raise refusal
             commit = Commit(
                 tenant=principal.tenant, group=wanted.group, member_id="", epoch=-1, offsets=offsets
             )
+
+            def decide(part: Commit) -> Callable[[Coordinator, float], Decision[None]]:
+                return lambda core, now_ms: core.reset(part)
+
             led = self._coordinators.of(commit.tenant, commit.group)
-            await led.carry_out(lambda core, _: core.reset(commit))
+            await led.carry_out_in_turns([decide(part) for part in _in_parts(commit)])
 
         return await _changed(act)
 
@@ -357,13 +376,21 @@ def _demand_few(count: int, what: str) -> None:
         )
 
 
-def _places(partitions: Iterable[pb.GroupPartition]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(TopicId(p.topic_id), p.partition) for p in partitions)
+def _in_parts(commit: Commit) -> list[Commit]:
+    """The same offsets, so many in each; one without any when there are none."""
+    offsets = list(commit.offsets.items())
+    parts = [
+        dict(offsets[first : first + _OFFSETS_A_TURN]) for first in range(0, len(offsets), _OFFSETS_A_TURN)
+    ]
+    return [replace(commit, offsets=part) for part in parts or [{}]]
 
 
-def _put_places(into: Any, places: Iterable[TopicPartition]) -> None:
-    for place in places:
-        into.add(topic_id=place.topic_id, partition=place.partition)
+def _place(partition: pb.GroupPartition | pb.OffsetCommit) -> TopicPartition:
+    return TopicPartition(TopicId(partition.topic_id), partition.partition)
+
+
+def _put_place(into: Any, place: TopicPartition) -> None:
+    into.add(topic_id=place.topic_id, partition=place.partition)
 
 
 def _put_topics(into: Any, topics: Iterable[KnownTopic]) -> None:
@@ -371,15 +398,14 @@ def _put_topics(into: Any, topics: Iterable[KnownTopic]) -> None:
         into.add(topic_id=topic.topic_id, name=topic.name)
 
 
-def _put_offsets(into: Any, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
-    for place, offset in offsets:
-        into.add(
-            topic_id=place.topic_id,
-            partition=place.partition,
-            offset=offset.offset,
-            leader_epoch=offset.leader_epoch,
-            metadata=offset.metadata,
-        )
+def _put_offset(into: Any, place: TopicPartition, offset: CommittedOffset) -> None:
+    into.add(
+        topic_id=place.topic_id,
+        partition=place.partition,
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+    )
 
 
 def _put_summary(into: pb.GroupSummary, view: GroupView) -> None:
@@ -390,6 +416,8 @@ def _put_summary(into: pb.GroupSummary, view: GroupView) -> None:
 def _put_member(into: pb.GroupMember, member: Member) -> None:
     into.member_id, into.instance_id, into.client_id = member.member_id, member.instance_id, member.client_id
     into.client_host, into.member_epoch = member.client_host, member.epoch
-    _put_places(into.assigned, sorted(member.assigned))
-    _put_places(into.target, member.target)
+    for place in sorted(member.assigned):
+        _put_place(into.assigned, place)
+    for place in member.target:
+        _put_place(into.target, place)
     into.topics.extend(member.topics)

@@ -14,6 +14,7 @@ from data_plane.node.metadata_view import MetadataView
 from data_plane.node.ports import Clock
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from penstock.contract import errors
 from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TenantId, TopicId, TopicPartition
 from penstock.rules.partitioner import partition_of
@@ -53,8 +54,10 @@ class GroupCoordinators:
         confident: Callable[[], bool],
         retention_ms: int,
         advance: Callable[[Replica, int], bool],
+        begin_turn: Callable[[], Turn],
     ) -> None:
         """`advance` lets the log of a replica begin at an offset, step by step, and says whether it does."""
+        self._begin_turn = begin_turn
         self._advance = advance
         self._view, self._find, self._retention_ms = view, find, retention_ms
         self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
@@ -78,7 +81,7 @@ class GroupCoordinators:
             while True:
                 self._look()
                 for led in list(self._led.values()):
-                    led.tick(self.topics)
+                    await led.tick(self.topics, self._begin_turn())
                 await asyncio.sleep(_TICK_S)
 
     @property

@@ -15,6 +15,7 @@ from data_plane.node.cold import read_cold
 from data_plane.node.ports import Clock
 from data_plane.node.replica import ProduceOutcome, Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError
@@ -150,35 +151,64 @@ class GroupPartition:
         """Decide, append, and answer once everything it rests on is committed. Raises what `decide` refuses,
         `NotCoordinator`, `CoordinatorNotReady`, `NotEnoughReplicas`: not applied; `OutcomeUnknown`.
         """
-        self.demand_ready()
-        decision = decide(self.core, self._clock.monotonic_ms())
-        if decision.records:
-            self._append(decision.records)
+        return (await self.carry_out_in_turns([decide]))[0]
+
+    async def carry_out_in_turns(
+        self, decides: Sequence[Callable[[Coordinator, float], Decision[T]]]
+    ) -> list[T]:
+        """The same of one request's parts, each in a turn of the event loop of its own, answered together. What is
+        refused once an earlier part was appended is `OutcomeUnknown`: that part stands.
+        """
+        answers: list[T] = []
+        appended = False
+        for number, decide in enumerate(decides):
+            if number:
+                await asyncio.sleep(0)
+            try:
+                self.demand_ready()
+                decision = decide(self.core, self._clock.monotonic_ms())
+                if decision.records:
+                    self._append(decision.records)
+                    appended = True
+            except PenstockError as refusal:
+                if not appended:
+                    raise
+                raise errors.OutcomeUnknown(f"applied in part: {refusal.message}") from refusal
+            answers.append(decision.answer)
         try:
             async with asyncio.timeout(_COMMIT_WAIT_S):
                 await self._until_committed(self._end)
         except TimeoutError:
-            raise self._not_committed(decision, f"not committed within {_COMMIT_WAIT_S:g} s") from None
+            raise self._not_committed(appended, f"not committed within {_COMMIT_WAIT_S:g} s") from None
         except errors.NotCoordinator as moved:
-            raise self._not_committed(decision, moved.message) from None
+            raise self._not_committed(appended, moved.message) from None
         if not self._confident():
-            raise self._not_committed(decision, "this broker lost the metadata store")
-        return decision.answer
+            raise self._not_committed(appended, "this broker lost the metadata store")
+        return answers
 
-    def _not_committed(self, decision: Decision[T], reason: str) -> PenstockError:
-        if decision.records:
+    def _not_committed(self, appended: bool, reason: str) -> PenstockError:
+        if appended:
             return errors.OutcomeUnknown(f"{self.replica.name}: {reason}")
         return errors.NotCoordinator(f"{self.replica.name}: {reason}")
 
-    def tick(self, topics: Topics) -> None:
-        """What time demands, as far as it can be appended now."""
-        if not self.serving or not self.current:
+    def _coordinates(self) -> bool:
+        return self.serving and self.current
+
+    async def tick(self, topics: Topics, turn: Turn) -> None:
+        """What time demands, as far as it can be appended now. Others have their turns between groups."""
+        if not self._coordinates():
             return
-        for records in self.core.tick(topics, self._clock.monotonic_ms()):
+        decided = self.core.tick(topics, self._clock.monotonic_ms())
+        while (records := next(decided, None)) is not None:
             try:
-                self._append(records)
+                if records:
+                    self._append(records)
             except PenstockError:
                 return  # the next tick decides the same
+            if turn.is_over:
+                await turn.give_way()
+                if not self._coordinates():
+                    return
         self._keep_short()
 
     # -- keeping the log short -----------------------------------------------------------------------------

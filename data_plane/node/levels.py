@@ -15,6 +15,7 @@ LEVELS: Mapping[str, str] = MappingProxyType(
         "registered": "1 while the broker's registration is in force: without it it serves nothing.",
         "log_bytes": "Bytes of all replicas' logs as stored.",
         "group_partitions_coordinated": "Partitions of `__groups` whose consumer groups this broker coordinates.",
+        "client_connections": "Connections of clients that have calls or streams open.",
         "strays": "Directories of replicas that the metadata do not know and that are set aside.",
         "damaged_files": "Segment files with damage that are kept aside for somebody to look at.",
         "damaged_files_bytes": "Bytes of those; when room is short they are the first to go.",

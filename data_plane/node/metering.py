@@ -118,6 +118,11 @@ class Metering:
         """Readings can be written."""
         return self._config.metering and not self._ended and self._topic.topic_id is not None
 
+    @property
+    def waiting(self) -> int:
+        """Records of this broker's that are not committed in `__usage` yet."""
+        return self._topic.waiting
+
     # -- what others ask ---------------------------------------------------------------------------------
 
     def may_delete(self, where: TopicPartition, end_offset: int) -> bool:

@@ -64,6 +64,8 @@ class Caller:
     internal: bool
     """True on the internal listener."""
     request_id: str = ""
+    connection: str = ""
+    """Which of the peer's connections the call came on; empty where there is nothing to tell them apart."""
     principal: Principal | None = None
     """Whom the listener has admitted this call as."""
 

@@ -320,9 +320,13 @@ class ProduceStream:
             await self._wake.wait()
             self._wake.clear()
             credit = self._credit_to_give()
-            head = pb.ProduceAnswerHead(credit_bytes=credit, results=self._results)
+            head = pb.ProduceAnswerHead(
+                credit_bytes=credit, results=self._results[: limits.FRAME_ENTRIES_MAX]
+            )
             self._credit += credit
-            self._results = []
+            del self._results[: limits.FRAME_ENTRIES_MAX]
+            if self._results:
+                self._wake.set()
             try:
                 await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, head.SerializeToString()))
             except ConnectionLost:

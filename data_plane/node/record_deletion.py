@@ -9,6 +9,7 @@ from data_plane.node.client_calls import demand_few, parsed
 from data_plane.node.metering import Metering
 from data_plane.node.ports import Caller, Clock
 from data_plane.node.replica import Replica
+from data_plane.node.tasks import Turn
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
@@ -31,8 +32,10 @@ class RecordDeletion:
         metering: Metering,
         clock: Clock,
         confident: Callable[[], bool],
+        begin_turn: Callable[[], Turn],
     ) -> None:
         """`trim` lets the own log begin at an offset, soon."""
+        self._begin_turn = begin_turn
         self._gate, self._find, self._trim = gate, find, trim
         self._metering, self._clock, self._confident = metering, clock, confident
 
@@ -43,13 +46,14 @@ class RecordDeletion:
         response = pb.DeleteRecordsResponse()
         deadline_ms = self._clock.monotonic_ms() + _ANSWER_MS
         begun: list[tuple[pb.DeletedRecords, Replica | None, int]] = []
-        for wanted in partitions:
+        turn = self._begin_turn()
+        async for wanted in turn.through(partitions):
             deleted = response.partitions.add(log_start_offset=-1)
             try:
                 begun.append((deleted, *self._begin(principal, wanted)))
             except PenstockError as refusal:
                 deleted.error, deleted.message = refusal.code, refusal.message
-        for deleted, replica, offset in begun:
+        async for deleted, replica, offset in turn.through(begun):
             if replica is None:
                 continue
             try:

@@ -26,6 +26,8 @@ from penstock.records.stamp import STAMP_BYTES
 
 Listener = Callable[["Replica"], None]
 
+_ANSWERS_A_TURN = 500
+
 
 @dataclass(slots=True)
 class ProduceOutcome:
@@ -239,6 +241,10 @@ class Replica:
         if self.leading is None:
             return
         self.leading = None
+        for waiters, end in self._due_to():
+            while waiters and waiters[0].end_offset <= end:
+                waiter = waiters.popleft()
+                waiter.answer(waiter.outcome)
         self._stats.leaderships_lost += 1
         self._stats.outcomes_unknown += (
             len(self._waiters) + len(self._late_waiters) + len(self._local_waiters)
@@ -355,9 +361,7 @@ class Replica:
         if self.leading is None:
             return
         durable = self.log.durable_end_offset
-        while self._local_waiters and self._local_waiters[0].end_offset <= durable:
-            waiter = self._local_waiters.popleft()
-            waiter.answer(waiter.outcome)
+        self._answer_due()
         self.leading.local_advanced(self.log.log_end_offset, durable, self._clock.monotonic_ms())
         self._advanced()
 
@@ -407,15 +411,34 @@ class Replica:
             return
         mark = leading.high_watermark
         self.log.set_high_watermark(mark)
-        while self._waiters and self._waiters[0].end_offset <= mark:
-            waiter = self._waiters.popleft()
-            waiter.answer(waiter.outcome)
+        self._answer_due()
         if self._late_waiters:
             ready = [waiter for waiter in self._late_waiters if waiter.end_offset <= mark]
             self._late_waiters = [waiter for waiter in self._late_waiters if waiter.end_offset > mark]
             for waiter in ready:
                 waiter.answer(waiter.outcome)
         self._tell(self.on_commit)
+
+    def _answer_due(self) -> None:
+        """Answer what is committed, and what is durable here to those who wait for no more. The rest of many has later
+        turns of the event loop: one client can have as many batches waiting as its credit has room for.
+        """
+        left = _ANSWERS_A_TURN
+        for waiters, end in self._due_to():
+            while waiters and waiters[0].end_offset <= end:
+                if not left:
+                    asyncio.get_running_loop().call_soon(self._answer_due)
+                    return
+                left -= 1
+                waiter = waiters.popleft()
+                waiter.answer(waiter.outcome)
+
+    def _due_to(self) -> tuple[tuple[deque[_Waiter], int], ...]:
+        """Who waits, and up to where they are to be answered."""
+        return (
+            (self._waiters, self.log.high_watermark),
+            (self._local_waiters, self.log.durable_end_offset),
+        )
 
     # -- follower ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ the same everywhere is what a tenant is told of the durability of its records.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ from data_plane.node.host import ReplicaHost
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import in_turns, together
+from data_plane.node.tasks import Turn, in_turns, together
 from penstock.contract.errors import ErrorCode, NotLeader, PenstockError
 from penstock.contract.ids import BrokerId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
@@ -59,7 +60,9 @@ class Scrubber:
         stats: NodeStats,
         gate: Gate,
         host: ReplicaHost,
+        begin_turn: Callable[[], Turn],
     ) -> None:
+        self._begin_turn = begin_turn
         self._config, self._image, self._disk, self._transport = config, image, disk, transport
         self._clock, self._stats, self._gate = clock, stats, gate
         self._replicas, self._find = host.all, host.find
@@ -260,7 +263,7 @@ class Scrubber:
         partitions = parsed(pb.DescribeDurabilityRequest, request).partitions
         demand_few(len(partitions), "partitions")
         response = pb.DescribeDurabilityResponse()
-        for wanted in partitions:
+        async for wanted in self._begin_turn().through(partitions):
             told = response.partitions.add(verified_ms=-1)
             try:
                 replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))

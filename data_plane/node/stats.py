@@ -103,6 +103,8 @@ class NodeStats:
     """Odometer readings that were made."""
     usage_retries: int = 0
     """Rounds in which no partition of `__usage` took a record."""
+    calls_over_limits: int = 0
+    """Refused because their tenant or their address had too many calls or connections open."""
     authentication_failures: int = 0
     """Callers whose key was wrong, revoked or unknown."""
     streams: int = 0

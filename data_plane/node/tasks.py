@@ -2,7 +2,7 @@
 others run meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from data_plane.node.ports import CallFailed, Clock, ConnectionLost, Rng
@@ -62,6 +62,14 @@ class Turn:
         """Whatever was looked at before may have changed after it."""
         await asyncio.sleep(0)
         self._began_ms = self._clock.monotonic_ms()
+
+    async def through(self, items: Iterable[_T]) -> AsyncIterator[_T]:
+        """`items` one by one, as many in a turn of the event loop as it takes. Whatever an item belongs to may have
+        changed since the item before."""
+        for item in items:
+            if self.is_over:
+                await self.give_way()
+            yield item
 
 
 async def in_turns(items: Sequence[_T], at_once: int) -> AsyncIterator[Sequence[_T]]:

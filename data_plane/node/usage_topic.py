@@ -78,6 +78,11 @@ class UsageTopic:
             for record in image.partitions_of(topic_id)
         )
 
+    @property
+    def waiting(self) -> int:
+        """Records that are not committed yet."""
+        return len(self._queue)
+
     def demand_room(self) -> None:
         """Raise `Throttled` when too many records wait."""
         if len(self._queue) >= QUEUED_MAX:

@@ -29,12 +29,18 @@ DECOMPRESSED_BATCH_BYTES_MAX = 64 * MIB
 FRAME_HEAD_BYTES_MAX = 4 * MIB
 """The head of one frame, which is parsed at once: names and numbers, no messages."""
 FRAME_ENTRIES_MAX = 10_000
-"""Batches, partitions or topics that one frame or request of a client may name: the work of one turn of a broker's
-event loop.
+"""Batches, partitions or topics that one frame or request of a client may name: they are parsed in one turn of a
+broker's event loop, and worked on in many.
 """
 CALLS_PER_TENANT_MAX = 5_000
 """Streams and calls that one tenant may have open at a broker, a quarter of what the broker takes: a client has three
 streams at each broker.
+"""
+CONNECTIONS_PER_TENANT_MAX = 2_000
+"""Connections on which one tenant has streams or calls open at a broker: a client has one."""
+CONNECTIONS_PER_ADDRESS_MAX = 4_000
+"""The same from one address, of all tenants, looked at before the key: many clients may stand behind one address.
+Connections without a call are bounded together: half of the broker's file descriptors, and five minutes each.
 """
 FIRST_REQUEST_MS_MAX = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
@@ -80,6 +86,10 @@ GROUP_NAME_LENGTH_MAX = 249
 """As a topic's name."""
 GROUP_MEMBERS_MAX = 500
 """An assignment is decided in one turn of the event loop."""
+GROUP_SUBSCRIPTIONS_MAX = 20_000
+"""Topics of all members of a group, each member's counted: 20 members of 1,000 topics, 500 of 40. As its members."""
+MEMBERS_PER_TENANT_MAX = 5_000
+"""Members of all groups of a tenant, per partition of `__groups`: each is looked at ten times a second."""
 MEMBER_ID_LENGTH_MAX = 100
 """Of a member's id, its instance id and its client id."""
 GROUPS_PER_TENANT_MAX = 1_000

@@ -34,6 +34,8 @@ SILENT = replace(PATIENT, watermark_beat_ms=600_000)
 """And followers do not hear what was committed last."""
 BOOT_S, SOON_S, TIME_LIMIT_S = 60.0, 60.0, 600.0
 _CUT_MS, _LOOK_S = 20_000, 0.05
+ANSWER_MS = 5 * METERED.call_ms
+"""What a cut has for its answer, and the way there."""
 
 
 class Period:
@@ -277,6 +279,43 @@ def test_a_cut_waits_for_last_readings_that_usage_does_not_take() -> None:
             assert any("its last reading is still to be made" in message for message in told), told
         assert other.node is not None
         assert where not in other.node.view.image.finals
+
+    Period(replace(PATIENT, slow_sync_ms=600_000), topic("orders")).run(story)
+
+
+def test_a_cut_beside_a_silent_broker_that_stays_registered_is_answered_in_time_and_names_it() -> None:
+    async def story(period: Period) -> None:
+        await period.produce("orders", 25)
+        leader, other = period.led_by(period.where("orders"))
+        period.cluster.pause(leader)
+        period.begin("cut_1")
+        began = period.loop.time()
+        told = errors(await period.ask(other))
+        assert (period.loop.time() - began) * 1000 < ANSWER_MS
+        assert any(f"broker {leader.broker_id} does not answer" in message for message in told), told
+        period.cluster.resume(leader)
+        assert await period.answered(other) == {("orders", 0): (25, 25, False)}
+
+    Period(PATIENT, topic("orders")).run(story)
+
+
+def test_a_kept_cut_is_answered_in_time_while_usage_takes_nothing() -> None:
+    async def story(period: Period) -> None:
+        await period.produce("orders", 25)
+        first = period.cluster.brokers[0]
+        period.begin("cut_1")
+        kept = await period.answered(first)
+        for broker in period.cluster.brokers:
+            broker.faults.extra_sync_ms = 600_000.0  # nothing is committed any more
+        began = period.loop.time()
+        told = errors(await period.ask(first))
+        assert (period.loop.time() - began) * 1000 < ANSWER_MS
+        assert len(told) == 1
+        assert told[0].startswith("cut cut_1: not done within 2000 ms, ")
+        assert "wait to be committed in __usage; ask again" in told[0]
+        for broker in period.cluster.brokers:
+            broker.faults.extra_sync_ms = 0.0
+        assert kept == {("orders", 0): (25, 25, False)}
 
     Period(replace(PATIENT, slow_sync_ms=600_000), topic("orders")).run(story)
 

@@ -158,7 +158,11 @@ async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
 
 @contextlib.asynccontextmanager
 async def channel(address: str) -> AsyncIterator[Any]:
-    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    options = [
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
     async with grpc.aio.insecure_channel(address, options=options) as opened:
         yield opened
 

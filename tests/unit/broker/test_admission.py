@@ -73,6 +73,18 @@ def test_a_call_is_inside_until_it_has_ended() -> None:
     run(scenario)
 
 
+def test_calls_tell_which_connection_they_came_on() -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as one, channel(world.client) as other:
+            for opened in (one, one, other):
+                await opened.unary_unary("/c/tenant")(b"")
+        first, second, third = (caller.connection for caller in world.callers)
+        assert first == second != third
+        assert {caller.peer for caller in world.callers} == {"127.0.0.1"}
+
+    run(scenario)
+
+
 def test_connections_above_the_bound_are_closed_and_the_others_go_on() -> None:
     def whether_closed(connection: socket.socket) -> bool:
         connection.settimeout(10)

@@ -308,6 +308,32 @@ def test_members_of_one_group_assign_by_one_rule() -> None:
     assert group.beat("a", 0, assignor="sticky").epoch == 2, "alone it may choose anew"
 
 
+def test_the_topics_of_all_members_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GROUP_SUBSCRIPTIONS_MAX", 3)
+    group = Running(one=1, two=1)
+    group.beat("a", 0, topics=("one", "two"))
+    epoch = group.beat("b", 0, topics=("one",)).epoch
+    told = "its members subscribe to 4 topics, each member's counted, at most 3 allowed"
+    with pytest.raises(errors.LimitExceeded, match=told):
+        group.beat("c", 0, topics=("one",))
+    monkeypatch.setattr(limits, "GROUP_SUBSCRIPTIONS_MAX", 2)
+    assert group.beat("b", epoch).epoch == epoch, "who is in stays in"
+    group.beat("b", -1)
+
+
+def test_the_members_of_all_groups_of_a_tenant_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MEMBERS_PER_TENANT_MAX", 2)
+    group = Running()
+    group.beat("a", 0)
+    group.beat("b", 0, group="others")
+    group.beat("a", 0)
+    group.fail_over()
+    with pytest.raises(errors.LimitExceeded, match="have 2 members here, at most 2 allowed"):
+        group.beat("c", 0)
+    group.beat("b", -1, group="others")
+    group.beat("c", 0)
+
+
 def test_a_member_more_than_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GROUP_MEMBERS_MAX", 2)
     group = Running()

@@ -16,6 +16,7 @@ from data_plane.node.ports import CallFailed
 from data_plane.node.registration import Registration
 from data_plane.node.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.loop import SimLoop
@@ -114,7 +115,16 @@ class Follower:
         self.image = view.image
         self.image.load(_metadata(in_sync=(LEADER,)), ANEW)
         journal = self.host.recover(born(disk))
-        committer = Committer(disk, journal, CONFIG, clock, stats, self.host.all, self.host.became_durable)
+        committer = Committer(
+            disk,
+            journal,
+            CONFIG,
+            clock,
+            stats,
+            self.host.all,
+            self.host.became_durable,
+            lambda: Turn(clock, SimRng(0)),
+        )
         self.tasks = [loop.create_task(committer.run()), loop.create_task(self.host.run())]
         self.host.connect(
             committer, NOBODY, self.registration, lambda work: self.tasks.append(loop.create_task(work))

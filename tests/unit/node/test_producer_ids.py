@@ -38,7 +38,7 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
         anybody: Any = Anybody()
         store = SimulatedStore(random.Random(1)).client("b1")
         calls = ClientCalls(
-            CONFIG, nobody, anybody, store, lambda where: None, lambda tenant, code: None, anybody
+            CONFIG, nobody, anybody, store, lambda where: None, lambda tenant, code: None, anybody, nobody
         )
         first, epoch = await given(calls, -1, -1)
         assert epoch == 0
