@@ -137,7 +137,7 @@ def told(story: Callable[[Groups], Coroutine[Any, Any, None]]) -> None:
     """The story at three brokers that coordinate groups; it must end within some simulated minutes."""
 
     async def with_groups(period: Period) -> None:
-        await period.cluster._create_topic(replace(USAGE_PLAN, name="__groups", partitions=2), SYSTEM_TENANT)
+        await period.cluster.create_topic(replace(USAGE_PLAN, name="__groups", partitions=2), SYSTEM_TENANT)
         await period.produce("orders", 40, partitions=4)
         async with asyncio.timeout(200):
             await story(Groups(period))

@@ -121,7 +121,7 @@ class World:
         self.broker = self.cluster.brokers[0] = SimBroker(BrokerId(0), CountedClock(self.loop, self.lines))
         self.cluster.start(self.broker)
         await self.cluster.set_up()
-        await self.cluster._create_topic(_GROUPS_TOPIC, SYSTEM_TENANT)
+        await self.cluster.create_topic(_GROUPS_TOPIC, SYSTEM_TENANT)
         self.client = SimTransport(
             self.cluster.network,
             self.loop.process("client"),
