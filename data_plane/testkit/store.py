@@ -105,6 +105,8 @@ class SimulatedStore:
         self.revision = 0
         self.compacted_revision = 0
         self.history: list[WatchBatch] = []
+        self._set_aside: tuple[dict[str, KeyValue], list[WatchBatch], int] | None = None
+        """Values, history and revision of what was true before the store went back."""
         """Every revision since the beginning, also those compacted away: what really happened, for
         checkers."""
         self.reached: dict[StoreFaultKind, int] = dict.fromkeys(StoreFaultKind, 0)
@@ -165,6 +167,40 @@ class SimulatedStore:
         """What is true now."""
         items = sorted((i for k, i in self._values.items() if k.startswith(prefix)), key=lambda i: i.key)
         return RangeResult(self.revision, tuple(items))
+
+    # -- a backup ---------------------------------------------------------------------------------------
+
+    def go_back(self, revision: int) -> None:
+        """Be what was true at `revision`, as if restored from a backup, until `come_forward`. Sessions are lost."""
+        self._set_aside = (self._values, self.history, self.revision)
+        self.history, self.revision = self.history[:revision], revision
+        self._values = {}
+        for batch in self.history:
+            for event in batch.events:
+                if event.value is None:
+                    self._values.pop(event.key, None)
+                else:
+                    self._values[event.key] = KeyValue(event.key, event.value, event.mod_revision)
+        self._began_again()
+
+    def come_forward(self) -> None:
+        """Be again what was true before `go_back`; what was asked for since is forgotten."""
+        invariant(self._set_aside is not None, "the store has gone back")
+        if self._set_aside is not None:
+            self._values, self.history, self.revision = self._set_aside
+            self._set_aside = None
+        self._began_again()
+        bound = sorted(key for key, item in self._values.items() if item.session_id)
+        if bound:
+            self._commit([(key, None) for key in bound])
+
+    def _began_again(self) -> None:
+        """The store is another process now: it knows no session and no watch."""
+        for session in self._sessions.values():
+            session.timer.cancel()
+        self._sessions.clear()
+        for watch in list(self._watches):
+            self._end_watch(watch, StoreUnavailable("the store was started again"), self._way_ms())
 
     # -- the way of a request ---------------------------------------------------------------------------
 
