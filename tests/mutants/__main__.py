@@ -66,6 +66,7 @@ def main() -> int:
                 if scores.survivors([verdict]):
                     lines = scores.told(verdict, (ROOT / mutant.file).read_text(encoding="utf-8"))
                     print("\n".join(lines), flush=True)
+            print(scores.table({package.name: verdicts[package.name]})[2], flush=True)
     if arguments.json:
         told = {name: scores.as_json(judged) for name, judged in verdicts.items()}
         arguments.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

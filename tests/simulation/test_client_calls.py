@@ -175,3 +175,19 @@ def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> Non
         assert refused.value.code == ErrorCode.UNAUTHENTICATED
 
     told(story)
+
+
+def test_followers_know_what_their_leader_has_metered_each_time() -> None:
+    async def story(streams: Streams) -> None:
+        period = streams.period
+        for count in (25, 50):
+            await period.produce("orders", 25)
+            await period.until(
+                "every replica knows it",
+                lambda count=count: all(  # type: ignore[misc]
+                    period.replica_of(broker, streams.where).metered_offset == count
+                    for broker in period.cluster.brokers
+                ),
+            )
+
+    told(story, METERED)

@@ -414,9 +414,11 @@ def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_cre
         assert all(result.retry_after_ms > 0 for result in stream.results if result.error)
         assert streams.node.stats.throttled_batches > 2
         await paced(streams, 0)
-        await stream.send(BATCH)
-        while stream.credit < limits.STREAM_CREDIT_BYTES:
-            await stream.hear()
-        assert stream.credit == limits.STREAM_CREDIT_BYTES
+        for count in range(81, 84):
+            await stream.send(BATCH)
+            await stream.told(count)
+            while stream.credit < limits.STREAM_CREDIT_BYTES:
+                await stream.hear()
+            assert stream.credit == limits.STREAM_CREDIT_BYTES, "grown once"
 
     told(story)

@@ -13,7 +13,7 @@ from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.testkit.cluster import BrokerState
 from data_plane.testkit.swarm import USAGE_PLAN
 from data_plane.testkit.transport import SimTransport
-from penstock.contract import methods
+from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.v1 import groups_pb2 as pb
@@ -240,5 +240,70 @@ def test_a_group_is_reset_and_deleted_only_while_it_is_empty_and_others_stay() -
         assert await changed(methods.DELETE_GROUP, delete) == ErrorCode.GROUP_NOT_FOUND
         assert await groups.listed() == {"readers2": 0, "read": 0}
         assert await groups.committed("readers2") == [(0, 5)]
+
+    told(story)
+
+
+def test_names_and_times_that_cannot_be_are_refused_and_make_no_group() -> None:
+    async def story(groups: Groups) -> None:
+        await groups.beat("a", JOIN)
+
+        async def refused(**changed: Any) -> int:
+            given: dict[str, Any] = {
+                "group": GROUP,
+                "member_id": "b",
+                "topics": ["orders"],
+                "session_timeout_ms": 10_000,
+                "rebalance_timeout_ms": 60_000,
+                **changed,
+            }
+            coordinator = await groups.found()
+            return (
+                await groups.call(
+                    coordinator.address,
+                    methods.GROUP_HEARTBEAT,
+                    pb.GroupHeartbeatRequest(**given),
+                    pb.GroupHeartbeatResponse,
+                )
+            ).error
+
+        too_long = "x" * (limits.GROUP_NAME_LENGTH_MAX + 1)
+        for changed in (
+            {"group": ""},
+            {"group": too_long},
+            {"group": "two\nlines"},
+            {"member_id": ""},
+            {"member_id": "\0"},
+            {"instance_id": "two\nlines"},
+            {"session_timeout_ms": limits.SESSION_TIMEOUT_MS_MIN - 1},
+            {"rebalance_timeout_ms": -1},
+        ):
+            assert await refused(**changed) == ErrorCode.INVALID_REQUEST, changed
+        assert await groups.listed() == {GROUP: 1}
+
+    told(story)
+
+
+def test_a_member_commits_what_its_broker_has_not_heard_of_and_nobody_does_by_hand() -> None:
+    async def story(groups: Groups) -> None:
+        def request(member: str, epoch: int, **place: Any) -> pb.CommitOffsetsRequest:
+            made = pb.CommitOffsetsRequest(group=GROUP, member_id=member, member_epoch=epoch)
+            where = groups.period.where("orders")
+            made.offsets.add(**{"topic_id": where.topic_id, "partition": 0, "offset": 1, **place})
+            return made
+
+        async def errors(made: pb.CommitOffsetsRequest) -> list[int]:
+            answer = await groups.ask(methods.COMMIT_OFFSETS, made, pb.CommitOffsetsResponse)
+            return [answer.error, *(result.error for result in answer.results)]
+
+        unknown = b"?" * 16
+        assert await errors(request("", -1, topic_id=unknown)) == [0, ErrorCode.NOT_FOUND]
+        assert await errors(request("", -1, partition=4)) == [0, ErrorCode.NOT_FOUND]
+        assert await errors(request("", -1, offset=-1)) == [0, ErrorCode.INVALID_REQUEST]
+        assert await groups.committed() == []
+        assert await errors(request("", -1, partition=3)) == [0, 0]
+        await groups.beat("a", JOIN)
+        assert await errors(request("a", 1, topic_id=unknown)) == [0, ErrorCode.FENCED_MEMBER_EPOCH]
+        assert await errors(request("a", 1)) == [0, 0]
 
     told(story)

@@ -35,6 +35,14 @@ def test_a_key_gives_its_tenant_and_principal_number() -> None:
     assert (principal.tenant, principal.number, principal.key_id) == (ACME, 1, ONE.key_id)
 
 
+def test_a_principal_remembers_the_revision_and_the_expiry_of_its_key() -> None:
+    tenants = Tenants()
+    tenants.change_key(1, expires_at_ms=NOW_MS + 5)
+    principal = tenants.enter(ONE)
+    assert principal.expires_at_ms == NOW_MS + 5
+    assert principal.key_revision == tenants.image.revision
+
+
 def test_the_scheme_is_read_in_any_case() -> None:
     assert Tenants().enter(f"bearer  {TWO.reveal()} ").tenant == GLOBEX
 

@@ -129,3 +129,16 @@ def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
     paced(store, 1_000)
     again = pacing.of(ACME, 2.0)
     assert again is not None and again.enter(10, 2.0) == 0
+
+
+def test_a_pace_that_was_full_a_second_time_refuses_again_only_when_it_is_full() -> None:
+    pace, now_ms = Pace(1_000), 0.0
+    for _ in range(2):
+        while pace.enter(500, now_ms) is not None:
+            pass
+        assert pace.clears_in_ms(now_ms) > HOLD_MS_MAX
+        now_ms += pace.clears_in_ms(now_ms) - HOLD_MS_MAX / 2 - 1
+        assert pace.enter(1, now_ms + 0.5) is None, "not half empty yet"
+        now_ms += 1
+        assert pace.enter(1_000, now_ms) is not None
+        assert pace.enter(500, now_ms) is not None, "it holds more than half again, and is not full"

@@ -72,3 +72,12 @@ def test_tenants_that_left_are_forgotten() -> None:
     shares.charge(GREEDY, 10_000, now_ms + 60_000)
     shares.wait_ms(GREEDY, now_ms + 60_000)
     assert len(shares._used) == 1
+
+
+def test_who_works_is_counted_a_second_time_only_after_a_while() -> None:
+    shares = Shares()
+    now_ms = used(shares, 10, greedy=95 * SHARED)
+    assert shares.wait_ms(GREEDY, now_ms) == 0
+    shares.charge(MODEST, 10, now_ms + 1)
+    assert shares.wait_ms(GREEDY, now_ms + 99) == 0, "the count of just now still holds"
+    assert shares.wait_ms(GREEDY, now_ms + 100) > 0
