@@ -104,16 +104,16 @@ def operators(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 
 @for_operators
 @require_http_methods(["GET", "HEAD", "POST"])
-def revoke(request: HttpRequest, operator: OperatorToken, token: str) -> HttpResponse:
-    """Refuse a token (a public id) from now on, one's own too, once it was confirmed; the last one stays."""
-    row = queries.operator(token)
+def revoke(request: HttpRequest, operator: OperatorToken, held: str) -> HttpResponse:
+    """Refuse the token `held` (a public id) from now on, one's own too, once it was confirmed; the last one stays."""
+    row = queries.operator(held)
     if row is None:
-        raise NotFound(f"operator {token[:40]!r} does not exist, or was revoked")
+        raise NotFound(f"operator {held[:40]!r} does not exist, or was revoked")
     trouble = ""
     if request.method == "POST":
         try:
             actions.revoke_operator(
-                sessions.operator_actor_of(request, operator), public_id=token, tenant=SYSTEM_TENANT
+                sessions.operator_actor_of(request, operator), public_id=held, tenant=SYSTEM_TENANT
             )
         except PenstockError as error:
             trouble = as_sentence(split_message(error.message)[1])
