@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import NotFound, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import TENANTS_PER_PERSON_MAX
 from tenants import actions, queries
@@ -103,14 +103,21 @@ def operators(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 
 
 @for_operators
-@require_POST
-def revoke(request: HttpRequest, operator: OperatorToken, token: str) -> HttpResponse:
-    """Refuse a token (a public id) from now on, one's own too; the last one stays."""
-    try:
-        actions.revoke_operator(
-            sessions.operator_actor_of(request, operator), public_id=token, tenant=SYSTEM_TENANT
-        )
-    except PenstockError as error:
-        said = as_sentence(split_message(error.message)[1])
-        return notices.put(redirect("web:operators"), f"{said}.", "caution")
-    return notices.put(redirect("web:operators"), "The token is revoked.")
+@require_http_methods(["GET", "HEAD", "POST"])
+def revoke(request: HttpRequest, operator: OperatorToken, held: str) -> HttpResponse:
+    """Refuse the token `held` (a public id) from now on, one's own too, once it was confirmed; the last one stays."""
+    row = queries.operator(held)
+    if row is None:
+        raise NotFound(f"operator {held[:40]!r} does not exist, or was revoked")
+    trouble = ""
+    if request.method == "POST":
+        try:
+            actions.revoke_operator(
+                sessions.operator_actor_of(request, operator), public_id=held, tenant=SYSTEM_TENANT
+            )
+        except PenstockError as error:
+            trouble = as_sentence(split_message(error.message)[1])
+        else:
+            return notices.put(redirect("web:operators"), f"The token of {row.name} is revoked.")
+    context = {"here": "operators", "row": row, "trouble": trouble}
+    return render(request, "web/operator_revoke.html", context, status=422 if trouble else 200)

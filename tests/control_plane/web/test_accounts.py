@@ -123,10 +123,12 @@ def test_an_operator_revokes_another_and_the_last_one_stays(olga: Client) -> Non
     assert "the last one stays" in olga.get("/operator/operators").content.decode()
     actions.create_operator(ACTOR, name="pete", tenant=SYSTEM_TENANT)
     own, other = queries.operators().order_by("pk")
-    olga.post(f"/operator/operators/{other.public_id}/revoke")
-    assert "pete" not in olga.get("/operator/operators").content.decode()
-    answer = olga.post(f"/operator/operators/{own.public_id}/revoke", follow=True)
-    assert "olga is the last one" in answer.content.decode()
+    page = f"/operator/operators/{other.public_id}/revoke"
+    assert "pete" in olga.get(page).content.decode() and queries.operators().count() == 2
+    assert "The token of pete is revoked" in olga.post(page, follow=True).content.decode()
+    assert olga.post(page).status_code == 404
+    answer = olga.post(f"/operator/operators/{own.public_id}/revoke")
+    assert answer.status_code == 422 and "olga is the last one" in answer.content.decode()
     assert olga.get("/operator").status_code == 200
 
 

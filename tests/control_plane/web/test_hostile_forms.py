@@ -18,7 +18,8 @@ from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from tenants import actions
-from tenants.models import ApiKey, Invitation, Person, Session
+from tenants.accounts import actions as accounts
+from tenants.models import ApiKey, Invitation, OperatorToken, PasswordReset, Person, Session
 from tenants.roles import Standing
 from tenants.tokens import token_hash
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
@@ -46,6 +47,7 @@ HOSTILE = {
     "invalid": "\udcff\udcfe",
 }
 INVITED = "psi_known"
+RESET = "psr_known"
 DOORS = ("sign-in", "sign-up", "operator-sign-in")
 
 
@@ -83,7 +85,9 @@ def _arguments(house: House, route: str) -> list[str]:
         "meter": "messages_in",
         "member": Person.objects.get(email="billing@acme.example").public_id,
         "invitation": Invitation.objects.get(tenant=house.tenant).public_id,
-        "token": INVITED,
+        "token": RESET if route.startswith("reset/") else INVITED,
+        "sign_in": Session.objects.get(public_id="sin_other").public_id,
+        "held": OperatorToken.objects.get().public_id,
     }
     return [known[name] for name in re.findall(r"<str:(\w+)>", route)]
 
@@ -137,6 +141,17 @@ def house() -> House:
         token_hash=token_hash(INVITED),
         expires_at=timezone.now() + timedelta(days=1),
     )
+    owner = Person.objects.get(email="owner@acme.example")
+    _, held = accounts.make_reset(ACTOR, owner)
+    PasswordReset.objects.filter(token_hash=token_hash(held)).update(token_hash=token_hash(RESET))
+    Session.objects.create(
+        person=owner,
+        public_id="sin_other",
+        token_hash="other",
+        source="192.0.2.1",
+        browser=HOSTILE["markup"],
+        expires_at=timezone.now() + timedelta(days=1),
+    )
     everything_delivered()
     return made
 
@@ -144,7 +159,8 @@ def house() -> House:
 def test_every_form_asks_for_its_token(house: House) -> None:
     forms = _forms(house)
     before = (Session.objects.count(), ApiKey.objects.count(), Topic.objects.count())
-    assert {"/sign-in", "/sign-up", "/sign-out", "/new-tenant", "/t/acme/new-topic"} <= set(forms)
+    assert {"/sign-in", "/sign-up", "/sign-out", "/new-tenant", "/t/acme/new-topic", "/account"} <= set(forms)
+    assert {f"/reset/{RESET}", "/account/sign-ins/sin_other/end"} <= set(forms)
     assert all("csrfmiddlewaretoken" in fields for fields in forms.values()), forms
     for client in (signed_in(house, csrf=True), Client(enforce_csrf_checks=True)):
         client.cookies["penstock-csrf"] = "Q" * 32
@@ -178,7 +194,9 @@ def test_hostile_text_in_any_field_of_any_form_is_answered_with_a_page(house: Ho
                     f"{name}={quote(raw if name == field else value.encode())}"
                     for name, value in fields.items()
                 )
-                stranger = address.strip("/") in ("sign-in", "sign-up") or address.startswith("/join/")
+                stranger = address.strip("/") in ("sign-in", "sign-up") or address.startswith(
+                    ("/join/", "/reset/")
+                )
                 client = Client() if stranger else signed_in(house)
                 response = client.post(address, body, content_type="application/x-www-form-urlencoded")
                 assert_a_page(response)
