@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 from data_plane.node.access import Gate
 from data_plane.node.ports import Caller, CallHandler, Clock
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.shares import Shares
+from data_plane.throttling.refusals import Refusals
+from data_plane.throttling.shares import WAIT_MS_MAX, Shares
 from penstock.contract.ids import TenantId
 
 T = TypeVar("T")
@@ -25,23 +26,19 @@ class _Queue:
     waiting: int = 0
 
 
-class Fairness:
-    """All tenants' turns on one broker."""
+class _Line:
+    """Who waits begins one after the other, each tenant's in the order they came."""
 
-    def __init__(self, clock: Clock, stats: NodeStats) -> None:
-        self._clock, self._stats = clock, stats
-        self._shares = Shares()
-        self._queues: dict[TenantId, _Queue] = {}
+    def __init__(self, clock: Clock, stats: NodeStats, wait_ms: Callable[[TenantId], float]) -> None:
+        """`wait_ms`: how long the tenant has still to wait, 0 = it may begin."""
+        self._clock, self._stats, self._wait_ms = clock, stats, wait_ms
+        self.queues: dict[TenantId, _Queue] = {}
         """Only of tenants of whom somebody waits."""
 
-    def of(self, tenant: TenantId) -> "TenantTurns":
-        return TenantTurns(self, tenant)
-
     async def turn(self, tenant: TenantId) -> None:
-        """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
-        if tenant not in self._queues and not self._wait_ms(tenant):
+        if tenant not in self.queues and not self._wait_ms(tenant):
             return
-        queue = self._queues.setdefault(tenant, _Queue())
+        queue = self.queues.setdefault(tenant, _Queue())
         queue.waiting += 1
         began_ms = self._clock.monotonic_ms()
         try:
@@ -52,18 +49,42 @@ class Fairness:
             self._stats.fairness_wait_ms += int(self._clock.monotonic_ms() - began_ms)
             queue.waiting -= 1
             if not queue.waiting:
-                del self._queues[tenant]
+                del self.queues[tenant]
 
     async def _until_due(self, tenant: TenantId) -> None:
         wait_ms = self._wait_ms(tenant)
         for _ in range(_LOOKS_MAX):
             if not wait_ms:
                 return
-            await asyncio.sleep(wait_ms / 1000)
+            await asyncio.sleep(min(wait_ms, WAIT_MS_MAX) / 1000)
             wait_ms = self._wait_ms(tenant)
 
-    def _wait_ms(self, tenant: TenantId) -> float:
-        return self._shares.wait_ms(tenant, self._clock.monotonic_ms())
+
+class Fairness:
+    """All tenants' turns on one broker."""
+
+    def __init__(self, clock: Clock, stats: NodeStats) -> None:
+        self._clock = clock
+        self._shares, self._refusals = Shares(), Refusals()
+        self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
+        self._refused = _Line(
+            clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
+        )
+
+    def of(self, tenant: TenantId) -> "TenantTurns":
+        return TenantTurns(self, tenant)
+
+    async def turn(self, tenant: TenantId) -> None:
+        """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
+        await self._work.turn(tenant)
+
+    async def turn_of_refused(self, tenant: TenantId) -> None:
+        """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
+        await self._refused.turn(tenant)
+
+    def refused(self, tenant: TenantId, batches: int) -> None:
+        """So many of a frame's were, for what no retry mends."""
+        self._refusals.refused(tenant, batches, self._clock.monotonic_ms())
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
@@ -79,6 +100,12 @@ class TenantTurns:
 
     async def turn(self) -> None:
         await self.fairness.turn(self.tenant)
+
+    async def turn_of_refused(self) -> None:
+        await self.fairness.turn_of_refused(self.tenant)
+
+    def refused(self, batches: int) -> None:
+        self.fairness.refused(self.tenant, batches)
 
     async def charged(self, work: Callable[[], Awaitable[T]]) -> T:
         """`work` is begun when this is, so that nothing is left behind by whoever is cancelled before."""

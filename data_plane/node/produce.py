@@ -25,7 +25,7 @@ from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_f
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.contract.v1 import log_pb2 as pb
-from penstock.records.batch import BatchHeader, check_batch
+from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch
 
 _ACKS = (-1, 0, 1)
 _SOON_MS = 10
@@ -76,6 +76,8 @@ class ProduceStream:
         self._results: list[pb.ProduceResult] = []
         self._credit = self._credit_limit = self._credit_wanted()
         self._granted = 0
+        self._refused = 0
+        """Batches of the last frame, for what no retry mends."""
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
@@ -87,9 +89,14 @@ class ProduceStream:
             while True:
                 frame = await self._connection.receive()
                 await self._committer.room()
+                if self._refused:
+                    await self._turns.turn_of_refused()
+                    self._refused = 0
                 await self._turns.turn()
                 self._gate.check(self._principal)
                 await self._turns.charged(partial(self._take, frame))
+                if self._refused:
+                    self._turns.refused(self._refused)
                 if sender.done():
                     raise ConnectionLost("the client stopped reading results")
                 if self._releaser is not None and self._releaser.done():
@@ -127,7 +134,8 @@ class ProduceStream:
             batch = payload[position : position + wanted.size]
             position += wanted.size
             answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
-            if pace is not None or self._held:
+            # What is too small to be a batch takes next to no credit, so as many could be held as somebody likes.
+            if (pace is not None or self._held) and wanted.size >= BATCH_HEADER_BYTES:
                 self._in_turn(pace, head.acks, wanted, batch, answer, arrived_ms)
             else:
                 self._try(head.acks, wanted, batch, answer)
@@ -139,6 +147,7 @@ class ProduceStream:
             self._produce(acks, wanted, batch, answer)
         except PenstockError as refusal:
             self._stats.produce_refusals += 1
+            self._refused += not refusal.retriable
             retry_after_ms = _SOON_MS if self._is_behind(wanted) else 0
             answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
 

@@ -44,6 +44,10 @@ Connections without a call are bounded together: half of the broker's file descr
 """
 FIRST_REQUEST_MS_MAX = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
+REFUSED_BATCHES_PER_S_MAX = 1_000
+"""Batches of one tenant that a broker refuses in a second for what no retry mends; a stream that sends more of them is
+read so much more slowly. A frame counts as 20.
+"""
 UNREAD_ANSWERS_MAX = 100_000
 """Answers a broker keeps for one stream whose client does not read them; then the stream ends."""
 FRAME_BYTES_MAX = 32 * MIB

@@ -141,7 +141,7 @@ def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> Non
 
     asyncio.run(story())
     assert began == ["modest", "greedy 0", "greedy 1", "greedy 2"]
-    assert not fair._queues
+    assert not fair._work.queues
 
 
 def test_nobody_waits_for_ever() -> None:

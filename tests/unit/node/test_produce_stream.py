@@ -13,7 +13,7 @@ from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.node.produce import ProduceStream
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import TURN_MS
-from penstock.contract.errors import ErrorCode, NotFound
+from penstock.contract.errors import ErrorCode, NotFound, NotLeader, PenstockError
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
@@ -30,6 +30,7 @@ class Slow:
         self.refused: list[int] = []
         self.has_begun = asyncio.Event()
         self.key_is_revoked = False
+        self.refusal: PenstockError = NotFound("no such topic")
 
     def now_ms(self) -> int:
         return int(self.passed_ms)
@@ -47,7 +48,7 @@ class Slow:
         self.passed_ms += TURN_MS / PER_TURN
         self.refused.append(partition)
         self.has_begun.set()
-        raise NotFound("no such topic")
+        raise self.refusal
 
     async def room(self) -> None:
         """There is."""
@@ -81,10 +82,31 @@ def frame() -> bytes:
     return pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(BATCHES)])
 
 
-def stream_of(slow: Slow) -> ProduceStream:
+class Turns:
+    """In place of the tenant's turns: what was asked of them."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def turn(self) -> None:
+        self.asked.append("turn")
+
+    async def turn_of_refused(self) -> None:
+        self.asked.append("turn of refused")
+
+    def refused(self, batches: int) -> None:
+        self.asked.append(f"{batches} refused")
+
+    async def charged(self, work: Any) -> Any:
+        return await work()
+
+
+def stream_of(
+    slow: Slow, wire: Wire | None = None, turns: Turns | None = None, pace: object = None
+) -> ProduceStream:
     tenant = TenantId("t")
     return ProduceStream(
-        Wire(frame()),
+        wire or Wire(frame()),
         cast(Any, None),
         cast(Any, slow),
         lambda where: None,
@@ -94,9 +116,9 @@ def stream_of(slow: Slow) -> ProduceStream:
         NodeStats(),
         lambda: "",
         lambda: True,
-        lambda: None,
+        lambda: cast(Any, pace),
         RequestTally(tenant, PRODUCE),
-        Fairness(slow, NodeStats()).of(tenant),
+        cast(Any, turns) or Fairness(slow, NodeStats()).of(tenant),
     )
 
 
@@ -136,3 +158,36 @@ def test_a_key_that_is_revoked_meanwhile_has_nothing_more_taken() -> None:
 
     asyncio.run(story())
     assert slow.refused == list(range(PER_TURN))
+
+
+def test_a_stream_whose_batches_no_retry_mends_waits_for_a_turn_of_such_before_its_next_frame() -> None:
+    wire, turns = Wire(frame()), Turns()
+    wire.frames.append(frame())
+
+    async def story() -> None:
+        with pytest.raises(ConnectionLost):
+            await stream_of(Slow(), wire, turns).serve()
+
+    asyncio.run(story())
+    refused = f"{BATCHES} refused"
+    assert turns.asked == ["turn", refused, "turn of refused", "turn", refused]
+
+
+def test_a_stream_whose_batches_may_be_sent_again_waits_for_no_such_turn() -> None:
+    wire, turns, slow = Wire(frame()), Turns(), Slow()
+    wire.frames.append(frame())
+    slow.refusal = NotLeader("leadership moved")
+
+    async def story() -> None:
+        with pytest.raises(ConnectionLost):
+            await stream_of(slow, wire, turns).serve()
+
+    asyncio.run(story())
+    assert turns.asked == ["turn", "turn"]
+
+
+def test_what_is_too_small_to_be_a_batch_is_refused_at_once_however_slow_the_tenants_rate_is() -> None:
+    slow = Slow()
+    with pytest.raises(ConnectionLost):
+        asyncio.run(stream_of(slow, pace="nobody asks it").serve())
+    assert slow.refused == list(range(BATCHES))
