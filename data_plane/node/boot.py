@@ -5,7 +5,7 @@ Blocking: the broker serves nothing yet.
 
 from dataclasses import dataclass, field
 
-from data_plane.disk.port import Disk, FileMissing
+from data_plane.disk.port import Disk, FileMissing, SyncDirectory
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint
 from data_plane.log.journal import Journal, JournalSettings
@@ -75,6 +75,9 @@ class Boot:
         )
         reason = self._directory.lost or lost
         booted = Booted(journal=journal)
+        if not self._directory.clean and self._disk.exists(layout.TOPICS):
+            # A kill may have come between making a partition's directory and making its name durable (RL125).
+            self._disk.sync_now([SyncDirectory(layout.TOPICS)])
         for name in self._disk.list(layout.TOPICS):
             where = layout.partition_of(name)
             if where is not None:

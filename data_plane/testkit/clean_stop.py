@@ -1,5 +1,7 @@
 """Judges what a clean stop leaves on the disk, as a power cut right after it would leave it."""
 
+from collections.abc import Mapping
+
 from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.partition_log import PartitionLog
 from data_plane.node.directory import CLEAN_FILE
@@ -9,15 +11,18 @@ from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.medium import CutChoice
 from data_plane.testkit.stored_log import StoredLog
 from data_plane.testkit.watcher import Watcher
+from penstock.contract.ids import TopicPartition
 
 
-def check_clean_stop(broker: SimBroker, watcher: Watcher) -> bool:
-    """I22: nothing of any replica depends on what was not synced, and the next start has nothing to replay.
+def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPartition, int]) -> bool:
+    """I22: what replicas held when the stop was asked for, up to `ends`, is in synced files, and the last checkpoint
+    knows it. What leaders push after that checkpoint is in the journal, or, of relaxed topics, not synced.
 
-    False when the broker left without its marker because its disk is full: that is no clean stop, and says so.
+    False when the broker left without its marker because its disk is full: that is no clean stop, and says so. Nor is
+    one on a disk that lies.
     """
     node = broker.node
-    if node is None:
+    if node is None or broker.faults.lying:
         return False
     left = broker.medium.after_cut(CutChoice())
     disk = SimDisk(left)
@@ -29,16 +34,16 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher) -> bool:
     for where, replica in sorted(node.host.replicas.items()):
         if replica.broken or replica.log.damage or watcher.damaged(broker, where):
             continue
-        entry, end = entries.get(where), replica.log.log_end_offset
-        if end == replica.log.log_start_offset:
-            continue  # made after the checkpoint, or emptied: there is nothing to know
+        entry, end = entries.get(where), min(ends.get(where, 0), replica.log.log_end_offset)
+        if end <= replica.log.log_start_offset:
+            continue
         if entry is None or entry.recovery_point < end:
             told = "nothing" if entry is None else str(entry.recovery_point)
             raise InvariantViolated(
                 Invariant.I22,
                 f"{watcher.name_of(where)} on {broker.host} ends at {end}, its last checkpoint knows {told}",
             )
-        reached = _held(StoredLog(left, where), replica.log)
+        reached = _held(StoredLog(left, where), replica.log, end)
         if reached < end:
             raise InvariantViolated(
                 Invariant.I22,
@@ -47,10 +52,10 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher) -> bool:
     return True
 
 
-def _held(left: StoredLog, log: PartitionLog) -> int:
-    """Where the batches end that stand on the disk without a gap."""
+def _held(left: StoredLog, log: PartitionLog, end: int) -> int:
+    """Where the batches end that stand on the disk without a gap, those below `end` looked at."""
     reached = log.log_start_offset
-    for stored in left.batches(reached, log.log_end_offset):
+    for stored in left.batches(reached, end):
         if stored.base_offset > max(reached, log.log_start_offset):
             break
         reached = stored.end_offset

@@ -23,7 +23,7 @@ class Invariant(Enum):
     I19 = "corruption is never served"
     I20 = "after healing: a leader within 5 s, writes within 15 s, full in-sync sets within 60 s"
     I21 = "what is metered is what is committed, and nothing is metered twice"
-    I22 = "what a clean stop leaves is whole after a power cut, with nothing to replay"
+    I22 = "what was held when a clean stop was asked for is in synced files after it"
     I23 = "records go when somebody asks for it, and come back never"
 
 

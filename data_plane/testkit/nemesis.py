@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX
 from data_plane.metadata import model
+from data_plane.node.directory import IDENTITY_FILE
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Cell, FaultKind, ReachedTable, Step
 from data_plane.testkit.medium import SECTOR_BYTES, Inode
@@ -458,8 +459,14 @@ class Nemesis:
 
     def _swapped_directory(self, victim: SimBroker) -> bool:
         other = self._rng.choice([broker for broker in self._cluster.brokers if broker is not victim])
-        if other.own_medium is not None:
-            return False
+        identity = other.medium.find(IDENTITY_FILE)
+        if (
+            other.own_medium is not None
+            or not isinstance(identity, Inode)
+            or not identity.settled
+            or identity.harmed
+        ):
+            return False  # it would not tell whose directory it is
         self._note_lost(victim, [where for where in self._hosted(victim) if not self._strict(where)])
         self._cluster.swap(victim, other)
         self._after(self._rng.uniform(0.5, 3.0), self._cluster.give_back, victim)

@@ -11,6 +11,7 @@ from data_plane.testkit.clean_stop import check_clean_stop
 from data_plane.testkit.cluster import TENANT, SimBroker, SimCluster
 from data_plane.testkit.invariants import InvariantViolated
 from data_plane.testkit.watcher import Watcher
+from penstock.contract.ids import TopicPartition
 
 _RATES = (2_000, 10_000, 40_000)
 
@@ -56,6 +57,8 @@ class Stopper:
         self._rng = random.Random(f"{cluster.plan.seed}/stopper")
         self.reached: Counter[Activity] = Counter()
         self.over = asyncio.Event()
+        self._ends: dict[SimBroker, dict[TopicPartition, int]] = {}
+        """Where the replicas of each broker ended when it was asked to stop."""
         cluster.stopped_cleanly = self._stopped
 
     async def run(self) -> None:
@@ -67,10 +70,14 @@ class Stopper:
                 and not self.over.is_set()
                 and not any(broker.draining for broker in self._cluster.brokers)
             ):
-                self._cluster.drain(self._rng.choice(ready))
+                broker = self._rng.choice(ready)
+                if broker.node is not None:
+                    replicas = broker.node.host.replicas.items()
+                    self._ends[broker] = {where: replica.log.log_end_offset for where, replica in replicas}
+                self._cluster.drain(broker)
 
     def _stopped(self, broker: SimBroker) -> None:
         try:
-            self.reached[Activity.STOPPED] += check_clean_stop(broker, self._watcher)
+            self.reached[Activity.STOPPED] += check_clean_stop(broker, self._watcher, self._ends[broker])
         except InvariantViolated as violation:
             self._cluster.loop.stop_with(violation)

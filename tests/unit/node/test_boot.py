@@ -11,7 +11,7 @@ from data_plane.node.room import Room
 from data_plane.node.strays import is_stray
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import SimDisk
-from data_plane.testkit.medium import Inode, Medium
+from data_plane.testkit.medium import CutChoice, Inode, Medium
 from penstock.contract.ids import BrokerId
 from tests.unit.node.storage import CONFIG, Storage, born, image_of, opened, where
 
@@ -34,6 +34,14 @@ def test_a_directory_opens_as_it_was_left() -> None:
     life = left()
     again = opened(life.disk.medium, image_of(1))
     assert (end_of(again), again.booted.damaged, again.booted.nothing_known) == (end_of(life), {}, "")
+
+
+def test_the_name_of_a_directory_that_a_kill_left_unsynced_is_durable_after_the_boot() -> None:
+    life = left()
+    life.disk.make_directories(f"{layout.TOPICS}/made")
+    assert life.disk.medium.after_cut(CutChoice()).find(f"{layout.TOPICS}/made") is None
+    again = opened(life.disk.medium, image_of(1))
+    assert again.disk.medium.after_cut(CutChoice()).find(f"{layout.TOPICS}/made") is not None
 
 
 def test_a_lost_checkpoint_is_damage_and_no_new_directory() -> None:
