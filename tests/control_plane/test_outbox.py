@@ -233,6 +233,17 @@ def test_waiting_ends_when_it_is_delivered_or_the_time_is_up(recipient: Recipien
     worker.join(20)
 
 
+def test_a_row_is_due_to_the_microsecond_and_its_lease_ends_likewise(recipient: Recipient) -> None:
+    enqueue(1)
+    due = row().next_attempt_at
+    a_little = timedelta(microseconds=1)
+    assert actions.claim(KIND, "par_1", due - a_little) is None
+    first = actions.claim(KIND, "par_1", due)
+    assert first is not None
+    assert actions.claim(KIND, "par_1", first.until - a_little) is None
+    assert actions.claim(KIND, "par_1", first.until) is not None
+
+
 class WakeUps:
     """Celery's end of the wire: keeps what it was asked to send, or cannot send anything."""
 

@@ -98,7 +98,18 @@ PACKAGES = (
         ),
         tests=("tests/unit/billing", "tests/control_plane/billing"),
     ),
-    Package(name="outbox", code=("control_plane/outbox",), tests=("tests/control_plane/test_outbox.py",)),
+    Package(
+        name="outbox",
+        code=(
+            "control_plane/outbox/actions.py",
+            "control_plane/outbox/conditions.py",
+            "control_plane/outbox/delivery.py",
+            "control_plane/outbox/queries.py",
+            "control_plane/outbox/registry.py",
+            "control_plane/outbox/tasks.py",
+        ),
+        tests=("tests/control_plane/test_outbox.py",),
+    ),
     Package(
         name="folds",
         code=(
