@@ -51,7 +51,7 @@ class Nemesis:
         self._cluster, self._watcher, self._reached = cluster, watcher, reached
         self._plan = cluster.plan
         self._store_usual = replace(cluster.plan.store)
-        watcher.damaged = lambda broker, where: (broker, where) in self._lossy
+        watcher.damaged = self._is_lossy
         self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
         self._steps = StepWatch(cluster, self._rng)
         self._provoker = Provoker(
@@ -65,6 +65,8 @@ class Nemesis:
         self._harms_counted = 0
         self._lossy: dict[tuple[SimBroker, TopicPartition], int] = {}
         """Replicas that lost what they acknowledged, with the life of the broker in which they did."""
+        self._astray: dict[SimBroker, None] = {}
+        """Brokers of which a write was set to go astray at some time."""
         self._flips: dict[SimBroker, list[tuple[str, Inode, int, int]]] = {}
         """Per broker the flipped bytes of files that all partitions share: (path, file, position, value)."""
         self._failed_syncs: dict[SimBroker, int] = {}
@@ -175,8 +177,23 @@ class Nemesis:
 
     def _may_lose(self, broker: SimBroker, where: TopicPartition) -> bool:
         tolerated = self._watcher.topics[where.topic_id].settings.min_insync_replicas - 1
-        others = [other for other, lost in list(self._lossy) if lost == where and other is not broker]
+        hosts = self._watcher.records[where].replicas
+        others = [other for other in map(self._cluster.broker, hosts) if self._is_lossy(other, where)]
+        others = [other for other in others if other is not broker]
         return sum(not self._recovered(other, where) for other in others) < tolerated
+
+    def _is_lossy(self, broker: SimBroker, where: TopicPartition) -> bool:
+        """Whether the replica lost what it acknowledged, or may: a write that is set to go astray can meet one that is
+        made after the fault was set up.
+        """
+        if (broker, where) in self._lossy:
+            return True
+        astray = broker in self._astray and (
+            broker.faults.misdirected_writes > 0 or self._still_spoilt(broker, where)
+        )
+        if astray:
+            self._note_lost(broker, [where])
+        return astray
 
     def _recovered(self, broker: SimBroker, where: TopicPartition) -> bool:
         """The replica is whole again, and trusted again because it is."""
@@ -367,6 +384,7 @@ class Nemesis:
 
     def _misdirected_write(self, victim: SimBroker) -> bool:
         self._note_lost(victim, self._hosted(victim))
+        self._astray[victim] = None
         victim.faults.misdirected = (LOG_SUFFIX, STAMPS_SUFFIX)
         victim.faults.misdirected_writes += 1
         self._after(self._rng.uniform(0.2, 3.0), self._kill_if_same_life, victim, victim.lives)

@@ -78,6 +78,8 @@ class WireClient:
         response = pb.MetadataResponse.FromString(answer)
         addresses = {broker.id: broker.address for broker in response.brokers}
         for topic in response.topics:
+            if topic.topic_id != self.topic_id:
+                continue  # a broker that is behind: another topic had the name before, and higher epochs
             for partition in topic.partitions:
                 known = self.leaders.get(partition.partition)
                 if known is not None and known.epoch > partition.leader_epoch:

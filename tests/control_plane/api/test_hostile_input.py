@@ -72,6 +72,8 @@ OPERATIONS = list(_operations())
 VALID: dict[str, Any] = {
     "email": "new@acme.example",
     "password": PASSWORD,
+    "present": "not the password until now",
+    "new": "a longer horse, a battery",
     "tenant": "newcomers",
     "invitation": "psi_nothing",
     "token": "psi_nothing",
