@@ -39,7 +39,7 @@ from data_plane.log.usage import LogUsage
 from penstock.contract import errors
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
-from penstock.contract.topic_settings import TopicSettings
+from penstock.contract.topic_settings import Durability, TopicSettings
 from penstock.records.batch import BatchHeader
 from penstock.records.stamp import Stamp
 from penstock.rules.odometer import Odometer
@@ -210,6 +210,12 @@ class PartitionLog:
     def durable_end_offset(self) -> int:
         """Everything below survives a power cut."""
         return self._pending.durable_end
+
+    @property
+    def owes_a_sync(self) -> bool:
+        """Whether a relaxed topic's log holds what a power cut may take, though it counts as held."""
+        relaxed = self.settings.durability is not Durability.FSYNC
+        return relaxed and self.durable_end_offset < self.log_end_offset
 
     @property
     def last_epoch(self) -> int:

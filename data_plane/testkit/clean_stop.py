@@ -12,14 +12,15 @@ from data_plane.testkit.medium import CutChoice
 from data_plane.testkit.stored_log import StoredLog
 from data_plane.testkit.watcher import Watcher
 from penstock.contract.ids import TopicPartition
+from penstock.contract.topic_settings import Durability
 
 
 def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPartition, int]) -> bool:
     """I22: what replicas held when the stop was asked for, up to `ends`, is in synced files, and the last checkpoint
-    knows it. What leaders push after that checkpoint is in the journal, or, of relaxed topics, not synced.
+    knows it. What leaders push after that checkpoint is in the journal, and of relaxed topics in synced files.
 
-    False when the broker left without its marker because its disk is full: that is no clean stop, and says so. Nor is
-    one on a disk that lies.
+    False when the broker left without its marker because its disk is full, or because a relaxed replica took more than
+    was synced: that is no clean stop, and says so. Nor is one on a disk that lies.
     """
     node = broker.node
     if node is None or broker.faults.lying:
@@ -27,7 +28,9 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
     left = broker.medium.after_cut(CutChoice())
     disk = SimDisk(left)
     if not disk.exists(CLEAN_FILE):
-        if broker.faults.capacity_bytes < DISK_BYTES:
+        if broker.faults.capacity_bytes < DISK_BYTES or any(
+            replica.log.owes_a_sync for replica in node.host.replicas.values()
+        ):
             return False
         raise InvariantViolated(Invariant.I22, f"{broker.host} was stopped and left no marker")
     entries = read_checkpoint(disk).entries
@@ -35,6 +38,13 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
         if replica.broken or replica.log.damage or watcher.damaged(broker, where):
             continue
         entry, end = entries.get(where), min(ends.get(where, 0), replica.log.log_end_offset)
+        if replica.log.settings.durability is not Durability.FSYNC:
+            whole = replica.log.log_end_offset
+            if (held := _held(StoredLog(left, where), replica.log, whole)) < whole:
+                raise InvariantViolated(
+                    Invariant.I22,
+                    f"{watcher.name_of(where)} on {broker.host}: a marker vouches for {whole}, {held} is synced",
+                )
         if end <= replica.log.log_start_offset:
             continue
         if entry is None or entry.recovery_point < end:
