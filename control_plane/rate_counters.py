@@ -29,6 +29,7 @@ APART_S = 5.0
 REMEMBERED_MAX = 10_000
 """Names that a process remembers itself; beyond it those that end first are forgotten."""
 PRUNED_EVERY_S = 30.0
+_POLL_S = 0.01
 _PREFIX = "penstock-rate:"
 _log = logging.getLogger(__name__)
 
@@ -140,14 +141,30 @@ class FileStore:
         found: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if found is None:
             found = sqlite3.connect(self._file, timeout=STORE_TIMEOUT_S, isolation_level=None)
-            found.execute("PRAGMA journal_mode = WAL").fetchall()
-            found.execute("PRAGMA synchronous = OFF")
-            found.execute(
-                "CREATE TABLE IF NOT EXISTS counts "
-                "(name TEXT PRIMARY KEY, events INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
-            )
+            until = time.monotonic() + STORE_TIMEOUT_S
+            while not _prepared(found):
+                # Of two that prepare one file at once SQLite refuses one without letting it wait.
+                if time.monotonic() > until:
+                    raise sqlite3.OperationalError("it is being prepared by another process")
+                time.sleep(_POLL_S)
             self._own.connection = found
         return found
+
+
+def _prepared(connection: sqlite3.Connection) -> bool:
+    """Make the file ready; False while another process has it locked."""
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS counts "
+            "(name TEXT PRIMARY KEY, events INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
+        )
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
 
 
 class RedisStore:

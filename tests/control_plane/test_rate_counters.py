@@ -4,11 +4,14 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from control_plane import rate_counters
 from control_plane.rate_counters import (
     APART_S,
     PRUNED_EVERY_S,
@@ -26,7 +29,9 @@ from tests.integration.installed import ROOT
 SPEND = """
 import json, sys
 from pathlib import Path
+from control_plane import rate_counters
 from control_plane.rate_counters import Counters, FileStore, RedisStore
+rate_counters.STORE_TIMEOUT_S = 30  # on a busy machine nobody is to count for itself
 where = sys.argv[1]
 counters = Counters(RedisStore(where) if where.startswith("redis:") else FileStore(Path(where)))
 sys.stdin.readline()
@@ -166,3 +171,31 @@ def test_what_has_ended_leaves_the_file_and_the_memory(tmp_path: Path) -> None:
     for number in range(REMEMBERED_MAX + 10):
         own.count(f"person-{number}", 60)
     assert len(own._counts) <= REMEMBERED_MAX
+
+
+def test_a_process_that_opens_the_file_while_another_one_makes_it_waits_for_that(tmp_path: Path) -> None:
+    file = tmp_path / "counters.sqlite"
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as maker:
+        maker.execute("CREATE TABLE other (one)")
+        maker.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(0.1, maker.execute, ("COMMIT",))
+        done.start()
+        try:
+            assert FileStore(file).count("anna", 600)[0] == 1
+        finally:
+            done.join()
+
+
+def test_a_file_that_stays_locked_is_out_of_reach_and_no_file_of_counts_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_counters, "STORE_TIMEOUT_S", 0.1)
+    file = tmp_path / "counters.sqlite"
+    with closing(sqlite3.connect(file, isolation_level=None)) as maker:
+        maker.execute("CREATE TABLE other (one)")
+        maker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unreachable, match=r"counters\.sqlite: "):
+            FileStore(file).count("anna", 600)
+    file.write_bytes(b"not a database, and long enough to be looked at" * 100)
+    with pytest.raises(Unreachable, match="not a database"):
+        FileStore(file).count("anna", 600)
