@@ -37,7 +37,6 @@ _SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SHARED,
     # Two brokers never share a port by accident: the second one's start fails.
     ("grpc.so_reuseport", 0),
-    ("grpc.max_concurrent_streams", 1_000),
     ("grpc.max_metadata_size", 16 * limits.KIB),
     ("grpc.server_handshake_timeout_ms", 10_000),
     # A connection without a call is a client's that left without a word, or nobody's.
@@ -49,11 +48,17 @@ _SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
-def server_options(connections_max: int) -> tuple[tuple[str, int], ...]:
-    """Of a listener that takes so many connections."""
-    return (*_SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", connections_max))
+def server_options(connections_max: int, streams_max: int) -> tuple[tuple[str, int], ...]:
+    """Of a listener that takes so many connections, with so many streams and calls on each."""
+    return (
+        *_SERVER_OPTIONS,
+        ("grpc.max_allowed_incoming_connections", connections_max),
+        ("grpc.max_concurrent_streams", streams_max),
+    )
 
 
+BROKER_STREAMS_MAX = 1_000
+"""On a connection of another broker or the control plane."""
 CALLS_AT_ONCE_MAX = 20_000
 """Streams and calls of one listener; above it the answer is RESOURCE_EXHAUSTED."""
 REQUEST_BYTES_MAX = limits.FRAME_HEAD_BYTES_MAX

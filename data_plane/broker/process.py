@@ -26,6 +26,7 @@ from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
+from data_plane.broker.grpc_options import BROKER_STREAMS_MAX
 from data_plane.broker.http import HttpListener
 from data_plane.broker.logs import set_up_logs
 from data_plane.broker.metadata_config import open_store
@@ -40,6 +41,7 @@ from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.directory import WrongDirectory
+from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
 
@@ -86,8 +88,12 @@ class BrokerProcess:
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
         descriptors = raise_descriptor_limit()
-        client_server, client_port = bind(config.client_listen, credentials, descriptors // 2)
-        internal_server, internal_port = bind(config.internal_listen, None, descriptors // 8)
+        client_server, client_port = bind(
+            config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
+        )
+        internal_server, internal_port = bind(
+            config.internal_listen, None, descriptors // 8, BROKER_STREAMS_MAX
+        )
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),

@@ -5,6 +5,7 @@ import hmac
 import logging
 import secrets
 import string
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, server_options
 from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
+from data_plane.throttling.turned_away import TurnedAway
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError
@@ -67,6 +69,7 @@ class Listener(grpc.GenericRpcHandler):
         """Strong references, never iterated."""
         self._turned_away: dict[str, int] = {}
         """How many calls of each address were not admitted since `turned_away` was asked."""
+        self._refusals = TurnedAway()
 
     @property
     def internal(self) -> bool:
@@ -153,9 +156,10 @@ class Listener(grpc.GenericRpcHandler):
 
     async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
         """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
-        caller = self._caller(context)
+        caller, admitted = self._caller(context), False
         try:
             with self._admitted(caller) as principal:
+                admitted = True
                 await act(replace(caller, principal=principal))
             return
         except ConnectionLost:
@@ -169,7 +173,18 @@ class Listener(grpc.GenericRpcHandler):
                 ErrorCode.INTERNAL,
                 f"the broker failed; see its log for request {caller.request_id}",
             )
+        if not admitted:
+            await self._hold_back(caller.peer)
         await _refuse(context, int(code), message, caller.request_id)
+
+    async def _hold_back(self, address: str) -> None:
+        """Let a refusal wait while its address was told of many."""
+        wait_ms = self._refusals.hold_ms(address, time.monotonic() * 1000)
+        if wait_ms:
+            try:
+                await asyncio.sleep(wait_ms / 1000)
+            finally:
+                self._refusals.released(address)
 
     @contextmanager
     def _admitted(self, caller: Caller) -> Iterator[Principal | None]:
@@ -265,15 +280,15 @@ def _host(peer: str) -> str:
 
 
 def bind(
-    address: str, credentials: grpc.ServerCredentials | None, connections_max: int
+    address: str, credentials: grpc.ServerCredentials | None, connections_max: int, streams_max: int
 ) -> tuple[grpc.aio.Server, int]:
     """A server that is bound but does not serve yet, and its port. Raises `OSError` when the address is
     taken.
 
     Who connects meanwhile waits: nobody is refused while the broker boots. Connections beyond `connections_max` are
-    closed at once.
+    closed at once; calls beyond `streams_max` of one connection wait in the client.
     """
-    options = server_options(connections_max)
+    options = server_options(connections_max, streams_max)
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_AT_ONCE_MAX)
     try:
         if credentials is None:

@@ -161,6 +161,7 @@ class BrokerNode:
                         self.step_aside.run(),
                         self.scrubber.run(),
                         self._gate.run(),
+                        self._fairness.run(),
                         self.groups.run(),
                         *(self._metering_tasks() if self.config.metering else ()),
                         self.registration.run(),

@@ -159,7 +159,7 @@ class ClientCalls:
                 await changed.wait()
                 changed.clear()
                 self._gate.check(principal)
-                response = await turns.run(lambda: self._metadata(principal, names))
+                response = await turns.asked(lambda: self._metadata(principal, names))
                 revision, response.revision = response.revision, 0
                 essence = response.SerializeToString(deterministic=True)
                 if essence != told:

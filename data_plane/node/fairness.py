@@ -12,6 +12,8 @@ from data_plane.node.ports import Caller, CallHandler, Clock
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.refusals import Refusals
 from data_plane.throttling.shares import WAIT_MS_MAX, Shares
+from data_plane.throttling.spare import LOOK_MS, Spare
+from data_plane.throttling.use import Use
 from penstock.contract.ids import TenantId
 
 T = TypeVar("T")
@@ -65,8 +67,11 @@ class Fairness:
 
     def __init__(self, clock: Clock, stats: NodeStats) -> None:
         self._clock = clock
-        self._shares, self._refusals = Shares(), Refusals()
+        self._use = Use()
+        self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
+        self._somebody_asked = asyncio.Event()
         self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
+        self._questions = _Line(clock, stats, self._question_waits_ms)
         self._refused = _Line(
             clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
         )
@@ -88,7 +93,32 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._shares.charge, tenant))
+        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
+
+    async def asked(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
+        """Work that nobody pays for: begun in its turn, charged, and done in pieces as there is room for it."""
+        await self._questions.turn(tenant)
+
+        def charge(spent_ms: float, now_ms: float) -> None:
+            self._use.charge(tenant, spent_ms, now_ms)
+            self._spare.asked.charge(tenant, spent_ms, now_ms)
+            self._somebody_asked.set()
+
+        return await _Charged(work(), self._clock, charge, partial(self._question_waits_ms, tenant))
+
+    def _question_waits_ms(self, tenant: TenantId) -> float:
+        now_ms = self._clock.monotonic_ms()
+        return max(self._shares.wait_ms(tenant, now_ms), self._spare.wait_ms(tenant, now_ms))
+
+    async def run(self) -> None:
+        """See how late timers fire while somebody asks, for ever."""
+        while True:
+            await self._somebody_asked.wait()
+            self._somebody_asked.clear()
+            while self._spare.is_asked(self._clock.monotonic_ms()):
+                began_ms = self._clock.monotonic_ms()
+                await asyncio.sleep(LOOK_MS / 1000)
+                self._spare.observe(self._clock.monotonic_ms() - began_ms - LOOK_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +141,9 @@ class TenantTurns:
         """`work` is begun when this is, so that nothing is left behind by whoever is cancelled before."""
         return await self.fairness.charged(self.tenant, work)
 
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """One piece of work, begun in its turn."""
-        await self.turn()
-        return await self.charged(work)
+    async def asked(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A question, see `Fairness.asked`."""
+        return await self.fairness.asked(self.tenant, work)
 
 
 def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> dict[str, CallHandler]:
@@ -123,20 +152,28 @@ def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> 
     def fair(handler: CallHandler) -> CallHandler:
         async def handle(caller: Caller, request: bytes) -> bytes:
             turns = fairness.of(gate.admit(caller).tenant)
-            return await turns.run(lambda: handler(caller, request))
+            return await turns.asked(lambda: handler(caller, request))
 
         return handle
 
     return {method: fair(handler) for method, handler in calls.items()}
 
 
+def _no_pause() -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class _Charged(Generic[T]):
-    """Awaits something step by step and tells what each step took, and when it ended."""
+    """Awaits something step by step and tells what each step took, and when it ended.
+
+    Where the work lets others run before it goes on, it pauses for as long as `pause_ms` says.
+    """
 
     work: Awaitable[T]
     clock: Clock
     charge: Callable[[float, float], None]
+    pause_ms: Callable[[], float]
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self.work.__await__()
@@ -154,7 +191,10 @@ class _Charged(Generic[T]):
                 self.charge(now_ms - began_ms, now_ms)
             sent, thrown = None, None
             try:
-                sent = yield waits_for
+                if waits_for is None and (pause_ms := self.pause_ms()):
+                    yield from asyncio.sleep(pause_ms / 1000).__await__()
+                else:
+                    sent = yield waits_for
             except GeneratorExit:
                 steps.close()
                 raise

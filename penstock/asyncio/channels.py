@@ -1,4 +1,4 @@
-"""The transport of production: grpc.aio channels, one a broker address, made when first needed."""
+"""The transport of production, over grpc.aio channels."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,6 +10,7 @@ import grpc
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import PenstockError
 from penstock.transport.address import require_protected
+from penstock.transport.channel_pool import ChannelPool
 from penstock.transport.grpc_terms import (
     CHANNEL_OPTIONS,
     REQUEST_ID_BYTES,
@@ -34,16 +35,18 @@ class GrpcTransport:
         for address in settings.bootstrap:
             require_protected(address, settings.ca_file)
         self._settings, self._random = settings, random
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: ChannelPool[Any] = ChannelPool(self._made)
 
     async def connect(self, address: str, method: str, timeout_ms: int) -> "GrpcConnection":
         """Begin a stream; whether the broker is there shows with the first frame. Raises `ConnectionLost`."""
         request_id = self._request_id()
+        metadata = call_metadata(self._settings.api_key, request_id)
         try:
-            channel = self._channel(address)
+            call = self._channels.for_stream(
+                address, lambda channel: channel.stream_stream(method)(metadata=metadata)
+            )
         except PenstockError as error:
             raise ConnectionLost(error.message, int(error.code)) from None
-        call = channel.stream_stream(method)(metadata=call_metadata(self._settings.api_key, request_id))
         return GrpcConnection(call, address, request_id)
 
     async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
@@ -51,7 +54,7 @@ class GrpcTransport:
         request_id = self._request_id()
         metadata = call_metadata(self._settings.api_key, request_id)
         try:
-            unary = self._channel(address).unary_unary(method)
+            unary = self._channels.for_call(address).unary_unary(method)
             answer: bytes = await unary(request, timeout=timeout_ms / 1000, metadata=metadata)
             return answer
         except PenstockError as error:
@@ -62,12 +65,13 @@ class GrpcTransport:
     async def watch(self, address: str, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Answers as they come. Raises `CallFailed`, `ConnectionLost`."""
         request_id = self._request_id()
+        metadata = call_metadata(self._settings.api_key, request_id)
         try:
-            channel = self._channel(address)
+            call = self._channels.for_stream(
+                address, lambda channel: channel.unary_stream(method)(request, metadata=metadata)
+            )
         except PenstockError as error:
             raise CallFailed(int(error.code), error.message) from None
-        metadata = call_metadata(self._settings.api_key, request_id)
-        call = channel.unary_stream(method)(request, metadata=metadata)
         try:
             async for answer in call:
                 yield answer
@@ -78,26 +82,19 @@ class GrpcTransport:
 
     async def close(self) -> None:
         """End every connection."""
-        channels, self._channels = list(self._channels.values()), {}
-        for channel in channels:
+        for channel in self._channels.drain():
             await channel.close()
 
     def _request_id(self) -> str:
         return self._random.randbytes(REQUEST_ID_BYTES).hex()
 
-    def _channel(self, address: str) -> Any:
+    def _made(self, address: str) -> grpc.aio.Channel:
         require_protected(address, self._settings.ca_file)
-        channel = self._channels.get(address)
-        if channel is None:
-            channel_wanted()
-            secret = credentials(self._settings.ca_file)
-            channel = (
-                grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-                if secret is None
-                else grpc.aio.secure_channel(address, secret, options=CHANNEL_OPTIONS)
-            )
-            self._channels[address] = channel
-        return channel
+        channel_wanted()
+        secret = credentials(self._settings.ca_file)
+        if secret is None:
+            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.aio.secure_channel(address, secret, options=CHANNEL_OPTIONS)
 
 
 class GrpcConnection:

@@ -42,6 +42,8 @@ CONNECTIONS_PER_ADDRESS_MAX = 4_000
 """The same from one address, of all tenants, looked at before the key: many clients may stand behind one address.
 Connections without a call are bounded together: half of the broker's file descriptors, and five minutes each.
 """
+STREAMS_PER_CONNECTION_MAX = 100
+"""Streams and calls open on one connection; further ones wait in the client. The SDK opens another one before."""
 FIRST_REQUEST_MS_MAX = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
 REFUSED_BATCHES_PER_S_MAX = 1_000

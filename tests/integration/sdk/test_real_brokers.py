@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 import penstock.asyncio
+from penstock.contract import limits
 from tests.integration.brokers import Brokers, Tenant, brokers
 
 pytestmark = pytest.mark.processes
@@ -159,3 +160,27 @@ def test_a_leader_that_dies_or_stops_costs_seconds_and_no_message(
     assert offsets == list(range(200)), "every message once and in order"
     assert [message.value for message in messages] == [b"%d" % number for number in range(200)]
     assert silence_s < 25, f"{silence_s:.1f} s without an acknowledgement"
+
+
+def test_one_client_may_have_more_streams_at_a_broker_than_one_connection_takes(
+    cluster: Brokers, tenant: Tenant, client: penstock.Client
+) -> None:
+    cluster.create_topic(tenant, "many-producers", 1)
+    producers = [client.producer() for _ in range(limits.STREAMS_PER_CONNECTION_MAX + 30)]
+    deliveries = [producer.send("many-producers", b"one") for producer in producers]
+    assert sorted(delivery.result(60).offset for delivery in deliveries) == list(range(len(producers)))
+
+
+def test_one_asyncio_client_may_have_more_streams_at_a_broker_than_one_connection_takes(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    cluster.create_topic(tenant, "many-asyncio", 1)
+    many = limits.STREAMS_PER_CONNECTION_MAX + 30
+
+    async def story() -> list[int]:
+        async with penstock.asyncio.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key) as client:
+            producers = [client.producer() for _ in range(many)]
+            deliveries = [await producer.send("many-asyncio", b"one") for producer in producers]
+            return [(await asyncio.wait_for(delivery, 60)).offset for delivery in deliveries]
+
+    assert sorted(asyncio.run(story())) == list(range(many))

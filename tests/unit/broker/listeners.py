@@ -137,8 +137,8 @@ class World:
 async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
     world = World()
     internal, client = world.services()
-    internal_server, internal_port = bind(internal_at, None, CONNECTIONS)
-    client_server, client_port = bind(LOOPBACK, None, CONNECTIONS)
+    internal_server, internal_port = bind(internal_at, None, CONNECTIONS, 100)
+    client_server, client_port = bind(LOOPBACK, None, CONNECTIONS, 100)
     internal_server.add_generic_rpc_handlers(
         (Listener(internal, cluster_secret=SECRET, fault=world.faults.append),)
     )

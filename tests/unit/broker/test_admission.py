@@ -4,11 +4,13 @@ import asyncio
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 import grpc
 import pytest
 
 from data_plane.broker.server import bind
+from data_plane.throttling import turned_away
 from penstock.contract import limits
 from penstock.contract.methods import AUTHORIZATION
 from tests.unit.broker.listeners import (
@@ -27,6 +29,38 @@ def test_who_may_not_enter_is_told_before_anything_of_his_request_is_waited_for(
             assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
         assert world.listener.turned_away() == {"127.0.0.1": 1}
         assert world.listener.turned_away() == {}
+        assert world.inside == 0
+
+    run(scenario)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    for _ in range(3_000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not within 30 s")
+
+
+def test_who_is_turned_away_again_and_again_is_told_so_more_and_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        turned_away, "_EVERY_MS", 1_000_000
+    )  # each refusal uses up the answers of many seconds
+
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            stranger = opened.stream_stream("/c/tenant")
+            held = stranger(metadata=((AUTHORIZATION, "stranger"),))
+            await _until(lambda: bool(world.listener._refusals._held))
+            assert world.listener.turned_away() == {"127.0.0.1": 1}
+            assert await opened.unary_unary("/c/tenant")(b"known") == b"answer known"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(held.code()), 0.5)
+            assert world.listener._refusals._held == {"127.0.0.1": 1}
+            held.cancel()
+            await _until(lambda: not world.listener._refusals._held)
         assert world.inside == 0
 
     run(scenario)
@@ -91,7 +125,7 @@ def test_connections_above_the_bound_are_closed_and_the_others_go_on() -> None:
         return connection.recv(1) == b""
 
     async def scenario() -> None:
-        server, port = bind(LOOPBACK, None, 3)
+        server, port = bind(LOOPBACK, None, 3, 100)
         await server.start()
         connections: list[socket.socket] = []
         for number in range(5):

@@ -214,7 +214,7 @@ def test_what_had_arrived_before_the_end_is_still_received() -> None:
 
 def test_nobody_there_is_a_lost_connection() -> None:
     async def scenario(world: World) -> None:
-        server, port = bind(LOOPBACK, None, CONNECTIONS)
+        server, port = bind(LOOPBACK, None, CONNECTIONS, 100)
         await server.stop(None)
         with pytest.raises(ConnectionLost, match="UNAVAILABLE"):
             await world.transport.connect(f"127.0.0.1:{port}", "/s/echo", MS)
@@ -265,7 +265,7 @@ def test_a_broker_that_comes_back_is_reached_within_two_seconds() -> None:
 def test_two_brokers_cannot_share_a_port() -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(OSError, match="cannot be bound"):
-            bind(world.client, None, CONNECTIONS)
+            bind(world.client, None, CONNECTIONS, 100)
 
     run(scenario)
 

@@ -8,6 +8,7 @@ import pytest
 
 from data_plane.node.fairness import Fairness
 from data_plane.node.stats import NodeStats
+from data_plane.throttling.spare import LOOK_MS
 from penstock.contract.ids import TenantId
 
 GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
@@ -27,11 +28,12 @@ class Hands:
 
 
 class Charges:
-    """In place of `Shares`: what was charged, and a wait of one look for each name in `waits`."""
+    """In place of `Use` and `Shares`: what was charged, and a wait of one look for each name in `waits`."""
 
     def __init__(self) -> None:
         self.charged: list[tuple[str, float]] = []
         self.waits: dict[str, int] = {}
+        self.wait = 0.001
 
     def charge(self, tenant: str, spent_ms: float, now_ms: float) -> None:
         self.charged.append((tenant, spent_ms))
@@ -39,13 +41,13 @@ class Charges:
     def wait_ms(self, tenant: str, now_ms: float) -> float:
         left = self.waits.get(tenant, 0)
         self.waits[tenant] = max(0, left - 1)
-        return 0.001 if left else 0.0
+        return self.wait if left else 0.0
 
 
 def fairness() -> tuple[Fairness, Hands, Charges]:
     hands, charges = Hands(), Charges()
     made = Fairness(hands, NodeStats())
-    made._shares = cast(Any, charges)
+    made._use = made._shares = cast(Any, charges)
     return made, hands, charges
 
 
@@ -62,7 +64,7 @@ def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
         hands.at_ms += 100
 
     async def story() -> None:
-        task = asyncio.create_task(fair.of(GREEDY).run(work))
+        task = asyncio.create_task(fair.of(GREEDY).asked(work))
         await asyncio.create_task(other())
         assert await task == "done"
 
@@ -78,7 +80,7 @@ def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
         raise KeyError("ours")
 
     with pytest.raises(KeyError, match="ours"):
-        asyncio.run(fair.of(GREEDY).run(work))
+        asyncio.run(fair.of(GREEDY).asked(work))
     assert charges.charged == [(GREEDY, 5.0)]
 
 
@@ -95,7 +97,7 @@ def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_
             raise
 
     async def story() -> None:
-        task = asyncio.create_task(fair.of(GREEDY).run(work))
+        task = asyncio.create_task(fair.of(GREEDY).asked(work))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -149,3 +151,73 @@ def test_nobody_waits_for_ever() -> None:
     charges.waits[GREEDY] = 1_000_000
 
     asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), 60))
+
+
+def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_it() -> None:
+    fair, hands, charges = fairness()
+    charges.wait = 60_000.0
+    ends: list[str] = []
+
+    async def question() -> None:
+        hands.at_ms += 2
+        charges.waits[GREEDY] = 1
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        ends.append("went on")
+
+    async def story() -> None:
+        asked = asyncio.create_task(fair.of(GREEDY).asked(question))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert ends == []
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    asyncio.run(story())
+    assert ends == ["cancelled"]
+    assert charges.charged == [(GREEDY, 2.0), (GREEDY, 0.0)]
+
+
+def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause() -> None:
+    fair, _, charges = fairness()
+
+    async def work() -> str:
+        charges.waits[GREEDY] = 1
+        await asyncio.sleep(0)
+        return "done"
+
+    assert asyncio.run(fair.of(GREEDY).asked(work)) == "done"
+    assert charges.waits[GREEDY] == 0, "it paused"
+    assert asyncio.run(fair.of(GREEDY).charged(work)) == "done"
+    assert charges.waits[GREEDY] == 1, "it did not"
+
+
+def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
+    fair, hands, _ = fairness()
+    fair._spare.observe = lambda late_ms: seen.append(late_ms)  # type: ignore[method-assign]
+    seen: list[float] = []
+
+    async def question() -> None:
+        hands.at_ms += 50
+
+    async def story() -> None:
+        looking = asyncio.create_task(fair.run())
+        await asyncio.sleep(3 * LOOK_MS / 1000)
+        assert seen == []
+        await fair.of(GREEDY).asked(question)
+        for _ in range(500):
+            if seen:
+                break
+            await asyncio.sleep(LOOK_MS / 1000)
+        hands.at_ms += 60_000  # the question has faded
+        seen.clear()
+        await asyncio.sleep(10 * LOOK_MS / 1000)
+        assert len(seen) <= 1
+        looking.cancel()
+
+    asyncio.run(story())
+    assert not fair._somebody_asked.is_set()

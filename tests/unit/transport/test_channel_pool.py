@@ -1,0 +1,75 @@
+"""A client opens another connection before one is full, and uses room again that has become free."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.transport.channel_pool import STREAMS_PER_CHANNEL, ChannelPool
+
+
+class Call:
+    """A call on a channel, done when told."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        self._told: list[Callable[[Any], None]] = []
+
+    def add_done_callback(self, tell: Callable[[Any], None]) -> None:
+        self._told.append(tell)
+
+    def done(self) -> None:
+        for tell in self._told:
+            tell(self)
+
+
+@pytest.fixture
+def made() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def pool(made: list[str]) -> ChannelPool[str]:
+    def make(address: str) -> str:
+        made.append(f"{address}/{len(made)}")
+        return made[-1]
+
+    return ChannelPool(make)
+
+
+def test_calls_and_streams_share_a_channel(pool: ChannelPool[str], made: list[str]) -> None:
+    assert pool.for_stream("a", Call).channel == pool.for_call("a") == pool.for_call("a") == "a/0"
+    assert pool.for_call("b") == "b/1"
+    assert made == ["a/0", "b/1"]
+
+
+def test_a_channel_that_is_full_gets_a_second_one_beside_it(pool: ChannelPool[str], made: list[str]) -> None:
+    calls = [pool.for_stream("a", Call) for _ in range(2 * STREAMS_PER_CHANNEL + 1)]
+    assert [calls[0].channel, calls[STREAMS_PER_CHANNEL].channel, calls[-1].channel] == ["a/0", "a/1", "a/2"]
+    assert [sum(call.channel == one for call in calls) for one in made] == [STREAMS_PER_CHANNEL] * 2 + [1]
+
+
+def test_room_of_a_stream_that_ended_is_used_again(pool: ChannelPool[str], made: list[str]) -> None:
+    calls = [pool.for_stream("a", Call) for _ in range(STREAMS_PER_CHANNEL + 1)]
+    calls[3].done()
+    assert pool.for_stream("a", Call).channel == "a/0"
+    assert pool.for_stream("a", Call).channel == "a/1"
+    assert made == ["a/0", "a/1"]
+
+
+def test_a_call_that_cannot_begin_takes_no_room(pool: ChannelPool[str], made: list[str]) -> None:
+    def fails(channel: str) -> None:
+        raise ValueError(channel)
+
+    for _ in range(2 * STREAMS_PER_CHANNEL):
+        with pytest.raises(ValueError, match="a/0"):
+            pool.for_stream("a", fails)
+    assert pool.for_stream("a", Call).channel == "a/0"
+
+
+def test_all_channels_are_handed_over_at_the_end(pool: ChannelPool[str], made: list[str]) -> None:
+    for _ in range(STREAMS_PER_CHANNEL + 1):
+        pool.for_stream("a", Call)
+    pool.for_call("b")
+    assert pool.drain() == made == ["a/0", "a/1", "b/2"]
+    assert pool.drain() == []
