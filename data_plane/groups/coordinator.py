@@ -21,13 +21,13 @@ from data_plane.groups.records import (
     MemberKey,
     OffsetKey,
     Record,
+    group_of,
     group_record,
+    member_of,
     member_record,
+    offset_of,
     offset_record,
-    read_group,
     read_key,
-    read_member,
-    read_offset,
 )
 from data_plane.groups.requests import (
     JOIN,
@@ -106,32 +106,32 @@ class Coordinator:
                     del self._groups[name]
                     del self._used[name]
                 else:
-                    group.record = read_group(record.value)
+                    group.record = group_of(record)
             case MemberKey(member_id=member_id):
-                self._apply_member(group, member_id, record.value, now_ms)
+                self._apply_member(group, member_id, record, now_ms)
             case OffsetKey(place=place):
-                self._apply_offset(group, place, record.value)
+                self._apply_offset(group, place, record)
 
-    def _apply_member(self, group: Group, member_id: str, value: bytes | None, now_ms: float) -> None:
+    def _apply_member(self, group: Group, member_id: str, record: Record, now_ms: float) -> None:
         name = (group.tenant, group.name, member_id)
-        self._members[group.tenant] += (value is not None) - (member_id in group.members)
-        if value is None:
+        self._members[group.tenant] += (record.value is not None) - (member_id in group.members)
+        if record.value is None:
             group.members.pop(member_id, None)
             self._heard.pop(name, None)
             self._revoking_since.pop(name, None)
             return
-        member = group.members[member_id] = read_member(member_id, value)
+        member = group.members[member_id] = member_of(record, member_id)
         self._heard.setdefault(name, now_ms)
         if member.revoking:
             self._revoking_since.setdefault(name, now_ms)
         else:
             self._revoking_since.pop(name, None)
 
-    def _apply_offset(self, group: Group, place: TopicPartition, value: bytes | None) -> None:
-        if value is None:
+    def _apply_offset(self, group: Group, place: TopicPartition, record: Record) -> None:
+        if record.value is None:
             self._kept_bytes[group.tenant] -= _kept_bytes(group.offsets.pop(place, None))
             return
-        offset, before = read_offset(value), group.offsets.get(place)
+        offset, before = offset_of(record), group.offsets.get(place)
         self._kept_bytes[group.tenant] += _kept_bytes(offset) - _kept_bytes(before)
         self.commits += 1
         if before is not None and offset.offset < before.offset:

@@ -32,6 +32,8 @@ class Record:
 
     key: bytes
     value: bytes | None
+    meaning: "GroupRecord | Member | CommittedOffset | None" = field(default=None, compare=False, repr=False)
+    """What `value` says; None = it has still to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def group_record(tenant: str, group: str, value: GroupRecord | None) -> Record:
     if value is not None:
         topics = {topic.topic_id.hex(): [topic.name, topic.partitions] for topic in value.topics.values()}
         body = {"epoch": value.epoch, "assignor": value.assignor, "topics": topics}
-    return _record(["group", tenant, group], body)
+    return _record(["group", tenant, group], body, value)
 
 
 def member_record(tenant: str, group: str, member_id: str, value: Member | None) -> Record:
@@ -137,7 +139,7 @@ def member_record(tenant: str, group: str, member_id: str, value: Member | None)
             "target": _by_topic(value.target),
             "replaced": list(value.replaced),
         }
-    return _record(["member", tenant, group, member_id], body)
+    return _record(["member", tenant, group, member_id], body, value)
 
 
 def offset_record(tenant: str, group: str, place: TopicPartition, value: CommittedOffset | None) -> Record:
@@ -147,11 +149,13 @@ def offset_record(tenant: str, group: str, place: TopicPartition, value: Committ
         body = {"offset": value.offset, "epoch": value.leader_epoch}
         if value.metadata:
             body["metadata"] = value.metadata
-    return _record(["offset", tenant, group, place.topic_id.hex(), place.partition], body)
+    return _record(["offset", tenant, group, place.topic_id.hex(), place.partition], body, value)
 
 
-def _record(key: list[Any], body: dict[str, Any] | None) -> Record:
-    return Record(_json(key), None if body is None else _json({"v": VERSION, **body}))
+def _record(
+    key: list[Any], body: dict[str, Any] | None, meaning: GroupRecord | Member | CommittedOffset | None
+) -> Record:
+    return Record(_json(key), None if body is None else _json({"v": VERSION, **body}), meaning)
 
 
 def _json(value: Any) -> bytes:
@@ -191,6 +195,22 @@ def read_key(key: bytes | None) -> Key | None:
     except ValueError:
         pass
     raise RecordUnreadable(f"key {(key or b'')[:200]!r}")
+
+
+def group_of(record: Record) -> GroupRecord:
+    """What the record of a group that is there says. Raises `RecordUnreadable`."""
+    return record.meaning if isinstance(record.meaning, GroupRecord) else read_group(record.value or b"")
+
+
+def member_of(record: Record, member_id: str) -> Member:
+    """The same of a member."""
+    known = record.meaning
+    return known if isinstance(known, Member) else read_member(member_id, record.value or b"")
+
+
+def offset_of(record: Record) -> CommittedOffset:
+    """The same of an offset."""
+    return record.meaning if isinstance(record.meaning, CommittedOffset) else read_offset(record.value or b"")
 
 
 def read_group(value: bytes) -> GroupRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from data_plane.groups.coordinator import Coordinator
-from data_plane.groups.records import CommittedOffset, KnownTopic
+from data_plane.groups.records import CommittedOffset, KnownTopic, Record
 from data_plane.groups.requests import Commit, Heartbeat
 from penstock.client.group_events import EventKind
 from penstock.client.handing_out import HandingOut
@@ -30,7 +30,7 @@ class Service:
         self.runner.cluster.create("orders", partitions)
         self.coordinator = 0
         self.core = Coordinator()
-        self.log: list[object] = []
+        self.log: list[Record] = []
         self.told: list[str] = []
         self.forget_answers = 0
         """So many of the next answers are lost, after what they tell was committed."""
@@ -136,10 +136,10 @@ class Service:
         response.topics_read.extend({place.topic_id for place in known})
         return response
 
-    def _apply(self, records: tuple[object, ...]) -> None:
+    def _apply(self, records: tuple[Record, ...]) -> None:
         for record in records:
             self.log.append(record)
-            self.core.apply(record, self.runner.now)  # type: ignore[arg-type]
+            self.core.apply(record, self.runner.now)
 
     def fail_over(self, to: int) -> None:
         """The coordinator's broker is gone, another one knows its log."""
@@ -148,7 +148,7 @@ class Service:
         self.coordinator = to
         self.core = Coordinator()
         for record in self.log:
-            self.core.apply(record, self.runner.now)  # type: ignore[arg-type]
+            self.core.apply(Record(record.key, record.value), self.runner.now)
         self.core.loaded(self.runner.now)
 
     def remove(self, member: Member) -> None:

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from data_plane.groups.coordinator import Coordinator
-from data_plane.groups.records import CommittedOffset, KnownTopic, Record
+from data_plane.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    KnownTopic,
+    MemberKey,
+    OffsetKey,
+    Record,
+    group_of,
+    member_of,
+    offset_of,
+    read_key,
+)
 from data_plane.groups.requests import Commit, CommitAnswer, Decision, Heartbeat, HeartbeatAnswer
 from penstock.contract.ids import TopicId, TopicPartition
 
@@ -36,6 +47,22 @@ class SomeTopics:
         return topic in self.gone
 
 
+def demand_the_same_when_read(record: Record) -> None:
+    """What a coordinator goes on with is what another one will read."""
+    as_read = Record(record.key, record.value)
+    match read_key(record.key):
+        case _ if record.value is None:
+            assert record.meaning is None
+        case GroupKey():
+            assert record.meaning == group_of(as_read)
+        case MemberKey(member_id=member_id):
+            assert record.meaning == member_of(as_read, member_id)
+        case OffsetKey():
+            assert record.meaning == offset_of(as_read)
+        case unknown:
+            raise AssertionError(unknown)
+
+
 class Running:
     """A coordinator whose decisions are committed at once."""
 
@@ -50,6 +77,7 @@ class Running:
 
     def commit_all(self, records: tuple[Record, ...]) -> None:
         for record in records:
+            demand_the_same_when_read(record)
             self.log.append(record)
             self.written_ms.append(self.now_ms)
             self.core.apply(record, self.now_ms)
@@ -106,7 +134,7 @@ class Running:
         self.now_ms += later_ms
         self.core = Coordinator()
         for at_ms, record in zip(self.written_ms, self.log, strict=True):
-            self.core.apply(record, at_ms)
+            self.core.apply(Record(record.key, record.value), at_ms)
         self.core.loaded(self.now_ms)
 
     def settle(self, *members: str) -> dict[str, Places]:
