@@ -114,6 +114,12 @@ def test_an_unknown_outcome_cannot_have_been_applied_before_it_began() -> None:
     assert only(written.violations(WITNESS), "an unanswered transaction has revision 1")
 
 
+def test_an_unknown_outcome_that_asked_for_what_the_end_of_a_session_had_done_is_no_contradiction() -> None:
+    written = history()
+    written.txns.append(TxnRecord("c", 20, (Compare("/live", 2),), (Delete("/live"),)))
+    assert written.violations(WITNESS) == []
+
+
 def test_a_gap_in_a_watch_is_found() -> None:
     written = history()
     del written.watches[0].batches[0]
