@@ -3,9 +3,10 @@
 Blocking: the broker serves nothing yet.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data_plane.disk.port import Disk, FileMissing, SyncDirectory
+from data_plane.disk.port import Disk, FileMissing, SyncDirectory, SyncFile, SyncStep
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint
 from data_plane.log.journal import Journal, JournalSettings
@@ -77,17 +78,31 @@ class Boot:
         booted = Booted(journal=journal)
         if not self._directory.clean and self._disk.exists(layout.TOPICS):
             # A kill may have come between making a partition's directory and making its name durable (RL125).
-            self._disk.sync_now([SyncDirectory(layout.TOPICS)])
+            self._disk.sync_now([SyncDirectory(layout.TOPICS), SyncDirectory("")])
         for name in self._disk.list(layout.TOPICS):
             where = layout.partition_of(name)
             if where is not None:
                 self._open_one(where, f"{layout.TOPICS}/{name}", checkpoint, replay, bool(reason), booted)
+        if not self._directory.clean:
+            self._make_durable([one.where for one in booted.opened if one.where not in checkpoint.entries])
         if not reason and replay.unknown_loss:
             reason = "the journal of the log directory is damaged"
         booted.nothing_known = reason
         self._notice_missing(checkpoint, replay, booted)
         replay.close()
         return booted
+
+    def _make_durable(self, made: Sequence[TopicPartition]) -> None:
+        """The same of what was written into a directory when it was made."""
+        steps: list[SyncStep] = []
+        for where in made:
+            path = layout.partition_directory(where)
+            file = self._disk.open(f"{path}/{layout.PARTITION_FILE}")
+            steps += [SyncFile(file), SyncDirectory(path)]
+        self._disk.sync_now(steps)
+        for step in steps:
+            if isinstance(step, SyncFile):
+                step.file.close()
 
     def _read_checkpoint(self) -> tuple[Checkpoint, str]:
         """The checkpoint, and why it tells nothing. A lost one is damage, never a new directory (RL54)."""
