@@ -37,9 +37,16 @@ class _Line:
         self.queues: dict[TenantId, _Queue] = {}
         """Only of tenants of whom somebody waits."""
 
+    def is_due(self, tenant: TenantId) -> bool:
+        """Whether there is anything to wait for."""
+        return tenant in self.queues or self._wait_ms(tenant) > 0
+
     async def turn(self, tenant: TenantId) -> None:
-        if tenant not in self.queues and not self._wait_ms(tenant):
-            return
+        if self.is_due(tenant):
+            await self.queue_up(tenant)
+
+    async def queue_up(self, tenant: TenantId) -> None:
+        """Wait behind whoever of the tenant waits already."""
         queue = self.queues.setdefault(tenant, _Queue())
         queue.waiting += 1
         began_ms = self._clock.monotonic_ms()
@@ -71,7 +78,9 @@ class Fairness:
         self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
         self._somebody_asked = asyncio.Event()
         self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
-        self._questions = _Line(clock, stats, self._question_waits_ms)
+        self._questions = _Line(
+            clock, stats, lambda tenant: self._spare.wait_ms(tenant, clock.monotonic_ms())
+        )
         self._refused = _Line(
             clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
         )
@@ -93,22 +102,24 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
+        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), lambda: None)
 
     async def asked(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
-        """Work that nobody pays for: begun in its turn, charged, and done in pieces as there is room for it."""
-        await self._questions.turn(tenant)
+        """Work that nobody pays for: begun in its turn, charged, and gone on with as there is room for it where it lets
+        others run. So a question that takes one short turn, such as a member's sign of life, waits behind none that
+        takes many.
+        """
+        await self._work.turn(tenant)
 
         def charge(spent_ms: float, now_ms: float) -> None:
             self._use.charge(tenant, spent_ms, now_ms)
             self._spare.asked.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
-        return await _Charged(work(), self._clock, charge, partial(self._question_waits_ms, tenant))
+        def pause() -> Awaitable[None] | None:
+            return self._questions.queue_up(tenant) if self._questions.is_due(tenant) else None
 
-    def _question_waits_ms(self, tenant: TenantId) -> float:
-        now_ms = self._clock.monotonic_ms()
-        return max(self._shares.wait_ms(tenant, now_ms), self._spare.wait_ms(tenant, now_ms))
+        return await _Charged(work(), self._clock, charge, pause)
 
     async def run(self) -> None:
         """See how late timers fire while somebody asks, for ever."""
@@ -159,21 +170,17 @@ def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> 
     return {method: fair(handler) for method, handler in calls.items()}
 
 
-def _no_pause() -> float:
-    return 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class _Charged(Generic[T]):
     """Awaits something step by step and tells what each step took, and when it ended.
 
-    Where the work lets others run before it goes on, it pauses for as long as `pause_ms` says.
+    Where the work lets others run before it goes on, it waits for what `pause` gives.
     """
 
     work: Awaitable[T]
     clock: Clock
     charge: Callable[[float, float], None]
-    pause_ms: Callable[[], float]
+    pause: Callable[[], Awaitable[None] | None]
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self.work.__await__()
@@ -191,8 +198,9 @@ class _Charged(Generic[T]):
                 self.charge(now_ms - began_ms, now_ms)
             sent, thrown = None, None
             try:
-                if waits_for is None and (pause_ms := self.pause_ms()):
-                    yield from asyncio.sleep(pause_ms / 1000).__await__()
+                pause = self.pause() if waits_for is None else None
+                if pause is not None:
+                    yield from pause.__await__()
                 else:
                     sent = yield waits_for
             except GeneratorExit:

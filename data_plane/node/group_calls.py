@@ -120,6 +120,8 @@ class GroupCalls:
             _check_ms("session_timeout_ms", wanted.session_timeout_ms, limits.SESSION_TIMEOUT_MS_MAX)
             _check_ms("rebalance_timeout_ms", wanted.rebalance_timeout_ms, limits.REBALANCE_TIMEOUT_MS_MAX)
         turn = self._begin_turn()
+        if wanted.member_epoch in (JOIN, LEAVE):
+            await turn.give_way()  # the group is assigned anew, which nothing parts
         async for name in turn.through(wanted.topics):
             self._gate.authenticator.topic(principal, Operation.CONSUME, name)
         return Heartbeat(

@@ -153,14 +153,30 @@ def test_nobody_waits_for_ever() -> None:
     asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), 60))
 
 
+class Room:
+    """In place of `Spare`: how long questions wait, once each time it is set."""
+
+    def __init__(self) -> None:
+        self.asked = Charges()
+        self.waits_ms: list[float] = []
+
+    def wait_ms(self, tenant: str, now_ms: float) -> float:
+        return self.waits_ms.pop() if self.waits_ms else 0.0
+
+
+def with_room() -> tuple[Fairness, Room]:
+    fair, _, _ = fairness()
+    room = Room()
+    fair._spare = cast(Any, room)
+    return fair, room
+
+
 def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_it() -> None:
-    fair, hands, charges = fairness()
-    charges.wait = 60_000.0
+    fair, room = with_room()
     ends: list[str] = []
 
     async def question() -> None:
-        hands.at_ms += 2
-        charges.waits[GREEDY] = 1
+        room.waits_ms = [60_000.0, 60_000.0]  # seen when it is looked whether to wait, and when it waits
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -179,21 +195,61 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
 
     asyncio.run(story())
     assert ends == ["cancelled"]
-    assert charges.charged == [(GREEDY, 2.0), (GREEDY, 0.0)]
+    assert room.asked.charged == [(GREEDY, 0.0), (GREEDY, 0.0)]
+    assert not fair._questions.queues
 
 
 def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause() -> None:
-    fair, _, charges = fairness()
+    fair, room = with_room()
 
     async def work() -> str:
-        charges.waits[GREEDY] = 1
+        room.waits_ms = [0.001, 0.001, 0.001]
         await asyncio.sleep(0)
         return "done"
 
     assert asyncio.run(fair.of(GREEDY).asked(work)) == "done"
-    assert charges.waits[GREEDY] == 0, "it paused"
+    assert room.waits_ms == []
     assert asyncio.run(fair.of(GREEDY).charged(work)) == "done"
-    assert charges.waits[GREEDY] == 1, "it did not"
+    assert len(room.waits_ms) == 3
+
+
+def test_a_question_of_one_short_turn_does_not_wait_for_those_that_take_many() -> None:
+    fair, room = with_room()
+    answered: list[str] = []
+
+    async def long() -> None:
+        room.waits_ms = [60_000.0, 60_000.0]
+        await asyncio.sleep(0)
+        answered.append("long")
+
+    async def short() -> None:
+        answered.append("short")
+
+    async def story() -> None:
+        waits = asyncio.create_task(fair.of(GREEDY).asked(long))
+        await asyncio.sleep(0)
+        assert fair._questions.queues
+        await asyncio.wait_for(fair.of(GREEDY).asked(short), 60)
+        waits.cancel()
+
+    asyncio.run(story())
+    assert answered == ["short"]
+
+
+def test_questions_that_pause_go_on_one_after_the_other() -> None:
+    fair, room = with_room()
+    order: list[str] = []
+
+    async def question(name: str) -> None:
+        room.waits_ms = [0.001, 0.001]
+        await asyncio.sleep(0)
+        order.append(name)
+
+    async def story() -> None:
+        await asyncio.gather(*(fair.of(GREEDY).asked(lambda n=n: question(n)) for n in "abc"))  # type: ignore[misc]
+
+    asyncio.run(story())
+    assert order == ["a", "b", "c"]
 
 
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
