@@ -12,6 +12,8 @@ HELD_MAX = 5_000
 """A waiting call takes some 20 KB."""
 _EVERY_MS = 1_000 / ANSWERED_PER_S
 _AT_ONCE_MS = 1_000.0
+_WAIT_MS_MAX = HELD_PER_ADDRESS_MAX * _EVERY_MS
+"""When all that may wait do so. Who hangs up while it waits and calls again moves nobody's answer further away."""
 _FORGOTTEN_EVERY = 1_000
 
 
@@ -30,6 +32,7 @@ class TurnedAway:
         if len(self._next_ms) > _FORGOTTEN_EVERY and address not in self._next_ms:
             self._next_ms = {known: until for known, until in self._next_ms.items() if until > now_ms}
         until_ms = max(now_ms, self._next_ms.get(address, now_ms)) + _EVERY_MS
+        until_ms = min(until_ms, now_ms + _AT_ONCE_MS + _WAIT_MS_MAX)
         wait_ms = until_ms - now_ms - _AT_ONCE_MS
         if wait_ms <= 0:
             self._next_ms[address] = until_ms

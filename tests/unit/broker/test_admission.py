@@ -66,6 +66,30 @@ def test_who_is_turned_away_again_and_again_is_told_so_more_and_more_slowly(
     run(scenario)
 
 
+def test_little_is_taken_of_what_comes_with_a_call_that_is_turned_away_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turned_away, "_EVERY_MS", 1_000_000)
+
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            fast = opened.stream_stream("/s/echo")()
+            for _ in range(50):
+                await fast.write(bytes(limits.MIB))
+                await fast.read()
+            held = opened.stream_stream("/c/tenant")(metadata=((AUTHORIZATION, "stranger"),))
+            taken = 0
+            with pytest.raises(TimeoutError):
+                while taken < 100 * limits.MIB:
+                    await asyncio.wait_for(held.write(bytes(16 * limits.KIB)), 2)
+                    taken += 16 * limits.KIB
+            assert world.listener._refusals._held == {"127.0.0.1": 1}
+            assert taken <= 256 * limits.KIB
+            held.cancel()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("method", ["/c/tenant", "/w/count"])
 def test_a_call_whose_request_does_not_come_ends(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FIRST_REQUEST_MS_MAX", 100)

@@ -3,7 +3,7 @@
 import pytest
 
 from data_plane.throttling import turned_away
-from data_plane.throttling.turned_away import ANSWERED_PER_S, TurnedAway
+from data_plane.throttling.turned_away import ANSWERED_PER_S, HELD_PER_ADDRESS_MAX, TurnedAway
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -43,6 +43,14 @@ def test_few_wait_at_once_and_others_are_told_at_once(monkeypatch: pytest.Monkey
         refusals.released(THERE)
     assert refusals._held == {}
     assert refusals._held_in_all == 0
+
+
+def test_who_hangs_up_and_calls_again_does_not_move_the_answers_of_its_address_away() -> None:
+    refusals = TurnedAway()
+    for _ in range(100_000):
+        if refusals.hold_ms(HERE, 0):
+            refusals.released(HERE)
+    assert 0 < refusals.hold_ms(HERE, 0) <= 1_000 * HELD_PER_ADDRESS_MAX / ANSWERED_PER_S
 
 
 def test_addresses_that_called_long_ago_are_forgotten() -> None:
