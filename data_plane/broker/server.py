@@ -54,8 +54,8 @@ class Listener(grpc.GenericRpcHandler):
 
     `fault` is told of each exception of a handler that is neither a refusal nor a lost peer: our own bug
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
-    connection, or finishes what it has begun (RL19). A watch's handler only tells, so it ends with its
-    client.
+    connection, or finishes what it has begun (RL19). A call that still waits for its turn has not begun, and ends. A
+    watch's handler only tells, so it ends with its client.
 
     Calls and watches are served as streams, which is the same on the wire: grpc waits for the request of a unary
     call before it asks anybody, so whoever sends none would hold a place that nobody admitted it to.
@@ -95,7 +95,9 @@ class Listener(grpc.GenericRpcHandler):
                     caller.peer, read=context.read, write=context.write, hang_up=lambda: None
                 )
                 try:
-                    await self._outlive(method, caller, self._service.streams[method](caller, connection))
+                    await asyncio.shield(
+                        self._handle(method, caller, self._service.streams[method](caller, connection))
+                    )
                 except asyncio.CancelledError:
                     connection.lose("the peer is gone")
                     raise
@@ -110,7 +112,21 @@ class Listener(grpc.GenericRpcHandler):
         async def handle(_requests: Any, context: Any) -> None:
             async def act(caller: Caller) -> None:
                 request = await _request(context)
-                answer = await self._outlive(method, caller, self._service.calls[method](caller, request))
+                begun = False
+
+                async def work() -> bytes:
+                    nonlocal begun
+                    await self._service.turn(caller)
+                    begun = True
+                    return await self._service.calls[method](caller, request)
+
+                handling = self._handle(method, caller, work())
+                try:
+                    answer = await asyncio.shield(handling)
+                except asyncio.CancelledError:
+                    if not begun:
+                        handling.cancel()
+                    raise
                 await _write(context, answer)
 
             await self._guarded(context, act)
@@ -135,8 +151,8 @@ class Listener(grpc.GenericRpcHandler):
 
         return handle
 
-    async def _outlive(self, method: str, caller: Caller, work: Awaitable[Any]) -> Any:
-        """Wait for a handler without taking it along when grpc cancels the wait."""
+    def _handle(self, method: str, caller: Caller, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        """A handler in a task of its own: grpc cancels what waits for it."""
         task: asyncio.Task[Any] = asyncio.create_task(_as_coroutine(work))
         self._handling.add(task)
 
@@ -146,7 +162,7 @@ class Listener(grpc.GenericRpcHandler):
                 self._judge(method, caller, error)
 
         task.add_done_callback(ended)
-        return await asyncio.shield(task)
+        return task
 
     def _judge(self, method: str, caller: Caller, error: BaseException) -> None:
         if not isinstance(error, _EXPECTED):

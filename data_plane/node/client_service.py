@@ -46,6 +46,9 @@ def client_service(parts: Callable[[], ClientParts], gate: Gate, fairness: Fairn
     ) -> None:
         await parts().calls.watch_metadata(caller, request, push)
 
+    async def turn(caller: Caller) -> None:
+        await fairness.turn_of_question(gate.admit(caller).tenant)
+
     calls = {
         methods.METADATA: by(lambda of: of.calls.metadata),
         methods.LIST_OFFSETS: by(lambda of: of.calls.list_offsets),
@@ -69,4 +72,5 @@ def client_service(parts: Callable[[], ClientParts], gate: Gate, fairness: Fairn
         calls=fairly(calls, gate, fairness),
         watches={methods.WATCH_METADATA: watch_metadata},
         enter=gate.enter,
+        turn=turn,
     )

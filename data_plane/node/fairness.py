@@ -72,6 +72,8 @@ class Fairness:
         self._somebody_asked = asyncio.Event()
         self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
         self._questions = _Line(clock, stats, self._question_waits_ms)
+        self._paused = _Line(clock, stats, self._question_waits_ms)
+        """Of questions that have begun, so that one that has not does not wait for all of them."""
         self._refused = _Line(
             clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
         )
@@ -95,16 +97,19 @@ class Fairness:
         """The work, each step of it charged to the tenant; what it waits for is not."""
         return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
 
-    async def asked(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
-        """Work that nobody pays for: begun in its turn, charged, and done in pieces as there is room for it."""
+    async def turn_of_question(self, tenant: TenantId) -> None:
+        """`turn` for work that nobody pays for, which is then `answered` in the same step."""
         await self._questions.turn(tenant)
+
+    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
+        """Work that nobody pays for, charged, and done in pieces as there is room for it."""
 
         def charge(spent_ms: float, now_ms: float) -> None:
             self._use.charge(tenant, spent_ms, now_ms)
             self._spare.asked.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
-        return await _Charged(work(), self._clock, charge, partial(self._question_waits_ms, tenant))
+        return await _Charged(work(), self._clock, charge, partial(self._paused.turn, tenant))
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
@@ -142,38 +147,39 @@ class TenantTurns:
         return await self.fairness.charged(self.tenant, work)
 
     async def asked(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A question, see `Fairness.asked`."""
-        return await self.fairness.asked(self.tenant, work)
+        """A question, begun in its turn, see `Fairness.answered`."""
+        await self.fairness.turn_of_question(self.tenant)
+        return await self.fairness.answered(self.tenant, work)
 
 
 def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> dict[str, CallHandler]:
-    """The same calls, each in its tenant's turn and charged to it."""
+    """The same calls, each charged to its tenant, whose turn the caller has waited for."""
 
     def fair(handler: CallHandler) -> CallHandler:
         async def handle(caller: Caller, request: bytes) -> bytes:
-            turns = fairness.of(gate.admit(caller).tenant)
-            return await turns.asked(lambda: handler(caller, request))
+            tenant = gate.admit(caller).tenant
+            return await fairness.answered(tenant, lambda: handler(caller, request))
 
         return handle
 
     return {method: fair(handler) for method, handler in calls.items()}
 
 
-def _no_pause() -> float:
-    return 0.0
+async def _no_pause() -> None:
+    """What is paid for goes on at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Charged(Generic[T]):
     """Awaits something step by step and tells what each step took, and when it ended.
 
-    Where the work lets others run before it goes on, it pauses for as long as `pause_ms` says.
+    Where the work lets others run before it goes on, it waits for `pause` too.
     """
 
     work: Awaitable[T]
     clock: Clock
     charge: Callable[[float, float], None]
-    pause_ms: Callable[[], float]
+    pause: Callable[[], Awaitable[None]]
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self.work.__await__()
@@ -191,10 +197,9 @@ class _Charged(Generic[T]):
                 self.charge(now_ms - began_ms, now_ms)
             sent, thrown = None, None
             try:
-                if waits_for is None and (pause_ms := self.pause_ms()):
-                    yield from asyncio.sleep(pause_ms / 1000).__await__()
-                else:
-                    sent = yield waits_for
+                sent = yield waits_for
+                if waits_for is None:
+                    yield from self.pause().__await__()
             except GeneratorExit:
                 steps.close()
                 raise

@@ -66,6 +66,23 @@ def test_who_is_turned_away_again_and_again_is_told_so_more_and_more_slowly(
     run(scenario)
 
 
+def test_a_call_that_waits_for_its_turn_ends_with_its_client() -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            call = opened.unary_unary("/c/tenant")(b"left", metadata=((AUTHORIZATION, "patient"),))
+            await world.began.wait()
+            assert world.inside == len(world.listener._handling) == 1
+            call.cancel()
+            await _until(lambda: not world.listener._handling)
+            world.release.set()
+            stayed = opened.unary_unary("/c/tenant")(b"stayed", metadata=((AUTHORIZATION, "patient"),))
+            assert await stayed == b"answer stayed"
+            assert len(world.callers) == 1
+        await _until(lambda: world.inside == 0)
+
+    run(scenario)
+
+
 def test_little_is_taken_of_what_comes_with_a_call_that_is_turned_away_slowly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

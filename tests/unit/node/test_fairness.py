@@ -8,7 +8,8 @@ import pytest
 
 from data_plane.node.fairness import Fairness
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.spare import LOOK_MS
+from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.spare import ALWAYS, LOOK_MS
 from penstock.contract.ids import TenantId
 
 GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
@@ -160,7 +161,7 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
 
     async def question() -> None:
         hands.at_ms += 2
-        charges.waits[GREEDY] = 1
+        charges.waits[GREEDY] = 2
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -194,6 +195,65 @@ def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause(
     assert charges.waits[GREEDY] == 0, "it paused"
     assert asyncio.run(fair.of(GREEDY).charged(work)) == "done"
     assert charges.waits[GREEDY] == 1, "it did not"
+
+
+class WorkingHands(Hands):
+    """A clock that goes on with a loop's virtual time, and when somebody works."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def monotonic_ms(self) -> float:
+        return self.at_ms + self._loop.time() * 1_000
+
+
+def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
+    answered: list[str] = []
+    asked_ms = 0.0
+
+    async def question() -> None:
+        nonlocal asked_ms
+        for _ in range(200):
+            hands.at_ms += 2
+            asked_ms += 2
+            await asyncio.sleep(0)
+
+    async def short_question() -> None:
+        hands.at_ms += 0.2
+        answered.append("short")
+
+    async def neighbour() -> None:
+        while True:
+            fair._use.charge(MODEST, 20, hands.monotonic_ms())
+            await asyncio.sleep(0.1)
+
+    async def story() -> None:
+        nonlocal asked_ms
+        beside = asyncio.create_task(neighbour())
+        questions = [asyncio.create_task(fair.of(GREEDY).asked(question)) for _ in range(100)]
+        await asyncio.sleep(0.1)
+        fair._spare.part = ALWAYS
+        await asyncio.sleep(5)
+        began_ms, asked_ms = hands.monotonic_ms(), 0.0
+        short = asyncio.create_task(fair.of(GREEDY).asked(short_question))
+        await asyncio.sleep(10)
+        took_ms = hands.monotonic_ms() - began_ms
+        assert ALWAYS / 2 < asked_ms / took_ms < 1.2 * ALWAYS
+        assert answered == ["short"], "what has not begun does not wait for all that has"
+        for task in (beside, short, *questions):
+            task.cancel()
+        await asyncio.gather(beside, short, *questions, return_exceptions=True)
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+    assert not fair._questions.queues
+    assert not fair._paused.queues
 
 
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
