@@ -116,7 +116,7 @@ class Listener(grpc.GenericRpcHandler):
 
                 async def work() -> bytes:
                     nonlocal begun
-                    await self._service.turn(caller)
+                    await self._service.turn(method, caller, request)
                     begun = True
                     return await self._service.calls[method](caller, request)
 

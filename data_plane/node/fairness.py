@@ -74,6 +74,7 @@ class Fairness:
         self._questions = _Line(clock, stats, self._question_waits_ms)
         self._paused = _Line(clock, stats, self._question_waits_ms)
         """Of questions that have begun, so that one that has not does not wait for all of them."""
+        self._beats = _Line(clock, stats, self._beat_waits_ms)
         self._refused = _Line(
             clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
         )
@@ -97,23 +98,30 @@ class Fairness:
         """The work, each step of it charged to the tenant; what it waits for is not."""
         return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
 
-    async def turn_of_question(self, tenant: TenantId) -> None:
-        """`turn` for work that nobody pays for, which is then `answered` in the same step."""
-        await self._questions.turn(tenant)
+    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
+        """`turn` for work that nobody pays for, which is then `answered` in the same step. A `beat` is a sign of life
+        of a group's member: it does not wait behind its tenant's questions.
+        """
+        await (self._beats if beat else self._questions).turn(tenant)
 
-    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
+    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
         """Work that nobody pays for, charged, and done in pieces as there is room for it."""
+        use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float) -> None:
             self._use.charge(tenant, spent_ms, now_ms)
-            self._spare.asked.charge(tenant, spent_ms, now_ms)
+            use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
-        return await _Charged(work(), self._clock, charge, partial(self._paused.turn, tenant))
+        return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
 
     def _question_waits_ms(self, tenant: TenantId) -> float:
         now_ms = self._clock.monotonic_ms()
         return max(self._shares.wait_ms(tenant, now_ms), self._spare.wait_ms(tenant, now_ms))
+
+    def _beat_waits_ms(self, tenant: TenantId) -> float:
+        now_ms = self._clock.monotonic_ms()
+        return max(self._shares.wait_ms(tenant, now_ms), self._spare.beat_wait_ms(tenant, now_ms))
 
     async def run(self) -> None:
         """See how late timers fire while somebody asks, for ever."""
@@ -152,17 +160,21 @@ class TenantTurns:
         return await self.fairness.answered(self.tenant, work)
 
 
-def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> dict[str, CallHandler]:
+def fairly(
+    calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness, is_beat: Callable[[str, bytes], bool]
+) -> dict[str, CallHandler]:
     """The same calls, each charged to its tenant, whose turn the caller has waited for."""
 
-    def fair(handler: CallHandler) -> CallHandler:
+    def fair(method: str, handler: CallHandler) -> CallHandler:
         async def handle(caller: Caller, request: bytes) -> bytes:
             tenant = gate.admit(caller).tenant
-            return await fairness.answered(tenant, lambda: handler(caller, request))
+            return await fairness.answered(
+                tenant, lambda: handler(caller, request), beat=is_beat(method, request)
+            )
 
         return handle
 
-    return {method: fair(handler) for method, handler in calls.items()}
+    return {method: fair(method, handler) for method, handler in calls.items()}
 
 
 async def _no_pause() -> None:

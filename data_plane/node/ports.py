@@ -75,7 +75,7 @@ CallHandler = Callable[[Caller, bytes], Awaitable[bytes]]
 WatchHandler = Callable[[Caller, bytes, Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 
 
-async def _at_once(caller: Caller) -> None:
+async def _at_once(method: str, caller: Caller, request: bytes) -> None:
     """No turns."""
 
 
@@ -90,7 +90,7 @@ class Service:
     """Entered for each call and stream before anything that its caller sends is read, and left at its end: who is
     calling. Refuses by `CallFailed`.
     """
-    turn: Callable[[Caller], Awaitable[None]] = _at_once
+    turn: Callable[[str, Caller, bytes], Awaitable[None]] = _at_once
     """Awaited before a call's handler, which begins in the same step. Who leaves meanwhile is not served."""
 
 

@@ -181,7 +181,7 @@ async def _serve_stream(handler: StreamHandler, caller: Caller, server: Endpoint
 
 async def _serve_call(service: Service, method: str, caller: Caller, server: Endpoint) -> None:
     request = await server.receive()
-    await service.turn(caller)
+    await service.turn(method, caller, request)
     await server.send(await service.calls[method](caller, request))
 
 

@@ -66,7 +66,7 @@ class World:
         finally:
             self.inside -= 1
 
-    async def _turn(self, caller: Caller) -> None:
+    async def _turn(self, method: str, caller: Caller, request: bytes) -> None:
         if caller.authorization == "patient":
             self.began.set()
             await self.release.wait()

@@ -256,6 +256,52 @@ def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
     assert not fair._paused.queues
 
 
+def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() -> None:
+    """A hundred members join, 18 ms each; each beats every two seconds and is fenced after ten."""
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
+    waited_ms: list[float] = []
+    joined = 0
+
+    async def costs(ms: float) -> None:
+        hands.at_ms += ms
+
+    async def neighbour() -> None:
+        while True:
+            fair._use.charge(MODEST, 20, hands.monotonic_ms())
+            await asyncio.sleep(0.1)
+
+    async def member() -> None:
+        nonlocal joined
+        await fair.of(GREEDY).asked(lambda: costs(18))
+        joined += 1
+        while True:
+            await asyncio.sleep(2)
+            began_ms = hands.monotonic_ms()
+            await fair.turn_of_question(GREEDY, beat=True)
+            await fair.answered(GREEDY, lambda: costs(0.3), beat=True)
+            waited_ms.append(hands.monotonic_ms() - began_ms)
+
+    async def story() -> None:
+        fair._spare.part = ALWAYS
+        fair._spare.asked.charge(GREEDY, 60, hands.monotonic_ms())
+        fair._use.charge(GREEDY, 60, hands.monotonic_ms())
+        tasks = [asyncio.create_task(neighbour()), *(asyncio.create_task(member()) for _ in range(100))]
+        await asyncio.sleep(15)
+        assert 20 < joined < 100, "joins wait"
+        assert len(waited_ms) > 100
+        assert max(waited_ms) < 2_000
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
     fair, hands, _ = fairness()
     fair._spare.observe = lambda late_ms: seen.append(late_ms)  # type: ignore[method-assign]
