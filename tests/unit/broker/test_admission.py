@@ -66,6 +66,20 @@ def test_who_is_turned_away_again_and_again_is_told_so_more_and_more_slowly(
     run(scenario)
 
 
+def test_a_refusal_of_who_was_admitted_counts_for_no_stranger() -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.client) as opened:
+            call = opened.stream_stream("/s/echo")()
+            await call.write(b"no frame")
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert world.listener._refusals._next_ms == {}
+            stranger = opened.stream_stream("/s/echo")(metadata=((AUTHORIZATION, "stranger"),))
+            assert await stranger.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert list(world.listener._refusals._next_ms) == ["127.0.0.1"]
+
+    run(scenario)
+
+
 def test_a_call_that_waits_for_its_turn_ends_with_its_client() -> None:
     async def scenario(world: World) -> None:
         async with channel(world.client) as opened:
