@@ -5,7 +5,6 @@ import hmac
 import logging
 import secrets
 import string
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -18,7 +17,6 @@ from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, server_options
 from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
-from data_plane.throttling.turned_away import TurnedAway
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError
@@ -54,8 +52,8 @@ class Listener(grpc.GenericRpcHandler):
 
     `fault` is told of each exception of a handler that is neither a refusal nor a lost peer: our own bug
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
-    connection, or finishes what it has begun (RL19). A watch's handler only tells, so it ends with its
-    client.
+    connection, or finishes what it has begun (RL19). A call that still waits for its turn has not begun, and ends. A
+    watch's handler only tells, so it ends with its client.
 
     Calls and watches are served as streams, which is the same on the wire: grpc waits for the request of a unary
     call before it asks anybody, so whoever sends none would hold a place that nobody admitted it to.
@@ -69,7 +67,6 @@ class Listener(grpc.GenericRpcHandler):
         """Strong references, never iterated."""
         self._turned_away: dict[str, int] = {}
         """How many calls of each address were not admitted since `turned_away` was asked."""
-        self._refusals = TurnedAway()
 
     @property
     def internal(self) -> bool:
@@ -95,7 +92,9 @@ class Listener(grpc.GenericRpcHandler):
                     caller.peer, read=context.read, write=context.write, hang_up=lambda: None
                 )
                 try:
-                    await self._outlive(method, caller, self._service.streams[method](caller, connection))
+                    await asyncio.shield(
+                        self._handle(method, caller, self._service.streams[method](caller, connection))
+                    )
                 except asyncio.CancelledError:
                     connection.lose("the peer is gone")
                     raise
@@ -110,7 +109,21 @@ class Listener(grpc.GenericRpcHandler):
         async def handle(_requests: Any, context: Any) -> None:
             async def act(caller: Caller) -> None:
                 request = await _request(context)
-                answer = await self._outlive(method, caller, self._service.calls[method](caller, request))
+                begun = False
+
+                async def work() -> bytes:
+                    nonlocal begun
+                    await self._service.turn(method, caller, request)
+                    begun = True
+                    return await self._service.calls[method](caller, request)
+
+                handling = self._handle(method, caller, work())
+                try:
+                    answer = await asyncio.shield(handling)
+                except asyncio.CancelledError:
+                    if not begun:
+                        handling.cancel()
+                    raise
                 await _write(context, answer)
 
             await self._guarded(context, act)
@@ -135,8 +148,8 @@ class Listener(grpc.GenericRpcHandler):
 
         return handle
 
-    async def _outlive(self, method: str, caller: Caller, work: Awaitable[Any]) -> Any:
-        """Wait for a handler without taking it along when grpc cancels the wait."""
+    def _handle(self, method: str, caller: Caller, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        """A handler in a task of its own: grpc cancels what waits for it."""
         task: asyncio.Task[Any] = asyncio.create_task(_as_coroutine(work))
         self._handling.add(task)
 
@@ -146,7 +159,7 @@ class Listener(grpc.GenericRpcHandler):
                 self._judge(method, caller, error)
 
         task.add_done_callback(ended)
-        return await asyncio.shield(task)
+        return task
 
     def _judge(self, method: str, caller: Caller, error: BaseException) -> None:
         if not isinstance(error, _EXPECTED):
@@ -156,10 +169,9 @@ class Listener(grpc.GenericRpcHandler):
 
     async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
         """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
-        caller, admitted = self._caller(context), False
+        caller = self._caller(context)
         try:
             with self._admitted(caller) as principal:
-                admitted = True
                 await act(replace(caller, principal=principal))
             return
         except ConnectionLost:
@@ -173,18 +185,7 @@ class Listener(grpc.GenericRpcHandler):
                 ErrorCode.INTERNAL,
                 f"the broker failed; see its log for request {caller.request_id}",
             )
-        if not admitted:
-            await self._hold_back(caller.peer)
         await _refuse(context, int(code), message, caller.request_id)
-
-    async def _hold_back(self, address: str) -> None:
-        """Let a refusal wait while its address was told of many."""
-        wait_ms = self._refusals.hold_ms(address, time.monotonic() * 1000)
-        if wait_ms:
-            try:
-                await asyncio.sleep(wait_ms / 1000)
-            finally:
-                self._refusals.released(address)
 
     @contextmanager
     def _admitted(self, caller: Caller) -> Iterator[Principal | None]:

@@ -8,7 +8,7 @@ from data_plane.node.client_calls import ClientCalls
 from data_plane.node.client_streams import ClientStreams
 from data_plane.node.commitments import Commitments
 from data_plane.node.fairness import Fairness, fairly
-from data_plane.node.group_calls import GroupCalls
+from data_plane.node.group_calls import GroupCalls, is_beat
 from data_plane.node.ports import Caller, CallHandler, Connection, Service
 from data_plane.node.proofs import Proofs
 from data_plane.node.record_deletion import RecordDeletion
@@ -46,6 +46,9 @@ def client_service(parts: Callable[[], ClientParts], gate: Gate, fairness: Fairn
     ) -> None:
         await parts().calls.watch_metadata(caller, request, push)
 
+    async def turn(method: str, caller: Caller, request: bytes) -> None:
+        await fairness.turn_of_question(gate.admit(caller).tenant, beat=is_beat(method, request))
+
     calls = {
         methods.METADATA: by(lambda of: of.calls.metadata),
         methods.LIST_OFFSETS: by(lambda of: of.calls.list_offsets),
@@ -66,7 +69,8 @@ def client_service(parts: Callable[[], ClientParts], gate: Gate, fairness: Fairn
     }
     return Service(
         streams={methods.PRODUCE: produce, methods.CONSUME: consume},
-        calls=fairly(calls, gate, fairness),
+        calls=fairly(calls, gate, fairness, is_beat),
         watches={methods.WATCH_METADATA: watch_metadata},
         enter=gate.enter,
+        turn=turn,
     )

@@ -37,16 +37,9 @@ class _Line:
         self.queues: dict[TenantId, _Queue] = {}
         """Only of tenants of whom somebody waits."""
 
-    def is_due(self, tenant: TenantId) -> bool:
-        """Whether there is anything to wait for."""
-        return tenant in self.queues or self._wait_ms(tenant) > 0
-
     async def turn(self, tenant: TenantId) -> None:
-        if self.is_due(tenant):
-            await self.queue_up(tenant)
-
-    async def queue_up(self, tenant: TenantId) -> None:
-        """Wait behind whoever of the tenant waits already."""
+        if tenant not in self.queues and not self._wait_ms(tenant):
+            return
         queue = self.queues.setdefault(tenant, _Queue())
         queue.waiting += 1
         began_ms = self._clock.monotonic_ms()
@@ -78,9 +71,10 @@ class Fairness:
         self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
         self._somebody_asked = asyncio.Event()
         self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
-        self._questions = _Line(
-            clock, stats, lambda tenant: self._spare.wait_ms(tenant, clock.monotonic_ms())
-        )
+        self._questions = _Line(clock, stats, self._question_waits_ms)
+        self._paused = _Line(clock, stats, self._question_waits_ms)
+        """Of questions that have begun, so that one that has not does not wait for all of them."""
+        self._beats = _Line(clock, stats, self._beat_waits_ms)
         self._refused = _Line(
             clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
         )
@@ -102,24 +96,32 @@ class Fairness:
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
         """The work, each step of it charged to the tenant; what it waits for is not."""
-        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), lambda: None)
+        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
 
-    async def asked(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
-        """Work that nobody pays for: begun in its turn, charged, and gone on with as there is room for it where it lets
-        others run. So a question that takes one short turn, such as a member's sign of life, waits behind none that
-        takes many.
+    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
+        """`turn` for work that nobody pays for, which is then `answered` in the same step. A `beat` is a sign of life
+        of a group's member: it does not wait behind its tenant's questions.
         """
-        await self._work.turn(tenant)
+        await (self._beats if beat else self._questions).turn(tenant)
+
+    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
+        """Work that nobody pays for, charged, and done in pieces as there is room for it."""
+        use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float) -> None:
             self._use.charge(tenant, spent_ms, now_ms)
-            self._spare.asked.charge(tenant, spent_ms, now_ms)
+            use.charge(tenant, spent_ms, now_ms)
             self._somebody_asked.set()
 
-        def pause() -> Awaitable[None] | None:
-            return self._questions.queue_up(tenant) if self._questions.is_due(tenant) else None
+        return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
 
-        return await _Charged(work(), self._clock, charge, pause)
+    def _question_waits_ms(self, tenant: TenantId) -> float:
+        now_ms = self._clock.monotonic_ms()
+        return max(self._shares.wait_ms(tenant, now_ms), self._spare.wait_ms(tenant, now_ms))
+
+    def _beat_waits_ms(self, tenant: TenantId) -> float:
+        now_ms = self._clock.monotonic_ms()
+        return max(self._shares.wait_ms(tenant, now_ms), self._spare.beat_wait_ms(tenant, now_ms))
 
     async def run(self) -> None:
         """See how late timers fire while somebody asks, for ever."""
@@ -153,34 +155,43 @@ class TenantTurns:
         return await self.fairness.charged(self.tenant, work)
 
     async def asked(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A question, see `Fairness.asked`."""
-        return await self.fairness.asked(self.tenant, work)
+        """A question, begun in its turn, see `Fairness.answered`."""
+        await self.fairness.turn_of_question(self.tenant)
+        return await self.fairness.answered(self.tenant, work)
 
 
-def fairly(calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness) -> dict[str, CallHandler]:
-    """The same calls, each in its tenant's turn and charged to it."""
+def fairly(
+    calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness, is_beat: Callable[[str, bytes], bool]
+) -> dict[str, CallHandler]:
+    """The same calls, each charged to its tenant, whose turn the caller has waited for."""
 
-    def fair(handler: CallHandler) -> CallHandler:
+    def fair(method: str, handler: CallHandler) -> CallHandler:
         async def handle(caller: Caller, request: bytes) -> bytes:
-            turns = fairness.of(gate.admit(caller).tenant)
-            return await turns.asked(lambda: handler(caller, request))
+            tenant = gate.admit(caller).tenant
+            return await fairness.answered(
+                tenant, lambda: handler(caller, request), beat=is_beat(method, request)
+            )
 
         return handle
 
-    return {method: fair(handler) for method, handler in calls.items()}
+    return {method: fair(method, handler) for method, handler in calls.items()}
+
+
+async def _no_pause() -> None:
+    """What is paid for goes on at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Charged(Generic[T]):
     """Awaits something step by step and tells what each step took, and when it ended.
 
-    Where the work lets others run before it goes on, it waits for what `pause` gives.
+    Where the work lets others run before it goes on, it waits for `pause` too.
     """
 
     work: Awaitable[T]
     clock: Clock
     charge: Callable[[float, float], None]
-    pause: Callable[[], Awaitable[None] | None]
+    pause: Callable[[], Awaitable[None]]
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self.work.__await__()
@@ -198,11 +209,9 @@ class _Charged(Generic[T]):
                 self.charge(now_ms - began_ms, now_ms)
             sent, thrown = None, None
             try:
-                pause = self.pause() if waits_for is None else None
-                if pause is not None:
-                    yield from pause.__await__()
-                else:
-                    sent = yield waits_for
+                sent = yield waits_for
+                if waits_for is None:
+                    yield from self.pause().__await__()
             except GeneratorExit:
                 steps.close()
                 raise

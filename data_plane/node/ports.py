@@ -75,6 +75,10 @@ CallHandler = Callable[[Caller, bytes], Awaitable[bytes]]
 WatchHandler = Callable[[Caller, bytes, Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 
 
+async def _at_once(method: str, caller: Caller, request: bytes) -> None:
+    """No turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """What a node offers, by method path. Handlers refuse by `CallFailed`; bad frames raise `FrameError`."""
@@ -86,6 +90,8 @@ class Service:
     """Entered for each call and stream before anything that its caller sends is read, and left at its end: who is
     calling. Refuses by `CallFailed`.
     """
+    turn: Callable[[str, Caller, bytes], Awaitable[None]] = _at_once
+    """Awaited before a call's handler, which begins in the same step. Who leaves meanwhile is not served."""
 
 
 class Transport(Protocol):

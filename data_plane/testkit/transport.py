@@ -8,8 +8,8 @@ from typing import Any
 from data_plane.node.ports import (
     Caller,
     CallFailed,
-    CallHandler,
     ConnectionLost,
+    Service,
     StreamHandler,
     WatchHandler,
 )
@@ -134,7 +134,7 @@ def _accept(
     if method in service.streams:
         work = partial(_serve_stream, service.streams[method], caller, server)
     elif method in service.calls:
-        work = partial(_serve_call, service.calls[method], caller, server)
+        work = partial(_serve_call, service, method, caller, server)
     elif method in service.watches:
         work = partial(_serve_watch, service.watches[method], caller, server)
     else:
@@ -179,9 +179,10 @@ async def _serve_stream(handler: StreamHandler, caller: Caller, server: Endpoint
     await handler(caller, server)
 
 
-async def _serve_call(handler: CallHandler, caller: Caller, server: Endpoint) -> None:
-    response = await handler(caller, await server.receive())
-    await server.send(response)
+async def _serve_call(service: Service, method: str, caller: Caller, server: Endpoint) -> None:
+    request = await server.receive()
+    await service.turn(method, caller, request)
+    await server.send(await service.calls[method](caller, request))
 
 
 async def _serve_watch(handler: WatchHandler, caller: Caller, server: Endpoint) -> None:

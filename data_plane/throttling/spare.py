@@ -31,6 +31,8 @@ class Spare:
         """`work`: of everything that tenants do."""
         self._work, self.asked = work, Use()
         """`asked`: of their questions."""
+        self.beats = Use()
+        """Of the signs of life of their groups' members, which are no questions."""
         self.part = SHARED
         """Of the processor, for all questions together."""
         self._late_ms = 0.0
@@ -45,12 +47,20 @@ class Spare:
 
     def wait_ms(self, tenant: TenantId, now_ms: float) -> float:
         """Until another question of the tenant may be worked on; 0 = now, WAIT_MS_MAX at most."""
-        others_work = self._work.working(now_ms) > 1
-        if self.part >= SHARED or not others_work:
+        if not self._is_short(now_ms):
             return 0.0
         allowed = max(ALWAYS, self.part / max(1, self.asked.working(now_ms))) * WINDOW_MS
         return min(WAIT_MS_MAX, until_faded_ms(self.asked.of(tenant, now_ms), allowed))
 
+    def beat_wait_ms(self, tenant: TenantId, now_ms: float) -> float:
+        """The same for a sign of life: of ALWAYS for these alone, so that questions do not cost members their place."""
+        if not self._is_short(now_ms):
+            return 0.0
+        return min(WAIT_MS_MAX, until_faded_ms(self.beats.of(tenant, now_ms), ALWAYS * WINDOW_MS))
+
     def is_asked(self, now_ms: float) -> bool:
         """Whether it matters how late timers fire."""
-        return self.asked.working(now_ms) > 0
+        return self.asked.working(now_ms) > 0 or self.beats.working(now_ms) > 0
+
+    def _is_short(self, now_ms: float) -> bool:
+        return self.part < SHARED and self._work.working(now_ms) > 1

@@ -1,5 +1,7 @@
 """Calls of clients and operators at one broker: what they answer, what they count, and what the second one does."""
 
+import asyncio
+
 import pytest
 
 from data_plane.contract import admin_pb2
@@ -7,9 +9,11 @@ from data_plane.contract import methods as own_methods
 from data_plane.metering.increments import METADATA
 from data_plane.node.ports import CallFailed
 from data_plane.testkit.cluster import TENANT, BrokerState
+from data_plane.throttling.shares import SHARED
+from data_plane.throttling.spare import ALWAYS
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from tests.simulation.test_client_streams import BATCH, Streams, told
 from tests.simulation.test_cuts import METERED, Period
@@ -191,3 +195,25 @@ def test_followers_know_what_their_leader_has_metered_each_time() -> None:
             )
 
     told(story, METERED)
+
+
+def test_questions_and_watches_are_charged_as_such_and_the_broker_sees_how_late_its_timers_are() -> None:
+    async def story(streams: Streams) -> None:
+        fairness = streams.node._fairness
+        asked, now_ms = fairness._spare.asked, fairness._clock.monotonic_ms
+        await streams.call(methods.METADATA, pb.MetadataRequest(all_topics=True))
+        _, charged_ms = asked._all
+        assert charged_ms > 0
+        watch = await streams.open(methods.WATCH_METADATA)
+        await watch.send(pb.WatchMetadataRequest(topics=["orders"]).SerializeToString())
+        await watch.receive()
+        assert asked._all[1] > charged_ms
+        watch.close()
+        await asyncio.sleep(1)  # who works is counted ten times a second
+        fairness._spare.part = ALWAYS
+        asked.charge(TenantId(TENANT), 500, now_ms())
+        fairness._somebody_asked.set()
+        await asyncio.sleep(2)
+        assert ALWAYS < fairness._spare.part < SHARED
+
+    told(story)

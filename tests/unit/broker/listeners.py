@@ -52,6 +52,7 @@ class World:
             calls={"/c/tenant": self._call},
             watches={"/w/count": self._count},
             enter=self._enter,
+            turn=self._turn,
         )
         return internal, client
 
@@ -64,6 +65,11 @@ class World:
             yield
         finally:
             self.inside -= 1
+
+    async def _turn(self, method: str, caller: Caller, request: bytes) -> None:
+        if caller.authorization == "patient":
+            self.began.set()
+            await self.release.wait()
 
     async def _echo(self, caller: Caller, connection: Connection) -> None:
         self.callers.append(caller)

@@ -10,7 +10,6 @@ import grpc
 import pytest
 
 from data_plane.broker.server import bind
-from data_plane.throttling import turned_away
 from penstock.contract import limits
 from penstock.contract.methods import AUTHORIZATION
 from tests.unit.broker.listeners import (
@@ -42,26 +41,19 @@ async def _until(holds: Callable[[], bool]) -> None:
     raise AssertionError("not within 30 s")
 
 
-def test_who_is_turned_away_again_and_again_is_told_so_more_and_more_slowly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        turned_away, "_EVERY_MS", 1_000_000
-    )  # each refusal uses up the answers of many seconds
-
+def test_a_call_that_waits_for_its_turn_ends_with_its_client() -> None:
     async def scenario(world: World) -> None:
         async with channel(world.client) as opened:
-            stranger = opened.stream_stream("/c/tenant")
-            held = stranger(metadata=((AUTHORIZATION, "stranger"),))
-            await _until(lambda: bool(world.listener._refusals._held))
-            assert world.listener.turned_away() == {"127.0.0.1": 1}
-            assert await opened.unary_unary("/c/tenant")(b"known") == b"answer known"
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(held.code()), 0.5)
-            assert world.listener._refusals._held == {"127.0.0.1": 1}
-            held.cancel()
-            await _until(lambda: not world.listener._refusals._held)
-        assert world.inside == 0
+            call = opened.unary_unary("/c/tenant")(b"left", metadata=((AUTHORIZATION, "patient"),))
+            await world.began.wait()
+            assert world.inside == len(world.listener._handling) == 1
+            call.cancel()
+            await _until(lambda: not world.listener._handling)
+            world.release.set()
+            stayed = opened.unary_unary("/c/tenant")(b"stayed", metadata=((AUTHORIZATION, "patient"),))
+            assert await stayed == b"answer stayed"
+            assert len(world.callers) == 1
+        await _until(lambda: world.inside == 0)
 
     run(scenario)
 

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -16,9 +17,10 @@ from typing import Any
 import grpc
 import pytest
 
+from data_plane.broker.grpc_options import BROKER_STREAMS_MAX
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods as internal
-from penstock.contract import methods
+from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
 
 from .test_config import make_certificate
@@ -171,6 +173,24 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     assert not broker.address_file.exists()
     assert (broker.directory / "data" / "clean").exists()
     assert SECRET not in written
+
+
+def streams_of_a_connection(address: str) -> int:
+    """What the listener says in its first HTTP/2 frame, SETTINGS: so many streams at once."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rb") as said:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        head = said.read(9)
+        assert head[3] == 4, "SETTINGS come first"
+        settings = said.read(int.from_bytes(head[:3], "big"))
+    found: dict[int, int] = dict(struct.iter_unpack(">HI", settings))
+    return found[3]
+
+
+def test_a_connection_of_a_client_carries_fewer_streams_than_one_of_a_broker(broker: Broker) -> None:
+    broker.start_ready()
+    assert streams_of_a_connection(broker.address("client")) == limits.STREAMS_PER_CONNECTION_MAX
+    assert streams_of_a_connection(broker.address("internal")) == BROKER_STREAMS_MAX
 
 
 def test_a_killed_broker_starts_again(broker: Broker) -> None:

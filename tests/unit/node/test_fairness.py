@@ -8,7 +8,8 @@ import pytest
 
 from data_plane.node.fairness import Fairness
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.spare import LOOK_MS
+from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.spare import ALWAYS, LOOK_MS
 from penstock.contract.ids import TenantId
 
 GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
@@ -153,30 +154,14 @@ def test_nobody_waits_for_ever() -> None:
     asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), 60))
 
 
-class Room:
-    """In place of `Spare`: how long questions wait, once each time it is set."""
-
-    def __init__(self) -> None:
-        self.asked = Charges()
-        self.waits_ms: list[float] = []
-
-    def wait_ms(self, tenant: str, now_ms: float) -> float:
-        return self.waits_ms.pop() if self.waits_ms else 0.0
-
-
-def with_room() -> tuple[Fairness, Room]:
-    fair, _, _ = fairness()
-    room = Room()
-    fair._spare = cast(Any, room)
-    return fair, room
-
-
 def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_it() -> None:
-    fair, room = with_room()
+    fair, hands, charges = fairness()
+    charges.wait = 60_000.0
     ends: list[str] = []
 
     async def question() -> None:
-        room.waits_ms = [60_000.0, 60_000.0]  # seen when it is looked whether to wait, and when it waits
+        hands.at_ms += 2
+        charges.waits[GREEDY] = 2
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -195,61 +180,126 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
 
     asyncio.run(story())
     assert ends == ["cancelled"]
-    assert room.asked.charged == [(GREEDY, 0.0), (GREEDY, 0.0)]
-    assert not fair._questions.queues
+    assert charges.charged == [(GREEDY, 2.0), (GREEDY, 0.0)]
 
 
 def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause() -> None:
-    fair, room = with_room()
+    fair, _, charges = fairness()
 
     async def work() -> str:
-        room.waits_ms = [0.001, 0.001, 0.001]
+        charges.waits[GREEDY] = 1
         await asyncio.sleep(0)
         return "done"
 
     assert asyncio.run(fair.of(GREEDY).asked(work)) == "done"
-    assert room.waits_ms == []
+    assert charges.waits[GREEDY] == 0, "it paused"
     assert asyncio.run(fair.of(GREEDY).charged(work)) == "done"
-    assert len(room.waits_ms) == 3
+    assert charges.waits[GREEDY] == 1, "it did not"
 
 
-def test_a_question_of_one_short_turn_does_not_wait_for_those_that_take_many() -> None:
-    fair, room = with_room()
+class WorkingHands(Hands):
+    """A clock that goes on with a loop's virtual time, and when somebody works."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def monotonic_ms(self) -> float:
+        return self.at_ms + self._loop.time() * 1_000
+
+
+def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
     answered: list[str] = []
+    asked_ms = 0.0
 
-    async def long() -> None:
-        room.waits_ms = [60_000.0, 60_000.0]
-        await asyncio.sleep(0)
-        answered.append("long")
+    async def question() -> None:
+        nonlocal asked_ms
+        for _ in range(200):
+            hands.at_ms += 2
+            asked_ms += 2
+            await asyncio.sleep(0)
 
-    async def short() -> None:
+    async def short_question() -> None:
+        hands.at_ms += 0.2
         answered.append("short")
 
-    async def story() -> None:
-        waits = asyncio.create_task(fair.of(GREEDY).asked(long))
-        await asyncio.sleep(0)
-        assert fair._questions.queues
-        await asyncio.wait_for(fair.of(GREEDY).asked(short), 60)
-        waits.cancel()
-
-    asyncio.run(story())
-    assert answered == ["short"]
-
-
-def test_questions_that_pause_go_on_one_after_the_other() -> None:
-    fair, room = with_room()
-    order: list[str] = []
-
-    async def question(name: str) -> None:
-        room.waits_ms = [0.001, 0.001]
-        await asyncio.sleep(0)
-        order.append(name)
+    async def neighbour() -> None:
+        while True:
+            fair._use.charge(MODEST, 20, hands.monotonic_ms())
+            await asyncio.sleep(0.1)
 
     async def story() -> None:
-        await asyncio.gather(*(fair.of(GREEDY).asked(lambda n=n: question(n)) for n in "abc"))  # type: ignore[misc]
+        nonlocal asked_ms
+        beside = asyncio.create_task(neighbour())
+        questions = [asyncio.create_task(fair.of(GREEDY).asked(question)) for _ in range(100)]
+        await asyncio.sleep(0.1)
+        fair._spare.part = ALWAYS
+        await asyncio.sleep(5)
+        began_ms, asked_ms = hands.monotonic_ms(), 0.0
+        short = asyncio.create_task(fair.of(GREEDY).asked(short_question))
+        await asyncio.sleep(10)
+        took_ms = hands.monotonic_ms() - began_ms
+        assert ALWAYS / 2 < asked_ms / took_ms < 1.2 * ALWAYS
+        assert answered == ["short"], "what has not begun does not wait for all that has"
+        for task in (beside, short, *questions):
+            task.cancel()
+        await asyncio.gather(beside, short, *questions, return_exceptions=True)
 
-    asyncio.run(story())
-    assert order == ["a", "b", "c"]
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+    assert not fair._questions.queues
+    assert not fair._paused.queues
+
+
+def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() -> None:
+    """A hundred members join, 18 ms each; each beats every two seconds and is fenced after ten."""
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
+    waited_ms: list[float] = []
+    joined = 0
+
+    async def costs(ms: float) -> None:
+        hands.at_ms += ms
+
+    async def neighbour() -> None:
+        while True:
+            fair._use.charge(MODEST, 20, hands.monotonic_ms())
+            await asyncio.sleep(0.1)
+
+    async def member() -> None:
+        nonlocal joined
+        await fair.of(GREEDY).asked(lambda: costs(18))
+        joined += 1
+        while True:
+            await asyncio.sleep(2)
+            began_ms = hands.monotonic_ms()
+            await fair.turn_of_question(GREEDY, beat=True)
+            await fair.answered(GREEDY, lambda: costs(0.3), beat=True)
+            waited_ms.append(hands.monotonic_ms() - began_ms)
+
+    async def story() -> None:
+        fair._spare.part = ALWAYS
+        fair._spare.asked.charge(GREEDY, 60, hands.monotonic_ms())
+        fair._use.charge(GREEDY, 60, hands.monotonic_ms())
+        tasks = [asyncio.create_task(neighbour()), *(asyncio.create_task(member()) for _ in range(100))]
+        await asyncio.sleep(15)
+        assert 20 < joined < 100, "joins wait"
+        assert len(waited_ms) > 100
+        assert max(waited_ms) < 2_000
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
 
 
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
@@ -269,6 +319,7 @@ def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
             if seen:
                 break
             await asyncio.sleep(LOOK_MS / 1000)
+        assert seen == [-LOOK_MS], "by a clock that stands still"
         hands.at_ms += 60_000  # the question has faded
         seen.clear()
         await asyncio.sleep(10 * LOOK_MS / 1000)

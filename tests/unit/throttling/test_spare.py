@@ -75,6 +75,16 @@ def test_one_late_timer_takes_little_away() -> None:
     assert looks(spare, IN_TIME, 0.5).part > SHARED / 2
 
 
+def test_signs_of_life_have_a_part_of_their_own_and_no_more() -> None:
+    spare = looks(spare_of(asks=0.2, works=0.2), LATE, 2)
+    assert spare.wait_ms(ASKS, 0) > 0
+    assert spare.beat_wait_ms(ASKS, 0) == 0
+    spare.beats.charge(ASKS, 2 * ALWAYS * WINDOW_MS, 0)
+    assert 0 < spare.beat_wait_ms(ASKS, 0) <= WAIT_MS_MAX
+    assert spare.beat_wait_ms(ALSO_ASKS, 0) == 0
+    assert looks(spare, IN_TIME, 10).beat_wait_ms(ASKS, 0) == 0
+
+
 def test_it_matters_how_late_timers_fire_while_somebody_asks() -> None:
     assert not Spare(Use()).is_asked(0)
     spare = spare_of(asks=0.1)
