@@ -1,5 +1,8 @@
 """Calls of clients and operators at one broker: what they answer, what they count, and what the second one does."""
 
+import json
+from typing import Any
+
 import pytest
 
 from data_plane.contract import admin_pb2
@@ -13,6 +16,7 @@ from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from tests.simulation.test_client_streams import BATCH, Streams, told
 from tests.simulation.test_cuts import METERED, Period
+from tests.simulation.test_declared_losses import Doubtful, Silent
 from tests.unit.log.batches import NOW_MS, made_batch
 
 BEGINNING, END = -2, -1
@@ -191,3 +195,35 @@ def test_followers_know_what_their_leader_has_metered_each_time() -> None:
             )
 
     told(story, METERED)
+
+
+def test_partitions_that_were_added_without_an_answer_are_added_once() -> None:
+    async def story(streams: Streams) -> None:
+        node: Any = streams.node
+        store = node._admin._store
+
+        async def grown(by: int) -> admin_pb2.Outcome:
+            request = admin_pb2.UpdateTopicRequest(topic_id=streams.where.topic_id, tenant=TENANT)
+            for first in range(by):
+                request.added.add(brokers=[(first + number) % 3 for number in range(3)])
+            topic = streams.node.view.image.topics[streams.where.topic_id]
+            request.settings_json = json.dumps(topic.settings.to_dict())
+            answer = await streams.call(own_methods.UPDATE_TOPIC, request, internal=True)
+            return admin_pb2.Outcome.FromString(answer)
+
+        partitions = 2
+        for applied in ([True], [False], [False, True]):
+            node._admin._store = Doubtful(store, applied=list(applied))
+            assert not (await grown(2)).error
+            partitions += 2
+            assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions
+            assert not node._admin._store.applied
+        node._admin._store = Doubtful(store, applied=[False] * 20)
+        assert (await grown(1)).error == ErrorCode.OUTCOME_UNKNOWN
+        node._admin._store = Silent(store, applied=[True] * 20)
+        assert (await grown(1)).error == ErrorCode.BROKER_UNAVAILABLE
+        node._admin._store = Silent(store, applied=[True] * 19)
+        assert not (await grown(1)).error
+        assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions + 1
+
+    told(story)
