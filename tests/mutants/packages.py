@@ -58,10 +58,12 @@ PACKAGES = (
         tests=(
             "tests/unit/node",
             "tests/simulation/groups",
+            "tests/simulation/test_clean_stops.py",
             "tests/simulation/test_client_calls.py",
             "tests/simulation/test_client_streams.py",
             "tests/simulation/test_cuts.py",
             "tests/simulation/test_damage_met.py",
+            "tests/simulation/test_declared_losses.py",
             "tests/simulation/test_group_calls.py",
             "tests/simulation/test_short_seeds.py",
             "tests/simulation/test_stepping_aside.py",
@@ -108,7 +110,7 @@ PACKAGES = (
             "control_plane/outbox/registry.py",
             "control_plane/outbox/tasks.py",
         ),
-        tests=("tests/control_plane/test_outbox.py",),
+        tests=("tests/control_plane/test_outbox.py", "tests/control_plane/test_conditions.py"),
     ),
     Package(
         name="folds",
