@@ -14,7 +14,9 @@ class Package:
     code: tuple[str, ...]
     """Folders, or single modules."""
     tests: tuple[str, ...]
-    """Folders or files of tests; those marked `slow` or `processes` are left out."""
+    """Folders or files of tests; those marked `processes` are left out."""
+    slow: bool = False
+    """Whether tests marked `slow` are among them."""
 
     def modules(self) -> list[str]:
         """Every module of the package, in order. Generated stubs are left out."""
@@ -124,6 +126,11 @@ PACKAGES = (
             "spark_usage/readings.py",
             "spark_usage/silver.py",
         ),
-        tests=("tests/spark_usage",),
+        tests=(
+            "tests/spark_usage/test_decode.py",
+            "tests/spark_usage/test_scenarios.py",
+            "tests/spark_usage/test_views.py",
+        ),
+        slow=True,  # each starts Spark
     ),
 )

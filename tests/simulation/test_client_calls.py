@@ -164,6 +164,19 @@ def test_a_broker_that_stops_in_good_order_hands_over_and_the_next_one_does_too(
     told(story)
 
 
+def test_a_broker_that_stops_is_not_ready_from_the_first_moment_on_and_says_why() -> None:
+    async def story(streams: Streams) -> None:
+        period, node = streams.period, streams.node
+        broker, _ = period.led_by(streams.where)
+        assert (node.ready, node.ready_reason) == (True, "")
+        period.cluster.drain(broker)
+        await period.until("it says so", lambda: node.ready_reason == "draining")
+        assert not node.ready and node.registration.in_force(), "it still hands over"
+        await period.until("it has stopped", lambda: broker.state is BrokerState.DOWN)
+
+    told(story)
+
+
 def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> None:
     async def story(streams: Streams) -> None:
         producer, reader = await streams.producing(), await streams.consuming()

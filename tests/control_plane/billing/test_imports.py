@@ -336,7 +336,7 @@ def test_seals_that_are_left_out_are_counted_and_a_second_run_adds_what_is_new(w
     for _ in range(3):
         log.write(5, BEGIN_MS, rolls=True)
     log.write(5, BEGIN_MS, rolls=True)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "tenant": acme.public_id,
             "topic_id": log.where.topic_id.hex(),

@@ -225,12 +225,36 @@ def test_a_stream_that_ends_by_itself_is_forgotten_and_its_own_end_is_told() -> 
         assert not here.door._open
 
         async def broken() -> None:
-            next(iter(here.door._open)).set_exception(CallFailed(ErrorCode.UNAUTHENTICATED, "too late"))
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
             await here.begin("a", broken())
         assert not here.door._open
+        await here.stop()
+
+    _told(story(), loop)
+
+
+def test_a_key_revoked_while_its_stream_is_being_ended_is_no_failure_of_ours() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        here = Open(loop)
+
+        async def lingering() -> None:
+            try:
+                await silence()
+            finally:
+                await asyncio.sleep(2)
+
+        stream = here.begin("a", lingering())
+        await asyncio.sleep(1)
+        stream.cancel()
+        await asyncio.sleep(1)
+        here.keys.revoked = True
+        here.door.recheck()
+        await asyncio.wait([stream])
+        assert stream.cancelled() and not here.door._open
         await here.stop()
 
     _told(story(), loop)
