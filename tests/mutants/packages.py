@@ -67,6 +67,7 @@ PACKAGES = (
             "tests/simulation/test_damage_met.py",
             "tests/simulation/test_declared_losses.py",
             "tests/simulation/test_group_calls.py",
+            "tests/simulation/test_handing_over.py",
             "tests/simulation/test_placement_calls.py",
             "tests/simulation/test_proving_reads.py",
             "tests/simulation/test_short_seeds.py",

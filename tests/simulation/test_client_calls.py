@@ -15,7 +15,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from tests.simulation.test_client_streams import BATCH, Streams, told
-from tests.simulation.test_cuts import METERED, Period
+from tests.simulation.test_cuts import METERED, Period, topic
 from tests.simulation.test_declared_losses import Doubtful, Silent
 from tests.unit.log.batches import NOW_MS, made_batch
 
@@ -140,6 +140,40 @@ def test_the_cluster_is_described_with_each_partition_and_who_leads_it() -> None
     told(story)
 
 
+def test_each_change_of_a_watched_topic_is_told_and_nobody_is_told_twice_of_the_same() -> None:
+    async def story(streams: Streams) -> None:
+        request = pb.WatchMetadataRequest(topics=["orders", "nothing"]).SerializeToString()
+        watch = streams._transport.watch(streams.address, methods.WATCH_METADATA, request)
+
+        async def heard() -> pb.MetadataResponse:
+            return pb.MetadataResponse.FromString(await anext(watch))
+
+        first = await heard()
+        assert [(one.name, one.error) for one in first.topics] == [
+            ("orders", 0),
+            ("nothing", ErrorCode.NOT_FOUND),
+        ]
+        partitions, revision = 2, first.revision
+        assert len(first.topics[0].partitions) == partitions and revision > 0
+        image = streams.node.view.image
+        settings = json.dumps(image.topics[streams.where.topic_id].settings.to_dict())
+        for name in ("aside", "beside"):
+            await streams.period.cluster.create_topic(topic(name))
+            request_to_grow = admin_pb2.UpdateTopicRequest(
+                topic_id=streams.where.topic_id, tenant=TENANT, settings_json=settings
+            )
+            request_to_grow.added.add(brokers=[0, 1, 2])
+            await streams.call(own_methods.UPDATE_TOPIC, request_to_grow, internal=True)
+            partitions += 1
+            found = await heard()
+            while len(found.topics[0].partitions) < partitions:
+                found = await heard()
+            assert found.revision > revision
+            revision = found.revision
+
+    told(story)
+
+
 async def stopped(period: Period, where: TopicPartition) -> None:
     """The leader stops in good order, another one leads, and it comes back."""
     leader, _ = period.led_by(where)
@@ -173,6 +207,26 @@ def test_a_broker_that_stops_is_not_ready_from_the_first_moment_on_and_says_why(
         await period.until("it says so", lambda: node.ready_reason == "draining")
         assert not node.ready and node.registration.in_force(), "it still hands over"
         await period.until("it has stopped", lambda: broker.state is BrokerState.DOWN)
+
+    told(story)
+
+
+def test_a_broker_that_cannot_ask_the_metadata_store_says_so_and_comes_when_it_can() -> None:
+    async def story(streams: Streams) -> None:
+        period = streams.period
+        broker, _ = period.led_by(streams.where)
+        for _ in range(2):
+            period.cluster.kill(broker)
+            period.cluster.store.cut(broker.host)
+            period.cluster.start(broker)
+            await period.until(
+                "it says so",
+                lambda: broker.node is not None and "cannot be asked" in broker.node.ready_reason,
+            )
+            assert not broker.ready
+            period.cluster.store.heal(broker.host)
+            await period.until("it is ready", lambda: broker.ready)
+            assert broker.node is not None and broker.node.ready_reason == ""
 
     told(story)
 

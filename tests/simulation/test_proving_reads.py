@@ -6,6 +6,7 @@ import pytest
 
 from data_plane.node import proofs
 from data_plane.node.ports import CallFailed
+from data_plane.testkit.cluster import TENANT
 from data_plane.testkit.transport import SimTransport
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
@@ -14,6 +15,7 @@ from penstock.records.batch import split_batches
 from penstock.records.seal import unpack_seal
 from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from tests.simulation.test_client_streams import CONNECT_MS, Streams, told
+from tests.simulation.test_cuts import METERED
 from tests.unit.log.batches import made_batch
 
 
@@ -118,6 +120,36 @@ def test_proving_reads_have_a_budget_of_their_own_that_comes_back(monkeypatch: p
             await asyncio.sleep(12.5)
 
     told(story)
+
+
+def test_what_brokers_keep_of_a_tenants_bills_is_read_so_often_and_no_more() -> None:
+    async def story(streams: Streams) -> None:
+        period = streams.period
+
+        async def kept() -> pb.ReadCommitmentsResponse:
+            answer = await streams.call(methods.READ_COMMITMENTS, pb.ReadCommitmentsRequest())
+            return pb.ReadCommitmentsResponse.FromString(answer)
+
+        found = await kept()
+        assert found == pb.ReadCommitmentsResponse(tenant=TENANT)
+        first = period.cluster.brokers[0]
+        for count, name in enumerate(("cut_1", "cut_2"), 1):
+            period.begin(name)
+            await period.answered(first)
+            found = await kept()
+            assert [cut.cut_id for cut in found.cuts] == ["cut_1", "cut_2"][:count]
+            assert len(found.cuts[-1].sha256) == 64 and found.cuts[-1].end_ms == period._newest_end_ms
+        assert found.cuts[1].start_ms == found.cuts[0].end_ms and not found.losses
+        asked = 0
+        with pytest.raises(CallFailed) as refused:
+            while asked < 100:
+                await kept()
+                asked += 1
+        assert refused.value.code == ErrorCode.THROTTLED and asked >= 50
+        await asyncio.sleep(1)
+        await kept()
+
+    told(story, METERED)
 
 
 def test_another_tenants_key_proves_nothing() -> None:
