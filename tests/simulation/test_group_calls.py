@@ -193,6 +193,20 @@ def test_a_commit_is_what_was_answered_and_the_second_takes_the_place_of_the_fir
     told(story)
 
 
+def test_commits_are_counted_and_those_that_go_back_as_well() -> None:
+    async def story(groups: Groups) -> None:
+        await groups.beat("a", JOIN)
+        node = groups.period.cluster.broker((await groups.found()).broker_id).node
+        assert node is not None
+        counted = []
+        for offset in (5, 8, 3, 2, 9):
+            assert await groups.commit("a", 1, offset) == [0, 0]
+            counted.append((node.stats.group_offsets_committed, node.stats.group_offsets_committed_back))
+        assert counted == [(1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]
+
+    told(story)
+
+
 def test_groups_outlive_their_coordinator_each_time_it_stops() -> None:
     async def story(groups: Groups) -> None:
         await groups.beat("a", JOIN, instance="one")

@@ -12,7 +12,7 @@ from data_plane.testkit.cluster import TENANT, SimBroker
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicPartition
 from tests.simulation.test_cuts import METERED, Period, topic
-from tests.simulation.test_declared_losses import record_at
+from tests.simulation.test_declared_losses import one_left_behind, record_at
 
 Answer = TypeVar("Answer", bound=Message)
 SLOW = replace(METERED, session_ttl_ms=600_000, suspicion_ms=600_000)
@@ -88,6 +88,18 @@ def test_a_leader_that_is_silent_is_not_moved_and_the_answer_names_it() -> None:
         period.cluster.resume(leader)
 
     Period(SLOW, topic("orders")).run(story)
+
+
+def test_what_nobody_leads_is_not_moved() -> None:
+    async def story(period: Period) -> None:
+        where = period.where("orders")
+        await period.produce("orders", 10)
+        behind, _ = await one_left_behind(period, where)
+        outcome = await led_to(period, behind, where, behind.broker_id)
+        assert outcome.error == ErrorCode.BROKER_UNAVAILABLE
+        assert outcome.message == "orders-0: nobody leads it now"
+
+    Period(METERED, topic("orders")).run(story)
 
 
 def test_replicas_are_moved_one_after_the_other_and_described_while_they_move() -> None:

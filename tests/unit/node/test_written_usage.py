@@ -10,7 +10,7 @@ import pytest
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metering.increments import FETCH
-from data_plane.metering.readings import ReadingKind
+from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node import metering
 from data_plane.node.metering import Metering
 from data_plane.node.stats import NodeStats
@@ -102,6 +102,19 @@ def test_no_cut_is_written_while_too_many_records_wait_or_the_broker_does_not_me
     with pytest.raises(BrokerUnavailable):
         asyncio.run(metering_here.write_cut([], "cut_1", 9))
     assert not usage.records
+
+
+def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metering, "_ROWS_MAX", 5)
+    usage, replica = Usage(), lost_after(1)
+    mark = replica.log.usage.mark()
+    assert len(mark.minute_rows) == 1, "two rows a reading"
+    due = DueReading(ReadingKind.CUT, mark)
+    asyncio.run(metered(usage).write_cut([(replica, due)] * 4, "cut_1", 9))
+    assert [len(record.readings) for record in usage.records] == [3, 1]
+    for reading in (reading for record in usage.records for reading in record.readings):
+        assert (reading.end_offset, reading.cut_id, reading.cut_end_ms) == (6, "cut_1", 9)
+        assert [(row.principal, row.messages) for row in reading.minute_rows] == [(5, 6)]
 
 
 @pytest.mark.parametrize("takes_records", [True, False])
