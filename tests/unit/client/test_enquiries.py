@@ -10,9 +10,12 @@ import pytest
 from penstock.client.actions import StartCall
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
 from penstock.client.enquiry import Enquiry
+from penstock.client.offset_questions import OffsetQuestion
 from penstock.client.times import NEVER
+from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, Forbidden, PenstockError, Throttled
 from penstock.contract.v1 import log_pb2
+from tests.unit.client.runner import Runner
 
 ADDRESSES = ("b0", "b1", "b2")
 
@@ -201,3 +204,42 @@ def test_the_metadata_are_asked_for_once_however_many_want_it_and_again_when_tha
         asking.now += REFRESH_MS
         (call,) = asking.called()
         asking.core.call_answered(call.token, answer, asking.now)
+
+
+def test_a_watch_that_broke_after_it_had_spoken_is_opened_again_without_a_pause_that_grows() -> None:
+    runner = Runner(brokers=1)
+    runner.cluster.create("orders", 1)
+    runner.send(runner.producer(), "orders", b"x")
+    runner.run(1_000)
+
+    def watches() -> list[int]:
+        return [token for token, one in runner.streams.items() if one.method == methods.WATCH_METADATA]
+
+    for _ in range(8):
+        (token,) = watches()
+        runner._drop(token)
+        runner.core.stream_lost(token, None, "reset", runner.now)
+        began = runner.now
+        while not watches():
+            runner.run(1)
+        assert runner.now - began <= 50 + 2
+
+
+def test_a_question_for_offsets_that_nobody_waits_for_is_dropped_once_and_again() -> None:
+    runner = Runner(brokers=1)
+    runner.cluster.create("orders", 1)
+    consumer = runner.consumer("orders")
+    runner.poll(consumer)
+    runner.cluster.silent = {0: None}
+    told: list[object] = []
+    question = OffsetQuestion(
+        "orders", 0, -1, runner.now + 500, lambda *_: told.append(1), lambda *_: told.append(2)
+    )
+    consumer._questions.ask(question)
+    runner.run(100)
+    for _ in range(2):
+        consumer._questions.drop(question)
+    runner.run(5_000)
+    runner.cluster.silent = {}
+    runner.run(5_000)
+    assert told == []

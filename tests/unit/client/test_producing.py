@@ -661,3 +661,16 @@ def test_every_batch_is_handed_to_who_waits_for_it_once_whatever_became_of_it() 
     runner.run(5)
     assert len(runner.settled) == 6 and isinstance(runner.settled[-1].error, errors.Closed)
     assert len({id(batch) for batch in runner.settled}) == 6
+
+
+def test_a_leader_that_leads_again_in_a_newer_epoch_is_sent_what_waits_at_once() -> None:
+    runner = started()
+    producer = runner.producer()
+    for count in (1, 2):
+        runner.cluster.refusals = [(ErrorCode.NOT_LEADER, "not now")]
+        delivery = runner.send(producer, "orders", b"x", partition=0)
+        runner.run(2)
+        assert not delivery.done(), "it waits before it tries again"
+        runner.cluster.move("orders", 0, 0)
+        runner.run(2)
+        assert delivery.receipt().offset == count - 1

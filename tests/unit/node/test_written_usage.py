@@ -112,6 +112,7 @@ def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute(monkeypatch: 
     due = DueReading(ReadingKind.CUT, mark)
     asyncio.run(metered(usage).write_cut([(replica, due)] * 4, "cut_1", 9))
     assert [len(record.readings) for record in usage.records] == [3, 1]
+    assert replica.noted == [(replica.log.usage.log_generation, 6)] * 4
     for reading in (reading for record in usage.records for reading in record.readings):
         assert (reading.end_offset, reading.cut_id, reading.cut_end_ms) == (6, "cut_1", 9)
         assert [(row.principal, row.messages) for row in reading.minute_rows] == [(5, 6)]
@@ -154,7 +155,17 @@ def lost_after(offset_epoch: int, batches: int = 3) -> Any:
         record=SimpleNamespace(generation_epoch=offset_epoch + 1), leader_epoch=offset_epoch + 1
     )
     topic = SimpleNamespace(tenant=TENANT, name="orders")
-    return SimpleNamespace(leading=leading, log=log, where=where(1), topic=topic, busy=False, broken="")
+    noted: list[tuple[int, int]] = []
+    return SimpleNamespace(
+        leading=leading,
+        log=log,
+        where=where(1),
+        topic=topic,
+        busy=False,
+        broken="",
+        noted=noted,
+        note_metered=lambda log_generation, end_offset: noted.append((log_generation, end_offset)),
+    )
 
 
 def read_loss(replica: Any) -> tuple[bool, list[tuple[int, ReadingKind]]]:
