@@ -94,9 +94,7 @@ def settle_delivered(claim: Claim, done: Delivered, now: datetime) -> bool:
     """Note the delivery, of all generations up to the one delivered. True if newer ones wait."""
     invariant(done.generation >= claim.generation, "a delivery tells the newest state or a newer one")
     with transaction.atomic():
-        rows = Delivery.objects.select_for_update(no_key=True).filter(
-            kind=claim.kind, object_id=claim.object_id, delivered_at=None
-        )
+        rows = Delivery.objects.filter(kind=claim.kind, object_id=claim.object_id, delivered_at=None)
         # Even if the lease ran out meanwhile: the brokers do have it.
         rows.filter(generation__lte=done.generation).update(
             delivered_at=now, lease_until=None, lease_holder="", error=""

@@ -116,7 +116,7 @@ class Appender:
                 size,
             )
         else:
-            self._pending.leave_to_flush(size)
+            self._pending.leave_to_flush()
         self._took(segment, stamp, packed, head, buffers, max_timestamp)
         return stamp
 
@@ -149,7 +149,7 @@ class Appender:
                     packed, buffers, size,
                 )  # fmt: skip
             else:
-                self._pending.leave_to_flush(size)
+                self._pending.leave_to_flush()
             for one in run.batches:
                 if one.stamp.leader_epoch != derived.written_epoch:
                     self.begin_epoch(one.stamp.leader_epoch)

@@ -9,6 +9,7 @@ snapshot of another history is told apart.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from data_plane.disk.port import Disk
 from data_plane.log import layout
@@ -228,13 +229,8 @@ class DerivedState:
         known = self._start.totals(base_offset, self._segments.seed)
         if known is not None:
             return known
-        seals: list[Seal] = []
-        for seal in self._seals.read_all()[0]:
-            if seal.end_offset > base_offset:
-                break
-            if seals and seals[-1].end_offset != seal.base_offset:
-                seals.clear()
-            seals.append(seal)
+        before = takewhile(lambda seal: seal.end_offset <= base_offset, self._seals.read_all()[0])
+        seals = list(before)
         return Odometer.resumed(seals) if seals and seals[-1].end_offset == base_offset else None
 
     def state_at_start(self) -> StartState:

@@ -108,7 +108,6 @@ class Unsynced(NamedTuple):
     high_watermark: int
     end_offset: int
     """What `mark_durable` will raise the durable end to."""
-    bytes: int
     first: tuple[SyncStep, ...]
     pieces: tuple[JournalPiece, ...]
     cut_generation: int

@@ -159,7 +159,7 @@ class PartitionLog:
             flush, steps = log._pending.begin_flush(bounds.log_end)
             disk.sync_now(steps)
             log._pending.end_flush(flush)
-            log._pending.leave_to_flush(0)
+            log._pending.leave_to_flush()
         report = RecoveryReport(
             durable_end_offset=durable_end,
             log_end_offset=bounds.log_end,

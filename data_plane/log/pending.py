@@ -48,7 +48,6 @@ class PendingWrites:
         """A change of the log's bounds that was asked for and not carried out."""
         self._pieces: list[JournalPiece] = []
         self._run: JournalPiece | None = None
-        self._bytes = 0
         self._flush_needed = False
         self._flushes: deque[LogFlush] = deque()
 
@@ -77,13 +76,11 @@ class PendingWrites:
         run.stamps_bytes += 64 * len(stamps)
         run.batches_bytes += size
         run.end_offset = end_offset
-        self._bytes += size
 
-    def leave_to_flush(self, size: int) -> None:
+    def leave_to_flush(self) -> None:
         """Batches were written that only a sync of the files makes durable."""
         self._flush_needed = True
         self._run = None
-        self._bytes += size
 
     @property
     def flush_needed(self) -> bool:
@@ -129,10 +126,10 @@ class PendingWrites:
                 if change is not None:
                     pieces.append(change)
         unsynced = Unsynced(
-            self._where, self._replica_generation, high_watermark, log_end, self._bytes, first, tuple(pieces),
+            self._where, self._replica_generation, high_watermark, log_end, first, tuple(pieces),
             self.cut_generation, flushes,
         )  # fmt: skip
-        self._pieces, self._run, self._bytes, self._flush_needed = [], None, 0, False
+        self._pieces, self._run, self._flush_needed = [], None, False
         return unsynced
 
     def mark_durable(self, unsynced: Unsynced) -> int:

@@ -178,8 +178,8 @@ class ClientCore:
                 self.answered()
                 member.frame_received(token, frame, now)
         except (FrameError, DecodeError) as error:
-            self.close_stream(token)
             self._lost(token, None, f"the broker broke the protocol: {error}", now)
+            self.close_stream(token)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream or watch could not be opened or has ended. `code` is an `ErrorCode` if the broker gave

@@ -288,7 +288,10 @@ class ProducerCore:
             return None, NEVER
         if self.settings.numbered and self.identity is None:
             self._want_epoch()
-        return lane.select(self, now, self.identity, self.settings.acks)
+        outgoing, at = lane.select(self, now, self.identity, self.settings.acks)
+        if outgoing is not None:
+            self._core.attend_at(now + STALL_MS)
+        return outgoing, at
 
     def encoded(self, token: int, outgoing: Outgoing) -> None:
         """Give back the credit that was reserved too much, and keep the bytes for further attempts."""

@@ -4,11 +4,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from control_plane import heartbeat
 from control_plane.outbox import actions, delivery, queries, registry, tasks
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
@@ -252,7 +255,7 @@ class WakeUps:
         self.broken = False
 
     def send_task(self, name: str, *, args: list[str], **options: object) -> None:
-        assert options["retry"] is False
+        assert options == {"retry": False, "expires": 60}
         if self.broken:
             raise ConnectionError("no transport")
         self.sent.append((name, args))
@@ -293,8 +296,9 @@ def test_an_object_that_changes_faster_than_it_is_delivered_is_left_to_another_w
     monkeypatch.setattr(recipient, "deliver", deliver)
     enqueue(1)
     assert not delivery.deliver(KIND, "par_1")
-    assert len(recipient.told) == delivery.ROUNDS_MAX
-    assert len(wake_ups.sent) == 1 + delivery.ROUNDS_MAX + 1
+    assert recipient.told == [1, 2, 3, 4, 5]
+    assert len(wake_ups.sent) == 1 + 5 + 1
+    assert wake_ups.sent[-1] == ("outbox.deliver", [KIND, "par_1"])
 
 
 def test_what_waits_may_be_made_due_again_and_again_until_it_is_delivered(recipient: Recipient) -> None:
@@ -312,8 +316,143 @@ def test_what_waits_may_be_made_due_again_and_again_until_it_is_delivered(recipi
     assert not actions.due_now(KIND, "par_1")
 
 
-def test_the_task_of_the_sweep_sweeps(recipient: Recipient) -> None:
+def test_the_task_of_the_sweep_sweeps_and_shows_that_the_worker_works(
+    recipient: Recipient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(heartbeat, "_file", lambda: tmp_path / heartbeat.NAME)
     enqueue(1)
     enqueue(1, "par_2")
     tasks.sweep()
     assert queries.waiting()[0] == 0
+    beaten = heartbeat.read()
+    assert beaten is not None and beaten.state == "ready"
+
+
+def test_the_task_of_a_wake_up_delivers_its_object_alone(recipient: Recipient) -> None:
+    enqueue(1)
+    enqueue(1, "par_2")
+    tasks.deliver(KIND, "par_2")
+    assert queries.is_delivered(KIND, "par_2", 1) and not queries.is_delivered(KIND, "par_1", 1)
+
+
+def test_a_claim_is_for_the_newest_generation_and_is_kept_on_its_row_alone() -> None:
+    for generation in (2, 3, 1):
+        enqueue(generation)
+    now = timezone.now()
+    claim = actions.claim(KIND, "par_1", now)
+    assert claim is not None
+    assert (claim.kind, claim.object_id, claim.generation, claim.attempts) == (KIND, "par_1", 3, 1)
+    assert claim.until == now + timedelta(seconds=20)
+    assert (row(3).lease_holder, row(3).lease_until, row(3).attempts) == (claim.holder, claim.until, 1)
+    assert [row(older).lease_until for older in (1, 2)] == [None, None]
+    second = actions.claim(KIND, "par_1", claim.until)
+    assert second is not None and second.holder != claim.holder
+
+
+def test_a_delivery_settles_its_object_and_no_newer_generation(recipient: Recipient) -> None:
+    for generation in (1, 2):
+        enqueue(generation)
+    enqueue(1, "par_2")
+    claim = actions.claim(KIND, "par_1", timezone.now())
+    assert claim is not None
+    enqueue(3)
+    now = timezone.now()
+    assert actions.settle_delivered(claim, Delivered(generation=2), now), "the third one waits"
+    settled = [row(generation) for generation in (1, 2, 3)]
+    assert [one.delivered_at for one in settled] == [now, now, None]
+    assert [(one.lease_until, one.lease_holder) for one in settled] == [(None, "")] * 3
+    assert not queries.is_delivered(KIND, "par_2", 1)
+    later = actions.claim(KIND, "par_1", timezone.now())
+    assert later is not None
+    assert not actions.settle_delivered(later, Delivered(generation=3), timezone.now())
+    assert recipient.noted == [2, 3]
+    assert row(2).delivered_at == now, "what was settled stays as it is"
+
+
+def test_a_delivery_of_something_older_than_was_claimed_is_a_broken_invariant(recipient: Recipient) -> None:
+    enqueue(2)
+    claim = actions.claim(KIND, "par_1", timezone.now())
+    assert claim is not None
+    with pytest.raises(InvariantBroken):
+        actions.settle_delivered(claim, Delivered(generation=1), timezone.now())
+
+
+@pytest.mark.parametrize(("attempts", "wait_s"), [(1, 0.5), (2, 1), (6, 16), (7, 30), (5_000, 30)])
+def test_the_wait_after_a_failure_doubles_up_to_half_a_minute(
+    recipient: Recipient, attempts: int, wait_s: float
+) -> None:
+    enqueue(1)
+    Delivery.objects.update(attempts=attempts - 1)
+    now = timezone.now()
+    claim = actions.claim(KIND, "par_1", now)
+    assert claim is not None
+    actions.settle_failed(claim, "internal", "no", now)
+    assert row().next_attempt_at == now + timedelta(seconds=wait_s)
+    assert (row().lease_holder, row().lease_until) == ("", None)
+
+
+def test_what_waits_longest_is_swept_first_and_what_is_with_somebody_or_not_due_is_left() -> None:
+    now = timezone.now()
+    for number, late_s in enumerate((1, 3, 2, -1, 4)):
+        enqueue(1, f"par_{number}")
+        Delivery.objects.filter(object_id=f"par_{number}").update(
+            next_attempt_at=now - timedelta(seconds=late_s)
+        )
+    enqueue(2, "par_0")
+    Delivery.objects.filter(object_id="par_0", generation=2).update(next_attempt_at=now)
+    assert actions.claim(KIND, "par_4", now) is not None
+    found = [object_id for _, object_id in queries.due(now, 10)]
+    assert found == ["par_1", "par_2", "par_0"]
+    assert [object_id for _, object_id in queries.due(now, 2)] == ["par_1", "par_2"]
+    due = now + timedelta(seconds=1)
+    assert "par_3" in [object_id for _, object_id in queries.due(due, 10)], "it is due to the microsecond"
+
+
+def test_a_sweep_ends_when_its_time_is_up(recipient: Recipient, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([100.0, 102.0, 105.0, 105.1])
+    monkeypatch.setattr(delivery, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    for number in range(4):
+        enqueue(1, f"par_{number}")
+    assert delivery.sweep(5) == 2
+    assert queries.waiting()[0] == 2
+
+
+def test_what_waits_is_counted_and_the_oldest_named() -> None:
+    assert queries.waiting() == (0, None)
+    enqueue(1)
+    enqueue(1, "par_2")
+    assert queries.waiting() == (2, row().created_at)
+
+
+def test_a_generation_is_delivered_when_nothing_up_to_it_waits(recipient: Recipient) -> None:
+    enqueue(2)
+    assert queries.is_delivered(KIND, "par_1", 1)
+    assert not queries.is_delivered(KIND, "par_1", 2)
+    assert not queries.is_delivered(KIND, "par_1", 3)
+    assert queries.is_delivered(KIND, "par_2", 2)
+
+
+def test_waiting_looks_often_at_first_then_ten_times_a_second_and_never_beyond_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, pauses = 100.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        pauses.append(seconds)
+
+    monkeypatch.setattr(queries, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    enqueue(1)
+    assert not queries.wait_delivered(KIND, "par_1", 1, timeout_s=0.5)
+    growing = [0.015 * 1.5**count for count in range(5)]
+    assert pauses == pytest.approx([*growing, 0.1, 0.1, 0.1, 0.2 - sum(growing)])
+
+
+def test_the_deliverer_of_a_kind_is_the_one_registered_last(recipient: Recipient) -> None:
+    assert registry.deliverer(KIND) is recipient
+    other = Recipient()
+    registry.register(KIND, other)
+    assert registry.deliverer(KIND) is other
+    with pytest.raises(InvariantBroken):
+        registry.deliverer("letter")

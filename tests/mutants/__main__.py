@@ -58,7 +58,7 @@ def main() -> int:
                 continue
             mutants = [one for one in every[package.name] if one in left]
             print(f"{package.name}: {len(mutants)} mutants", flush=True)
-            copy.measure(package.tests, package.modules())
+            copy.measure(package.tests, package.modules(), slow=package.slow)
             verdicts[package.name] = []
             for mutant in sample(package, mutants, arguments.seed, arguments.count):
                 verdict = copy.judge(mutant)

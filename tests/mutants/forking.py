@@ -41,8 +41,6 @@ ARGUMENTS = [
     "-p",
     "no:cacheprovider",
     "--hypothesis-seed=0",
-    "-m",
-    "not slow and not processes",
 ]
 
 
@@ -50,6 +48,8 @@ class Order(TypedDict):
     """What is to be run."""
 
     tests: list[str]
+    marks: str
+    """Which of them, by pytest's expression of marks."""
     limit_s: float
     reach: list[str]
     """The files of which entered functions are noted; empty: none are."""
@@ -92,7 +92,8 @@ def _child(order: Order, folder: Path) -> None:
     first, reach = _FirstFailure(), Reach(Path.cwd(), order["reach"])
     code = 3
     try:
-        code = int(pytest.main([*ARGUMENTS, *order["tests"]], [first, *([reach] if order["reach"] else [])]))
+        arguments = [*ARGUMENTS, "-m", order["marks"], *order["tests"]]
+        code = int(pytest.main(arguments, [first, *([reach] if order["reach"] else [])]))
         (folder / "failed").write_text(first.name, encoding="utf-8")
         (folder / "reach").write_text(json.dumps(reach.tests), encoding="utf-8")
     except BaseException:

@@ -14,7 +14,9 @@ class Package:
     code: tuple[str, ...]
     """Folders, or single modules."""
     tests: tuple[str, ...]
-    """Folders or files of tests; those marked `slow` or `processes` are left out."""
+    """Folders or files of tests; those marked `processes` are left out."""
+    slow: bool = False
+    """Whether tests marked `slow` are among them."""
 
     def modules(self) -> list[str]:
         """Every module of the package, in order. Generated stubs are left out."""
@@ -58,11 +60,16 @@ PACKAGES = (
         tests=(
             "tests/unit/node",
             "tests/simulation/groups",
+            "tests/simulation/test_clean_stops.py",
             "tests/simulation/test_client_calls.py",
             "tests/simulation/test_client_streams.py",
             "tests/simulation/test_cuts.py",
             "tests/simulation/test_damage_met.py",
+            "tests/simulation/test_declared_losses.py",
             "tests/simulation/test_group_calls.py",
+            "tests/simulation/test_handing_over.py",
+            "tests/simulation/test_placement_calls.py",
+            "tests/simulation/test_proving_reads.py",
             "tests/simulation/test_short_seeds.py",
             "tests/simulation/test_stepping_aside.py",
         ),
@@ -108,7 +115,7 @@ PACKAGES = (
             "control_plane/outbox/registry.py",
             "control_plane/outbox/tasks.py",
         ),
-        tests=("tests/control_plane/test_outbox.py",),
+        tests=("tests/control_plane/test_outbox.py", "tests/control_plane/test_conditions.py"),
     ),
     Package(
         name="folds",
@@ -120,6 +127,11 @@ PACKAGES = (
             "spark_usage/readings.py",
             "spark_usage/silver.py",
         ),
-        tests=("tests/spark_usage",),
+        tests=(
+            "tests/spark_usage/test_decode.py",
+            "tests/spark_usage/test_scenarios.py",
+            "tests/spark_usage/test_views.py",
+        ),
+        slow=True,  # each starts Spark
     ),
 )

@@ -58,6 +58,7 @@ class Copy:
         self.root = root
         self._folder, self._server = folder, server
         self._reach: dict[str, Reached] = {}
+        self._marks = ""
 
     def _ask(self, order: Order) -> Outcome:
         assert self._server.stdin is not None and self._server.stdout is not None
@@ -66,9 +67,12 @@ class Copy:
         outcome: Outcome = json.loads(self._server.stdout.readline())
         return outcome
 
-    def measure(self, tests: Sequence[str], files: Sequence[str]) -> None:
+    def measure(self, tests: Sequence[str], files: Sequence[str], *, slow: bool = False) -> None:
         """Run the tests as they are and learn which functions of the files each of them enters."""
-        outcome = self._ask(Order(tests=[*tests], limit_s=BASELINE_LIMIT_S, reach=[*files]))
+        self._marks = "not processes" if slow else "not slow and not processes"
+        outcome = self._ask(
+            Order(tests=[*tests], marks=self._marks, limit_s=BASELINE_LIMIT_S, reach=[*files])
+        )
         if outcome["code"] != 0:
             raise BaselineFailed(f"exit code {outcome['code']} {outcome['failed']}\n{outcome['output']}")
         self._reach = json.loads((self._folder / "reach").read_text(encoding="utf-8"))
@@ -99,7 +103,7 @@ class Copy:
         right = path.read_text(encoding="utf-8")
         path.write_text(mutant.applied(right), encoding="utf-8")
         try:
-            outcome = self._ask(Order(tests=tests, limit_s=limit, reach=[]))
+            outcome = self._ask(Order(tests=tests, marks=self._marks, limit_s=limit, reach=[]))
         finally:
             path.write_text(right, encoding="utf-8")
         fate = {0: Fate.SURVIVED, -1: Fate.TIMED_OUT}.get(outcome["code"], Fate.KILLED)

@@ -39,6 +39,21 @@ def test_the_larger_one() -> None:
 def test_counting() -> None:
     assert counted(3) == 3
 """
+SLOW = """\"\"\"Slow tests.\"\"\"
+import pytest
+from made_up import forgotten
+
+
+@pytest.mark.slow
+def test_it() -> None:
+    assert forgotten(1) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_never_run() -> None:
+    assert False
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     (root / "made_up.py").write_text(CODE)
     (root / "test_made_up.py").write_text(TESTS)
+    (root / "test_slow.py").write_text(SLOW)
     (root / "pyproject.toml").write_text(
         "[tool.pytest.ini_options]\nmarkers = ['slow', 'processes']\naddopts = '--import-mode=importlib'\n"
     )
@@ -96,6 +112,15 @@ def test_tests_that_fail_by_themselves_judge_nothing(project: Path) -> None:
         (copy.root / "test_made_up.py").write_text("def test_it(): assert not 1")
         with pytest.raises(BaselineFailed, match="test_it"):
             copy.measure(["test_made_up.py"], ["made_up.py"])
+
+
+def test_slow_tests_look_only_where_a_package_asks_for_them(project: Path) -> None:
+    with copied(project) as copy:
+        copy.measure(["test_made_up.py", "test_slow.py"], ["made_up.py"])
+        assert copy.judge(mutant("arithmetic: a + 1 -> a - 1")).fate is Fate.UNREACHED
+        copy.measure(["test_made_up.py", "test_slow.py"], ["made_up.py"], slow=True)
+        verdict = copy.judge(mutant("arithmetic: a + 1 -> a - 1"))
+        assert (verdict.fate, verdict.test) == (Fate.KILLED, "test_slow.py::test_it")
 
 
 def test_a_copy_is_gone_afterwards(project: Path) -> None:

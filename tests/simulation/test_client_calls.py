@@ -1,6 +1,8 @@
 """Calls of clients and operators at one broker: what they answer, what they count, and what the second one does."""
 
 import asyncio
+import json
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,8 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from tests.simulation.test_client_streams import BATCH, Streams, told
-from tests.simulation.test_cuts import METERED, Period
+from tests.simulation.test_cuts import METERED, Period, topic
+from tests.simulation.test_declared_losses import Doubtful, Silent
 from tests.unit.log.batches import NOW_MS, made_batch
 
 BEGINNING, END = -2, -1
@@ -140,6 +143,40 @@ def test_the_cluster_is_described_with_each_partition_and_who_leads_it() -> None
     told(story)
 
 
+def test_each_change_of_a_watched_topic_is_told_and_nobody_is_told_twice_of_the_same() -> None:
+    async def story(streams: Streams) -> None:
+        request = pb.WatchMetadataRequest(topics=["orders", "nothing"]).SerializeToString()
+        watch = streams._transport.watch(streams.address, methods.WATCH_METADATA, request)
+
+        async def heard() -> pb.MetadataResponse:
+            return pb.MetadataResponse.FromString(await anext(watch))
+
+        first = await heard()
+        assert [(one.name, one.error) for one in first.topics] == [
+            ("orders", 0),
+            ("nothing", ErrorCode.NOT_FOUND),
+        ]
+        partitions, revision = 2, first.revision
+        assert len(first.topics[0].partitions) == partitions and revision > 0
+        image = streams.node.view.image
+        settings = json.dumps(image.topics[streams.where.topic_id].settings.to_dict())
+        for name in ("aside", "beside"):
+            await streams.period.cluster.create_topic(topic(name))
+            request_to_grow = admin_pb2.UpdateTopicRequest(
+                topic_id=streams.where.topic_id, tenant=TENANT, settings_json=settings
+            )
+            request_to_grow.added.add(brokers=[0, 1, 2])
+            await streams.call(own_methods.UPDATE_TOPIC, request_to_grow, internal=True)
+            partitions += 1
+            found = await heard()
+            while len(found.topics[0].partitions) < partitions:
+                found = await heard()
+            assert found.revision > revision
+            revision = found.revision
+
+    told(story)
+
+
 async def stopped(period: Period, where: TopicPartition) -> None:
     """The leader stops in good order, another one leads, and it comes back."""
     leader, _ = period.led_by(where)
@@ -160,6 +197,39 @@ def test_a_broker_that_stops_in_good_order_hands_over_and_the_next_one_does_too(
         await stopped(period, streams.where)
         await period.produce("orders", 20, partitions=2)
         await stopped(period, streams.where)
+
+    told(story)
+
+
+def test_a_broker_that_stops_is_not_ready_from_the_first_moment_on_and_says_why() -> None:
+    async def story(streams: Streams) -> None:
+        period, node = streams.period, streams.node
+        broker, _ = period.led_by(streams.where)
+        assert (node.ready, node.ready_reason) == (True, "")
+        period.cluster.drain(broker)
+        await period.until("it says so", lambda: node.ready_reason == "draining")
+        assert not node.ready and node.registration.in_force(), "it still hands over"
+        await period.until("it has stopped", lambda: broker.state is BrokerState.DOWN)
+
+    told(story)
+
+
+def test_a_broker_that_cannot_ask_the_metadata_store_says_so_and_comes_when_it_can() -> None:
+    async def story(streams: Streams) -> None:
+        period = streams.period
+        broker, _ = period.led_by(streams.where)
+        for _ in range(2):
+            period.cluster.kill(broker)
+            period.cluster.store.cut(broker.host)
+            period.cluster.start(broker)
+            await period.until(
+                "it says so",
+                lambda: broker.node is not None and "cannot be asked" in broker.node.ready_reason,
+            )
+            assert not broker.ready
+            period.cluster.store.heal(broker.host)
+            await period.until("it is ready", lambda: broker.ready)
+            assert broker.node is not None and broker.node.ready_reason == ""
 
     told(story)
 
@@ -215,5 +285,35 @@ def test_questions_and_watches_are_charged_as_such_and_the_broker_sees_how_late_
         fairness._somebody_asked.set()
         await asyncio.sleep(2)
         assert ALWAYS < fairness._spare.part < SHARED
+
+
+def test_partitions_that_were_added_without_an_answer_are_added_once() -> None:
+    async def story(streams: Streams) -> None:
+        node: Any = streams.node
+        store = node._admin._store
+
+        async def grown(by: int) -> admin_pb2.Outcome:
+            request = admin_pb2.UpdateTopicRequest(topic_id=streams.where.topic_id, tenant=TENANT)
+            for first in range(by):
+                request.added.add(brokers=[(first + number) % 3 for number in range(3)])
+            topic = streams.node.view.image.topics[streams.where.topic_id]
+            request.settings_json = json.dumps(topic.settings.to_dict())
+            answer = await streams.call(own_methods.UPDATE_TOPIC, request, internal=True)
+            return admin_pb2.Outcome.FromString(answer)
+
+        partitions = 2
+        for applied in ([True], [False], [False, True]):
+            node._admin._store = Doubtful(store, applied=list(applied))
+            assert not (await grown(2)).error
+            partitions += 2
+            assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions
+            assert not node._admin._store.applied
+        node._admin._store = Doubtful(store, applied=[False] * 20)
+        assert (await grown(1)).error == ErrorCode.OUTCOME_UNKNOWN
+        node._admin._store = Silent(store, applied=[True] * 20)
+        assert (await grown(1)).error == ErrorCode.BROKER_UNAVAILABLE
+        node._admin._store = Silent(store, applied=[True] * 19)
+        assert not (await grown(1)).error
+        assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions + 1
 
     told(story)

@@ -24,7 +24,7 @@ from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
 from penstock.asyncio import Client
 from penstock.contract.errors import ErrorCode
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TenantId, TopicPartition
 from tests.simulation.plans import SETTINGS, TIMINGS, plan_of
 
 METERED = replace(TIMINGS, metering_tick_ms=100, reading_ms=500, call_ms=500)
@@ -387,3 +387,55 @@ def test_a_cut_of_more_partitions_than_one_call_takes_has_all_of_them(
         assert await period.answered(period.cluster.brokers[1]) == ends, "as it is kept"
 
     Period(METERED, topic("wide", 11), topic("gone", 5)).run(story)
+
+
+def test_a_cut_with_the_hash_of_its_bill_keeps_it_and_one_that_cannot_be_is_refused() -> None:
+    async def story(period: Period) -> None:
+        first = period.cluster.brokers[0]
+        node = first.node
+        assert node is not None
+        await period.produce("orders", 5)
+        period.begin("cut_1")
+        request = pb.CutRequest(
+            cut_id="cut_1",
+            tenant=TENANT,
+            end_ms=period._newest_end_ms,
+            billing_sequence=7,
+            billing_hash="a" * 64,
+        )
+
+        async def asked(**changed: Any) -> pb.CutResponse:
+            other = pb.CutRequest()
+            other.CopyFrom(request)
+            for name, value in changed.items():
+                setattr(other, name, value)
+            answer = await period._call(first, methods.CUT, other.SerializeToString())
+            return pb.CutResponse.FromString(answer)
+
+        later_ms = SimClock(period.loop).now_ms() + 60_000
+        for name, value, error in (
+            ("billing_hash", "a" * 63, ErrorCode.INVALID_REQUEST),
+            ("billing_hash", "A" * 64, ErrorCode.INVALID_REQUEST),
+            ("billing_hash", "", ErrorCode.INVALID_REQUEST),
+            ("cut_id", "", ErrorCode.INVALID_REQUEST),
+            ("cut_id", "c" * 101, ErrorCode.INVALID_REQUEST),
+            ("tenant", "tn_nobody", ErrorCode.NOT_FOUND),
+            ("end_ms", 0, ErrorCode.INVALID_REQUEST),
+            ("end_ms", later_ms, ErrorCode.INVALID_REQUEST),
+        ):
+            refused = await asked(**{name: value})
+            assert (refused.outcome.error, list(refused.readings)) == (error, []), name
+        assert TENANT not in node.view.image.cuts
+        answers: list[pb.CutResponse] = []
+        while not answers or any(reading.error for reading in answers[-1].readings):
+            answers.append(await asked())
+            assert not answers[-1].outcome.error, answers[-1].outcome.message
+        kept = node.view.image.cuts[TenantId(TENANT)]
+        assert (kept.cut_id, kept.billing_sequence, kept.billing_hash) == ("cut_1", 7, "a" * 64)
+        again = await asked()
+        assert again.sha256 == answers[-1].sha256 == kept.sha256
+        assert again.readings == answers[-1].readings
+        for name, value in (("cut_id", "cut_2"), ("previous_end_ms", 1), ("end_ms", request.end_ms - 1)):
+            assert (await asked(**{name: value})).outcome.error == ErrorCode.INVALID_REQUEST
+
+    Period(METERED, topic("orders")).run(story)

@@ -57,6 +57,13 @@ class Groups:
                     return answer
             await asyncio.sleep(0.1)
 
+    async def found_elsewhere(self, broker_id: int) -> None:
+        """Returns once another broker than this one coordinates the group."""
+        while True:
+            if (await self.found()).broker_id != broker_id:
+                return
+            await asyncio.sleep(0.1)
+
     async def ask(self, method: str, request: Any, kind: type[Answer]) -> Answer:
         """Of the group's coordinator, again while it is not ready."""
         while True:
@@ -186,6 +193,20 @@ def test_a_commit_is_what_was_answered_and_the_second_takes_the_place_of_the_fir
     told(story)
 
 
+def test_commits_are_counted_and_those_that_go_back_as_well() -> None:
+    async def story(groups: Groups) -> None:
+        await groups.beat("a", JOIN)
+        node = groups.period.cluster.broker((await groups.found()).broker_id).node
+        assert node is not None
+        counted = []
+        for offset in (5, 8, 3, 2, 9):
+            assert await groups.commit("a", 1, offset) == [0, 0]
+            counted.append((node.stats.group_offsets_committed, node.stats.group_offsets_committed_back))
+        assert counted == [(1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]
+
+    told(story)
+
+
 def test_groups_outlive_their_coordinator_each_time_it_stops() -> None:
     async def story(groups: Groups) -> None:
         await groups.beat("a", JOIN, instance="one")
@@ -197,6 +218,26 @@ def test_groups_outlive_their_coordinator_each_time_it_stops() -> None:
             assert (await groups.beat("a", 1, instance="one")).error == ErrorCode.FENCED_INSTANCE_ID
             beaten = await groups.beat("a2", 1, [0, 1, 2, 3])
             assert (beaten.error, partitions(beaten)) == (0, [0, 1, 2, 3])
+
+    told(story)
+
+
+def test_a_broker_that_coordinates_again_knows_what_others_have_committed_meanwhile() -> None:
+    async def story(groups: Groups) -> None:
+        period = groups.period
+        await groups.beat("a", JOIN)
+        first = period.cluster.broker((await groups.found()).broker_id)
+        for offset in (5, 7):
+            assert await groups.commit("a", 1, offset) == [0, 0]
+            period.cluster.pause(first)
+            await groups.found_elsewhere(first.broker_id)
+            assert await groups.commit("a", 1, offset + 1) == [0, 0]
+            period.cluster.resume(first)
+            await period.until("it is back", lambda: first.ready)
+            while (await groups.found()).broker_id != first.broker_id:
+                await groups.stop_coordinator()
+            assert await groups.committed() == [(0, offset + 1)]
+            assert (await groups.beat("a", 1, [0, 1, 2, 3])).error == 0
 
     told(story)
 

@@ -387,6 +387,18 @@ def test_two_partitions_are_given_up_at_once(
     assert world.invoice(cut).total_micro == 3_000_000
 
 
+@pytest.mark.parametrize(("length", "status"), [(0, 400), (1, 200), (500, 200), (501, 400)])
+def test_a_reason_to_give_up_has_a_length_that_fits(
+    broker: Answering, acme: Tenant, operator: APIClient, length: int, status: int
+) -> None:
+    cut = close(acme, 2)
+    broker.failed = [(GONE.topic_id, 0)]
+    request = {"waive": WAIVE["waive"], "reason": "r" * length}
+    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/mend", request, format="json")
+    assert answer.status_code == status
+    assert bool(queries.waived(cut)) == (status == 200)
+
+
 def test_a_partition_is_given_up_after_another(
     broker: Answering, world: World, acme: Tenant, operator: APIClient, gone_too: str
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 from billing import queries
 from billing.data_sets import SCHEMAS
 from billing.models import CostHour, DataSetRun, DataSetState, Seal, SlaWindow, UsageDay
+from control_plane.audit import queries as audit
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.records.seal import pack_seal
 from tests.control_plane.billing.publishing import publish
 from tests.control_plane.billing.world import TODAY, Part, World, topic_id
@@ -274,3 +276,95 @@ def test_what_is_shown_is_what_is_billed_and_the_rest_is_provisional(world: Worl
     assert queries.usage(acme, by=[], first=TODAY + timedelta(days=1), end=None) == []
     assert len(queries.usage(acme, by=["day"], first=TODAY, end=TODAY + timedelta(days=1))) == 1
     assert topic_id("orders") == UsageDay.objects.first().topic_id  # type: ignore[union-attr]
+
+
+def _audited() -> list[dict[str, Any]]:
+    """What the audit log tells of imports, oldest first."""
+    entries = audit.entries(SYSTEM_TENANT).filter(action="data_set.import").order_by("sequence")
+    return [entry.after for entry in entries]
+
+
+def test_an_import_that_changed_something_stands_in_the_audit_log_and_no_other(world: World) -> None:
+    acme = world.tenant("acme")
+    for topic in ("orders", "bills", "gone"):
+        world.day(acme, topic, TODAY, "messages_in", 5)
+    world.spark("usage_day")
+    world.bill()
+    assert [(one["changed"], one["disagreements"]) for one in _audited()] == [(3, 0)]
+    rows = world.rows["usage_day"]
+    publish(world.datasets, "usage_day", [*rows, {**rows[0], "tenant": "tn_unknown"}])
+    assert world.bill() == {"usage_day": "imported"}
+    assert len(_audited()) == 1
+    changed = [{**rows[0], "quantity": 6}, rows[1], {**rows[0], "topic": "new"}]
+    publish(world.datasets, "usage_day", changed)
+    assert world.bill() == {"usage_day": "imported"}
+    assert [one["changed"] for one in _audited()] == [3, 3], "one goes, one comes, one is another"
+    assert sorted(UsageDay.objects.values_list("topic", "quantity")) == [
+        ("bills", 5),
+        ("new", 5),
+        ("orders", 6),
+    ]
+
+
+def test_rows_that_say_the_same_of_different_hours_are_kept_apart_and_each_is_mended_in_its_place(
+    world: World,
+) -> None:
+    acme, other = world.tenant("acme"), world.tenant("other")
+    hour = datetime(2026, 1, 2, 3, tzinfo=UTC)
+    row = {"asset": "cluster", "method": "bytes-1", "bytes": 10, "cost_micro": 7}
+    places = [
+        {"tenant": tenant.public_id, "hour": hour + timedelta(hours=number)}
+        for tenant in (acme, other)
+        for number in range(2)
+    ]
+    rows = [{**row, **place} for place in places]
+    publish(world.datasets, "cost_hour", rows)
+    world.bill()
+    assert CostHour.objects.count() == 4
+    before = list(CostHour.objects.order_by("pk").values_list("pk", flat=True))
+    publish(world.datasets, "cost_hour", [{**rows[0], "cost_micro": 8}, *rows[1:]])
+    world.bill()
+    assert list(CostHour.objects.order_by("pk").values_list("pk", flat=True)) == before
+    assert sorted(CostHour.objects.values_list("tenant__public_id", "hour", "cost_micro")) == sorted(
+        (one["tenant"], one["hour"], 8 if one is rows[0] else 7) for one in rows
+    )
+
+
+def test_seals_that_are_left_out_are_counted_and_a_second_run_adds_what_is_new(world: World) -> None:
+    acme = world.tenant("acme")
+    log = StoredLog()
+    for _ in range(3):
+        log.write(5, BEGIN_MS, rolls=True)
+    log.write(5, BEGIN_MS, rolls=True)
+    rows: list[dict[str, Any]] = [
+        {
+            "tenant": acme.public_id,
+            "topic_id": log.where.topic_id.hex(),
+            "partition": 0,
+            "log_generation": 0,
+            "base_offset": seal.base_offset,
+            "end_offset": seal.end_offset,
+            "seal": pack_seal(seal),
+            "src_partition": 0,
+            "src_offset": number,
+        }
+        for number, seal in enumerate(log.seals)
+    ]
+    foreign = [{**rows[0], "tenant": tenant, "base_offset": 900} for tenant in ("system", "tn_unknown")]
+    damaged = {**rows[0], "base_offset": 901, "seal": rows[0]["seal"][:-1] + b"!"}
+    publish(world.datasets, "seal", [rows[0], *foreign, damaged])
+    world.bill()
+    run = DataSetRun.objects.get()
+    assert (run.rows, run.skipped, len(run.disagreements)) == (4, 3, 1)
+    assert _audited() == [{"changed": 1, "digest": run.digest, "disagreements": 1}]
+    publish(world.datasets, "seal", [*rows[1:], *foreign])
+    world.bill()
+    assert sorted(Seal.objects.values_list("base_offset", flat=True)) == [row["base_offset"] for row in rows]
+    other = {**rows[0], "seal": rows[1]["seal"]}
+    publish(world.datasets, "seal", [other])
+    world.bill()
+    run = DataSetRun.objects.latest("imported_at")
+    assert (run.skipped, len(run.disagreements)) == (0, 1)
+    assert "another seal of it was imported before" in run.disagreements[0]
+    assert _audited()[-1]["changed"] == 0
+    assert bytes(Seal.objects.get(base_offset=rows[0]["base_offset"]).seal) == rows[0]["seal"]

@@ -18,7 +18,8 @@ from penstock.cli.__main__ import run
 from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import rating
-from tenants.actions import create_operator
+from tenants.actions import create_operator, create_tenant
+from tenants.models import Tenant
 from tests.control_plane.billing.world import STANDARD_1, TESTER, World
 
 STANDARD = STANDARD_1
@@ -101,6 +102,21 @@ def test_the_running_periods_prices_are_those_that_held_when_it_began(world: Wor
     assert price_actions.running_prices_of(acme) == first, "its period runs already"
     world.cut(acme, [])
     assert price_actions.running_prices_of(acme) == later
+
+
+@pytest.mark.django_db
+def test_a_tenants_first_period_has_the_prices_that_hold_when_it_begins_else_the_very_first() -> None:
+    now = datetime.now(UTC)
+    acme = create_tenant(TESTER, name="acme")
+    Tenant.objects.filter(pk=acme.pk).update(created_at=now - timedelta(days=3))
+    acme.refresh_from_db()
+    assert price_actions.running_prices_of(acme) is None
+    first = publish(book(1), now, now)
+    second = publish(book(2), now + timedelta(days=1), now)
+    assert price_actions.running_prices_of(acme) == first, "it began before there were any"
+    for days, held in ((5, first), (4, second)):
+        PriceBook.objects.filter(pk=held.pk).update(effective_from=now - timedelta(days=days))
+        assert price_actions.running_prices_of(acme) == held
 
 
 def test_publishing_stands_in_the_audit_log_of_the_service(first: PriceBook) -> None:

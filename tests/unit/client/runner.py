@@ -70,10 +70,16 @@ class _Stream:
     session: ConsumeSession | None = None
     held: list[bytes] = field(default_factory=list)
     """Frames that a silent broker took in."""
+    look_at: float = 0.0
+    """When its writer looks for a frame, unless it is woken before."""
 
 
 class Runner:
-    """`brokers` brokers at addresses b0, b1, ... A broker in `cluster.silent` takes frames in and answers nothing."""
+    """`brokers` brokers at addresses b0, b1, ... A broker in `cluster.silent` takes frames in and answers nothing.
+
+    As idle as the real runtimes: the core has its step when it asked for attention or the time has come that it named,
+    and a stream's writer looks for a frame when it was woken or likewise.
+    """
 
     def __init__(self, brokers: int = 3, seed: int = 1) -> None:
         self.cluster = FakeCluster({number: f"b{number}" for number in range(brokers)})
@@ -87,7 +93,8 @@ class Runner:
         """(broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
         self.settled: list[PendingBatch] = []
         self.skipped: list[SkippedBatch] = []
-        self._waiting: dict[int, float] = {}
+        self._planned = 0.0
+        """When the core wants its next step."""
         self._call_ends: dict[int, float] = {}
         self._metadata_moved = False
         self.cluster.listeners.append(self._moved)
@@ -160,7 +167,6 @@ class Runner:
 
     def _drop(self, token: int) -> None:
         stream = self.streams.pop(token, None)
-        self._waiting.pop(token, None)
         if stream is not None and stream.method == methods.PRODUCE:
             self.ghosts += [(stream.broker, frame) for frame in stream.held]
 
@@ -184,13 +190,13 @@ class Runner:
         end = self.now + ms
         while True:
             self._settle_now()
-            at = min(
-                [self.core.next_step_at(), end, *self._waiting.values(), *self._call_ends.values()],
-            )
+            looks = [
+                stream.look_at for stream in self.streams.values() if stream.method != methods.WATCH_METADATA
+            ]
+            at = min([self._planned, end, *looks, *self._call_ends.values()])
             if at > end or (at >= end and self.now >= end):
                 return
             self.now = max(at, self.now + 0.001)
-            self._waiting = {token: at for token, at in self._waiting.items() if at > self.now}
             if self.now >= end:
                 self.now = end
             for token, when in list(self._call_ends.items()):
@@ -202,18 +208,34 @@ class Runner:
 
     def _settle_now(self) -> None:
         for _ in range(10_000):
-            self.core.step(self.now)
+            if self._core_is_due():
+                self.core.step(self.now)
+                self._planned = max(self.core.next_step_at(), self.now + 0.001)
             actions, self.core.actions = self.core.actions, []
             for action in actions:
                 self._perform(action)
             moved = self._pump()
-            self.core.woken.clear()
+            moved |= self._wake_writers()
             self.settled += self.core.completed
             self.core.completed = []
             self.core.changed = False
             if not actions and not moved and not self.core.attention:
                 return
         raise AssertionError("the core never comes to rest")
+
+    def _core_is_due(self) -> bool:
+        core = self.core
+        return core.attention or bool(core.actions or core.completed) or self.now >= self._planned
+
+    def _wake_writers(self) -> bool:
+        """Whether one looks at once."""
+        woken, self.core.woken = self.core.woken, {}
+        found = False
+        for token, at in woken.items():
+            stream = self.streams.get(token)
+            if stream is not None and at < stream.look_at:
+                stream.look_at, found = 0.0, True
+        return found
 
     def _perform(self, action: object) -> None:
         core, cluster = self.core, self.cluster
@@ -269,11 +291,10 @@ class Runner:
         for token, stream in list(self.streams.items()):
             if stream.method == methods.WATCH_METADATA:
                 continue
-            while token in self.streams:
+            while token in self.streams and stream.look_at <= self.now:
                 out, at = self.core.next_frame(token, self.now)
                 if out is None:
-                    if at != float("inf"):
-                        self._waiting[token] = at
+                    stream.look_at = max(at, self.now + 0.001)
                     break
                 moved = True
                 if isinstance(out, Outgoing):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import crc32c
 import pytest
 
 from penstock.client.consumer_core import ConsumerCore
@@ -9,6 +12,7 @@ from penstock.client.cursor import BEGINNING, END
 from penstock.client.handing_out import INFLATED_BYTES_MAX, HandingOut
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode
+from penstock.records.batch import CONTROL
 from tests.unit.client.fake_cluster import ConsumeSession, FakePartition
 from tests.unit.client.runner import Runner
 
@@ -407,3 +411,53 @@ def test_one_poll_parses_no_more_than_a_bounded_stretch_and_the_next_goes_on_the
     assert [len(hands.messages(1_000)), len(hands.batches(1_000))] == [5, 5]
     assert consumer.cursor("orders", 0).offset == 10
     assert INFLATED_BYTES_MAX == 4 * limits.MIB
+
+
+def test_the_cursors_of_a_topic_are_its_own_by_partition() -> None:
+    runner = filled(partitions=3)
+    runner.cluster.create("others", 2)
+    consumer = runner.consumer("others", "orders")
+    runner.poll(consumer)
+    for topic, partitions in (("orders", 3), ("others", 2)):
+        found = consumer.cursors_of(topic)
+        assert [(cursor.topic, cursor.partition) for cursor in found] == [
+            (topic, number) for number in range(partitions)
+        ]
+    with pytest.raises(errors.NotFound, match="nothing: not read by this consumer"):
+        consumer.cursors_of("nothing")
+
+
+def test_a_stream_that_is_reported_lost_twice_is_lost_once() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer, 4) == expected(range(4))
+    lost = [token for token, stream in runner.streams.items() if stream.session is not None]
+    for _ in range(2):
+        for token in lost:
+            runner.core.stream_lost(token, None, "connection reset", runner.now)
+    runner.run(500)
+    assert values(runner, consumer) == expected(range(4, 10))
+    for token in [*lost, 999]:
+        runner.core.stream_lost(token, None, "connection reset", runner.now)
+    fill(runner, 2, start=10)
+    assert values(runner, consumer) == expected(range(10, 12))
+
+
+def test_control_batches_are_passed_over_and_counted_as_read() -> None:
+    runner = filled(9)
+    partition = runner.cluster.topics["orders"].partitions[0]
+    for number in (0, 2):
+        base, batch = partition.log[number]
+        partition.log[number] = (base, as_control(batch))
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer) == expected(range(3, 6))
+    runner.run(2_000)
+    assert consumer.cursor("orders", 0).offset == 9
+    (session,) = sessions(runner)
+    assert session.credit_returned == sum(len(batch) for _, batch in partition.log)
+
+
+def as_control(batch: bytes) -> bytes:
+    """The same batch as one that holds no messages for applications."""
+    covered = struct.pack(">H", int.from_bytes(batch[21:23], "big") | CONTROL) + batch[23:]
+    return batch[:17] + struct.pack(">I", crc32c.crc32c(covered)) + covered

@@ -212,3 +212,18 @@ def test_the_log_hears_of_a_flood_once_in_a_while_and_how_many_it_was(
 def test_settings_out_of_their_bounds_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=message):
         consumer_settings(topics=["orders"], **{**CONSUMER, **given})
+
+
+def test_a_stream_on_which_a_broker_broke_the_protocol_is_opened_again_each_time() -> None:
+    runner = Runner()
+    runner.cluster.create("orders", 1)
+    producer, consumer = runner.producer(delivery_timeout_ms=10_000), runner.consumer("orders")
+    for number in range(3):
+        delivery = runner.send(producer, "orders", b"%d" % number)
+        runner.run(100)
+        assert delivery.receipt().offset == number
+        assert [message.value for message in runner.poll(consumer)] == [b"%d" % number]
+        for token in list(runner.streams):
+            runner.core.frame_received(token, b"this is no frame", runner.now)
+        runner.run(2_000)
+        assert runner.streams

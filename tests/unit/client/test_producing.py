@@ -632,3 +632,45 @@ def test_a_queue_at_rest_has_no_gap_left() -> None:
     assert route is not None
     assert route.queues[0].gap is Gap.NONE
     assert route.queues[0].idle
+
+
+# ---- outcomes are told --------------------------------------------------------------------------------------
+
+
+def test_every_batch_is_handed_to_who_waits_for_it_once_whatever_became_of_it() -> None:
+    runner = started()
+    producer = runner.producer(batch_messages=1, delivery_timeout_ms=2_000)
+    for count in (1, 2):
+        runner.send(producer, "orders", b"good", partition=0)
+        runner.run(5)
+        assert [batch.error for batch in runner.settled] == [None] * count
+    runner.cluster.refusals = [(ErrorCode.FORBIDDEN, "no")]
+    runner.send(producer, "orders", b"refused", partition=0)
+    runner.run(5)
+    assert len(runner.settled) == 3 and isinstance(runner.settled[-1].error, errors.Forbidden)
+    room = producer.filling.room_bytes
+    runner.cluster.silent = dict.fromkeys(range(3))
+    for partition in range(2):
+        runner.send(producer, "orders", b"late", partition=partition)
+    runner.run(10_000)
+    assert len(runner.settled) == 5 and all(batch.done for batch in runner.settled)
+    assert producer.failed_messages == 3
+    assert producer.filling.room_bytes == room
+    runner.send(producer, "orders", b"left", partition=0)
+    runner.core.remove(producer, runner.now)
+    runner.run(5)
+    assert len(runner.settled) == 6 and isinstance(runner.settled[-1].error, errors.Closed)
+    assert len({id(batch) for batch in runner.settled}) == 6
+
+
+def test_a_leader_that_leads_again_in_a_newer_epoch_is_sent_what_waits_at_once() -> None:
+    runner = started()
+    producer = runner.producer()
+    for count in (1, 2):
+        runner.cluster.refusals = [(ErrorCode.NOT_LEADER, "not now")]
+        delivery = runner.send(producer, "orders", b"x", partition=0)
+        runner.run(2)
+        assert not delivery.done(), "it waits before it tries again"
+        runner.cluster.move("orders", 0, 0)
+        runner.run(2)
+        assert delivery.receipt().offset == count - 1

@@ -32,6 +32,10 @@ class Service:
         self.core = Coordinator()
         self.log: list[Record] = []
         self.told: list[str] = []
+        self.epochs: dict[int, int] = {}
+        """By partition: the leader epoch that was committed with its newest offset."""
+        self.fetched = 0
+        """How often committed offsets were asked for."""
         self.forget_answers = 0
         """So many of the next answers are lost, after what they tell was committed."""
         self._call = self.runner.cluster.call
@@ -105,9 +109,12 @@ class Service:
     def _commit(self, request: bytes) -> pb.CommitOffsetsResponse:
         asked = pb.CommitOffsetsRequest.FromString(request)
         offsets = {
-            TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(offset=o.offset)
+            TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(
+                offset=o.offset, leader_epoch=o.leader_epoch
+            )
             for o in asked.offsets
         }
+        self.epochs |= {p.partition: kept.leader_epoch for p, kept in offsets.items()}
         self.told.append("commit " + ",".join(f"{p.partition}@{o.offset}" for p, o in offsets.items()))
         commit = Commit(
             tenant=TENANT,
@@ -126,12 +133,16 @@ class Service:
 
     def _fetch(self, request: bytes) -> pb.FetchCommittedResponse:
         asked = pb.FetchCommittedRequest.FromString(request)
+        self.fetched += 1
         known = self.core.offsets(TENANT, asked.group)
         response = pb.FetchCommittedResponse()
         for place in _places(asked.partitions):
             kept = known.get(place, CommittedOffset(offset=-1))
             response.offsets.add(
-                topic_id=place.topic_id, partition=place.partition, offset=kept.offset, leader_epoch=-1
+                topic_id=place.topic_id,
+                partition=place.partition,
+                offset=kept.offset,
+                leader_epoch=kept.leader_epoch,
             )
         response.topics_read.extend({place.topic_id for place in known})
         return response

@@ -247,3 +247,33 @@ def test_consumed_bytes_are_told_before_a_partition_is_closed() -> None:
     (credit,) = log_pb2.ConsumeCreditHead.FromString(bytes(frames[0][1])).credits
     assert (credit.handle, credit.generation, credit.credit_bytes) == (5, cursor.generation, 1_234)
     assert lane.next_frame() is None
+
+
+def test_a_position_is_committed_with_its_epoch_and_an_offset_of_ones_own_with_none() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, auto_commit=False)
+    member.poll(count=4)
+    member.poll(count=1)
+    member.core.commit(None, service.runner.now + 5_000)
+    service.run(10)
+    assert (service.committed(), service.epochs) == ({0: 5}, {0: 1})
+    member.core.commit({("orders", 0): 3}, service.runner.now + 5_000)
+    service.run(10)
+    assert (service.committed(), service.epochs) == ({0: 3}, {0: -1})
+
+
+def test_committed_offsets_are_asked_for_once_for_each_gain() -> None:
+    service = filled(messages=40)
+    one, two = Member(service), Member(service)
+    one.poll_until(lambda: len(one.owned) == 4)
+    assert service.fetched == 1
+    service.run(20_000)
+    one.poll()
+    assert service.fetched == 1
+    one.poll_until(lambda: len(two.owned) == 2 and len(one.owned) == 2, two)
+    assert service.fetched == 2
+    two.close()
+    one.poll_until(lambda: len(one.owned) == 4)
+    assert service.fetched == 3
+    one.poll_until(lambda: len(service.committed()) == 4)
+    assert all(not member.core._adding for member in (one, two))

@@ -6,7 +6,9 @@ from functools import partial
 
 import pytest
 
+from data_plane.log import segment as segment_module
 from data_plane.log.layout import STAMPS_SUFFIX
+from data_plane.log.outcomes import DamagedRange, ReplicaRejected
 from data_plane.log.sidecar import stamp_at
 from data_plane.testkit.disk import SimDisk
 from penstock.contract.errors import CorruptLog
@@ -190,3 +192,52 @@ def test_wherever_damage_is_and_wherever_a_log_is_cut_it_is_never_wrong_and_can_
                 assert _read_or_refused(miniature, at) in (None, b"".join(before[at // 2].batches))
             if log.damage:
                 repaired(miniature)
+
+
+def test_a_log_is_written_on_behind_damage_at_its_end_and_not_where_acknowledged_records_are_missing() -> (
+    None
+):
+    miniature = twenty_batches()
+    log = miniature.log
+    log.scrub.found_damage(DamagedRange(38, 40, "flipped"))
+    miniature.append(batch=made_batch(2, 100))
+    miniature.commit()
+    assert log.log_end_offset == 42
+    log.scrub.found_damage(DamagedRange(42, 44, "missing"))
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match="an operator's repair required"):
+            miniature.append(batch=made_batch(2, 100))
+        with pytest.raises(ReplicaRejected, match="a truncation required"):
+            log.append_as_follower(memoryview(b""), memoryview(b""), 1)
+    assert log.log_end_offset == 42
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 8])
+def test_good_stamps_are_told_with_their_numbers_over_a_bad_one(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(segment_module, "_STAMPS_PER_SCAN", at_once)
+    miniature = twenty_batches()
+    second = miniature.log._segments.all[1]
+    flip_stamp(miniature, _SEGMENT, 1)
+    good = [(0, 8), (2, 12), (3, 14)]
+    assert [(number, stamp.base_offset) for number, stamp in second.good_stamps(0)] == good
+    assert [(number, stamp.base_offset) for number, stamp in second.intact_stamps(0)] == good
+    assert [number for number, _ in second.good_stamps(2)] == [2, 3]
+    assert [number for number, _ in second.good_stamps(0, 3)] == [0, 2]
+
+
+def test_what_a_cut_over_damage_left_is_read_batch_by_batch() -> None:
+    miniature = Miniature(settings=replace(SMALL, segment_bytes=1 << 20), tail_bytes=0)
+    miniature.create()
+    for number in range(10):
+        miniature.append(batch=made_batch(2, 900, fill=number))
+        miniature.commit(raise_watermark=number < 2)
+    miniature.log.request_truncation(16)
+    miniature.commit(raise_watermark=False)
+    flip_stamp(miniature, 0, 7)
+    miniature.log.truncate_to(16)
+    assert ranges(miniature) == [(14, 16)]
+    for offset in range(0, 14, 2):
+        found = miniature.read(offset, max_bytes=1)
+        assert (found.first_offset, found.next_offset) == (offset, offset + 2)

@@ -33,7 +33,7 @@ def run_of(offset: int, batches: int = 1, *, body_bytes: int = 100, partition: i
 
 
 def unsynced(*pieces: JournalPiece, partition: int = 0, high_watermark: int = 3) -> Unsynced:
-    return Unsynced(where(partition), 1, high_watermark, pieces[-1].end_offset, 0, (), pieces, 0, False)
+    return Unsynced(where(partition), 1, high_watermark, pieces[-1].end_offset, (), pieces, 0, False)
 
 
 def opened(disk: SimDisk, first_sequence: int = 1) -> tuple[Journal, Replay]:
@@ -119,7 +119,7 @@ def test_small_records_are_one_buffer_and_large_batches_are_not_copied() -> None
 
 def test_nothing_to_journal_needs_no_write() -> None:
     _, journal = started()
-    empty = Unsynced(where(), 1, 0, 0, 0, (), (), 0, False)
+    empty = Unsynced(where(), 1, 0, 0, (), (), 0, False)
     assert journal.append_steps([empty]) == [] and journal.append_steps([]) == []
 
 

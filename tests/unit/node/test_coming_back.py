@@ -24,7 +24,7 @@ from data_plane.testkit.medium import Medium
 from data_plane.testkit.rng import Chances, SimRng
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
-from penstock.contract.ids import BrokerId, TenantId
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
 from tests.unit.node.storage import CONFIG, ME, SETTINGS, born, topic_id_of, where
 
 LEADER = BrokerId(2)
@@ -139,12 +139,12 @@ class Follower:
             task.cancel()
 
 
-def _metadata(in_sync: tuple[BrokerId, ...]) -> list[KeyValue]:
+def _metadata(in_sync: tuple[BrokerId, ...], leader: BrokerId = LEADER) -> list[KeyValue]:
     topic = model.TopicRecord(
         topic_id=topic_id_of(1), tenant=TenantId("tn_a"), name="orders", partitions=1, settings=SETTINGS
     )
     record = model.PartitionRecord(
-        partition=0, replicas=(ME, LEADER), replica_generations=(1, 1), leader=LEADER, leader_epoch=LEADER_EPOCH,
+        partition=0, replicas=(ME, LEADER), replica_generations=(1, 1), leader=leader, leader_epoch=LEADER_EPOCH,
         in_sync=in_sync,
     )  # fmt: skip
     broker = model.BrokerRecord(
@@ -242,6 +242,36 @@ def test_a_stopped_replica_that_was_taken_in_all_the_same_gives_itself_up_again(
         follower.host.look_at_all()
         assert await follower.leader.heard() is None, "it takes no part"
         assert follower.store.asked == [model.cell_key(topic_id_of(1), 0)] * 2
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_replica_whose_partition_has_no_leader_leaves_and_follows_again_when_it_has_one() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        opened = await follower.leader.opened()
+        told: list[object] = []
+        follower.replica.on_role["test"] = lambda replica: told.append(replica.following)
+        await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        for times in (1, 2):
+            follower.image.load(_metadata((LEADER,), leader=NO_BROKER), ANEW + 2 * times)
+            for _ in range(2):
+                follower.host.look_at_all()
+                assert follower.replica.following is None
+            assert len(told) == 2 * times - 1, "each change is told once"
+            assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_CLOSE
+            follower.image.load(_metadata((LEADER,)), ANEW + 2 * times + 1)
+            follower.host.look_at_all()
+            assert follower.replica.following is not None
+            assert len(told) == 2 * times
+            opened = await follower.leader.opened()
+            await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+            assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
         follower.stop()
 
     _run(story(), loop)

@@ -1,7 +1,11 @@
-"""A process that stood still hears from its session before it is believed (RL137)."""
+"""A process that stood still hears from its session before it is believed (RL137); one that leaves ends it."""
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from data_plane.metadata.port import OutcomeUnknown, SessionLost, StoreUnavailable
 from data_plane.node.registration import Registration
 from tests.unit.node.storage import CONFIG
 
@@ -16,7 +20,7 @@ class Clock:
         return int(self.at_ms)
 
 
-def registered(clock: Clock) -> Registration:
+def registered(clock: Clock, lost: list[str] | None = None) -> Registration:
     """As if a session was just confirmed; nothing else of it is asked here."""
     nobody: Any = None
     made = Registration(
@@ -29,7 +33,7 @@ def registered(clock: Clock) -> Registration:
         data_lost=lambda topic_id: False,
         damaged=lambda where: False,
         gained=lambda: None,
-        lost=lambda reason: None,
+        lost=(lambda reason: None) if lost is None else lost.append,
     )
     made._begin(7)
     return made
@@ -51,3 +55,37 @@ def test_silence_of_the_store_ends_confidence_at_two_thirds_of_the_session() -> 
     assert registration.confident()
     clock.at_ms += 1
     assert not registration.confident()
+
+
+class Session:
+    """The metadata store's end: notes that it was ended, or cannot say whether it was."""
+
+    def __init__(self, trouble: Exception | None) -> None:
+        self.trouble, self.ended = trouble, 0
+
+    async def end(self) -> None:
+        self.ended += 1
+        if self.trouble is not None:
+            raise self.trouble
+
+
+@pytest.mark.parametrize("trouble", [None, StoreUnavailable(), OutcomeUnknown(), SessionLost()])
+def test_a_broker_that_leaves_ends_its_session_and_says_once_that_it_is_no_longer_registered(
+    trouble: Exception | None,
+) -> None:
+    lost: list[str] = []
+    registration, session = registered(Clock(), lost), Session(trouble)
+    registration.session = session  # type: ignore[assignment]
+    asyncio.run(registration.end())
+    assert (session.ended, registration.epoch, lost) == (1, 0, ["the broker stops"])
+    asyncio.run(registration.end())
+    assert lost == ["the broker stops"]
+
+
+def test_a_broker_that_never_registered_leaves_without_a_word() -> None:
+    lost: list[str] = []
+    registration = registered(Clock(), lost)
+    registration._drop("the session expired")
+    registration.session = None
+    asyncio.run(registration.end())
+    assert lost == ["the session expired"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from data_plane.disk.port import DiskFull
 from data_plane.node.room import BALLAST_FILE, Room
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Medium
@@ -123,3 +124,26 @@ def test_it_is_told_once_when_a_disk_becomes_full_and_once_when_it_no_longer_is(
     for free in (5_000, 299, 298, 999, 5_000):
         filled.look(free * KIB)
     assert changes == [True, False]
+
+
+def test_a_ballast_that_found_no_room_is_laid_down_by_a_later_look() -> None:
+    filled = Filled()
+    reserve = filled.disk.reserve
+
+    def full(path: str, size: int) -> None:
+        reserve(path, size // 2)
+        raise DiskFull(path)
+
+    filled.disk.reserve = full  # type: ignore[method-assign]
+    for _ in range(2):
+        filled.look(5_000 * KIB)
+        assert not filled.disk.exists(BALLAST_FILE), "half of it helps nobody"
+    filled.disk.reserve = reserve  # type: ignore[method-assign]
+    filled.look(5_000 * KIB)
+    assert filled.disk.open(BALLAST_FILE).size() == 100 * KIB
+    for count in (1, 2):
+        assert filled.room.free_ballast()
+        assert not filled.room.free_ballast()
+        assert filled.room.ballast_freed == count
+        filled.look(5_000 * KIB)
+        assert filled.disk.exists(BALLAST_FILE)

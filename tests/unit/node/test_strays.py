@@ -1,6 +1,7 @@
 """Directories that the metadata does not know are kept, for days, and never deleted at boot (RL53)."""
 
 from data_plane.log import layout
+from data_plane.log.small_file import read_whole
 from data_plane.node.strays import NOTE_FILE, Strays, is_stray
 from tests.unit.log.batches import NOW_MS
 from tests.unit.node.storage import CONFIG, DAY_MS, Storage, image_of, opened, where
@@ -84,3 +85,23 @@ def test_a_stray_without_a_note_begins_its_days_when_it_is_seen() -> None:
     assert strays.look(later, 0.0, clock_trusted=True) == []
     assert strays.look(later + DAY_MS, 1.0 * DAY_MS, clock_trusted=True) == []
     assert strays.look(later + 2 * DAY_MS, 2.0 * DAY_MS, clock_trusted=True) == [stray_of(2)]
+
+
+def test_a_stray_keeps_the_note_of_when_and_why_it_was_set_aside() -> None:
+    disk = opened(two_topics().disk.medium, image_of(1)).disk
+    note = f"topics/{stray_of(2)}/{NOTE_FILE}"
+    strays = Strays(disk, CONFIG.stray_keep_ms)
+    before = read_whole(disk, note)
+    for at_ms in (NOW_MS, NOW_MS + DAY_MS):
+        assert strays.look(at_ms, 0.0, clock_trusted=True) == []
+        assert read_whole(disk, note) == before
+    assert strays.look(NOW_MS - 1, 0.0, clock_trusted=True) == []
+    assert read_whole(disk, note) != before, "its time is still to come: it begins now"
+
+
+def test_a_second_look_counts_what_is_there_then() -> None:
+    life = opened(two_topics().disk.medium, image_of())
+    assert life.strays.count == 2
+    life.disk.remove_directory(f"topics/{stray_of(1)}")
+    life.strays.look(NOW_MS, 0.0, clock_trusted=True)
+    assert life.strays.count == 1

@@ -15,6 +15,7 @@ from data_plane.testkit.disk import DiskTiming, SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
 from data_plane.testkit.store import SimulatedStore
+from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.ids import BrokerId
 
 ME = BrokerId(1)
@@ -251,3 +252,21 @@ def test_a_store_that_cannot_be_asked_at_boot_is_said_and_asked_again() -> None:
         assert (trust.unreachable, trust.refused) == ("", "")
 
     run(scenario)
+
+
+def test_a_store_that_went_back_ends_writing_with_its_reason_and_leaves_reading() -> None:
+    trust, told = trust_on(Medium())
+    confident = False
+    may_write, may_read = trust.writing(lambda: confident), trust.reading(lambda: confident)
+    assert not may_write() and not may_read()
+    confident = True
+    assert may_write() and may_read()
+    for _ in range(2):
+        trust.went_back("it is at revision 3, 5 was seen")
+        with pytest.raises(BrokerUnavailable, match="it is at revision 3, 5 was seen"):
+            may_write()
+    assert len(told) == 1
+    confident = False
+    assert may_read()
+    with pytest.raises(BrokerUnavailable):
+        may_write()

@@ -1,0 +1,233 @@
+"""What records and their parts become, and which damage of them is rejected, without Spark."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from data_plane.contract import usage_pb2 as pb
+from penstock.records.seal import pack_seal
+from penstock.records.usage import minute_of
+from spark_usage.decode import Damaged, facts_of, parse_record
+from tests.unit.verification.stored_log import BEGIN_MS, StoredLog
+
+AT_MS = 1_700_000_000_000
+LONG_MAX = 2**63 - 1
+
+
+def record(**fields: Any) -> pb.UsageRecord:
+    return pb.UsageRecord(**{"broker_id": 3, "boot_id": "boot", "sequence": 7, "made_ms": AT_MS, **fields})
+
+
+def reading(**fields: Any) -> pb.Reading:
+    values = {
+        "tenant": "tn_a",
+        "topic_id": b"t" * 16,
+        "topic": "orders",
+        "partition": 2,
+        "log_generation": 1,
+        "end_offset": 10,
+        "accepted_ms": AT_MS,
+        "totals": (4, 400, 3, 30, 3, 9),
+        "kind": pb.PERIODIC,
+    }
+    return pb.Reading(**{**values, **fields})
+
+
+def delivered(**fields: Any) -> pb.Delivered:
+    values = {
+        "tenant": "tn_a",
+        "topic_id": b"t" * 16,
+        "topic": "orders",
+        "partition": 2,
+        "group": "readers",
+        "principal": 5,
+        "minute": 9,
+        "messages": 6,
+        "bytes": 600,
+    }
+    return pb.Delivered(**{**values, **fields})
+
+
+def requests(**fields: Any) -> pb.Requests:
+    values = {"tenant": "tn_a", "operation": "fetch", "minute": 9, "valid": 5, "bad": 5}
+    return pb.Requests(**{**values, **fields})
+
+
+def facts(**parts: Any) -> list[dict[str, Any]]:
+    return facts_of(1, 22, record(**parts).SerializeToString())
+
+
+def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> None:
+    log = StoredLog()
+    log.write(5, BEGIN_MS)
+    log.write(5, BEGIN_MS, rolls=True)
+    (seal,) = log.seals
+    sealed = pb.SealedSegment(tenant="tn_a", seal=pack_seal(seal))
+    found = facts(
+        readings=[reading(), reading(end_offset=11)],
+        delivered=[delivered()],
+        requests=[requests()],
+        seals=[sealed],
+        boot_ends=True,
+    )
+    assert [(fact["kind"], fact["row"]) for fact in found] == [
+        ("record", -1), ("reading", 0), ("reading", 1), ("delivered", 2), ("requests", 3), ("seal", 4),
+    ]  # fmt: skip
+    for fact in found:
+        assert (fact["src_partition"], fact["src_offset"]) == (1, 22)
+        assert (fact["broker_id"], fact["boot_id"], fact["sequence"], fact["made_ms"]) == (
+            3,
+            "boot",
+            7,
+            AT_MS,
+        )
+    assert found[0]["boot_ends"] is True and len(found[0]["digest"]) == 64
+    assert found[1] | {
+        "tenant": "tn_a", "topic_id": (b"t" * 16).hex(), "topic": "orders", "partition": 2, "log_generation": 1,
+        "end_offset": 10, "accepted_ms": AT_MS, "totals": [4, 400, 3, 30, 3, 9], "principal_rows": [],
+        "reading_kind": pb.PERIODIC, "cut_id": "", "cut_end_ms": 0, "last": False,
+    } == found[1]  # fmt: skip
+    assert (
+        found[3] | {"group": "readers", "principal": 5, "minute": 9, "messages": 6, "bytes": 600} == found[3]
+    )
+    assert found[4] | {"operation": "fetch", "minute": 9, "valid": 5, "bad": 5} == found[4]
+    assert found[5] | {
+        "tenant": "tn_a", "topic_id": seal.where.topic_id.hex(), "partition": seal.where.partition,
+        "log_generation": seal.log_generation, "base_offset": 0, "end_offset": 5, "seal": sealed.seal,
+    } == found[5]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "no value"),
+        (b"\xff\xff", "not a usage record"),
+        (record(boot_id="").SerializeToString(), "no boot id"),
+        (record(sequence=0).SerializeToString(), "no sequence"),
+        (record(sequence=LONG_MAX + 1).SerializeToString(), "no sequence"),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_kept_as_one_rejection(value: bytes | None, reason: str) -> None:
+    (fact,) = facts_of(1, 22, value)
+    assert (fact["kind"], fact["row"], fact["record"]) == ("rejected", -1, value or b"")
+    assert reason in fact["reason"]
+    with pytest.raises(Damaged, match=reason):
+        parse_record(value)
+
+
+@pytest.mark.parametrize("sequence", [1, LONG_MAX])
+def test_the_first_and_the_last_sequence_are_good(sequence: int) -> None:
+    assert parse_record(record(sequence=sequence).SerializeToString()).sequence == sequence
+
+
+_NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"end_offset": 0, **_NOTHING},
+        {"accepted_ms": 0},
+        {"totals": (10, 1, 0, 0, 0, 0)},
+        {"totals": (0, LONG_MAX, 0, LONG_MAX, 0, LONG_MAX)},
+        {"partition": 2**31 - 1},
+        {"log_generation": LONG_MAX},
+        {"kind": pb.CUT, "cut_id": "cut_1", "last": True},
+        {"kind": pb.FINAL, "last": True},
+        {"kind": pb.GENERATION_START},
+    ],
+)
+def test_a_reading_at_the_bounds_of_what_can_be_is_taken(changes: dict[str, Any]) -> None:
+    assert [fact["kind"] for fact in facts(readings=[reading(**changes)])] == ["record", "reading"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tenant": ""}, "no tenant"),
+        ({"topic": ""}, "no topic"),
+        ({"topic_id": b"t" * 15}, "a topic id of 15 bytes"),
+        ({"topic_id": b"t" * 17}, "a topic id of 17 bytes"),
+        ({"totals": (0,) * 5}, "5 totals instead of 6"),
+        ({"totals": (0,) * 7}, "7 totals instead of 6"),
+        ({"totals": (0, LONG_MAX + 1, 0, 0, 0, 0)}, "totals 9223372036854775808 is too large"),
+        ({"end_offset": -1, **_NOTHING}, "a negative offset or time"),
+        ({"accepted_ms": -2, "totals": (0,) * 6}, "a negative offset or time"),
+        ({"totals": (11, 0, 0, 0, 0, 0)}, "totals exceed the offsets below"),
+        ({"totals": (0, 0, 11, 0, 0, 0)}, "totals exceed the offsets below"),
+        ({"totals": (0, 0, 0, 0, 11, 0)}, "totals exceed the offsets below"),
+        ({"totals": (4, 0, 4, 0, 3, 0)}, "totals exceed the offsets below"),
+        ({"totals": (0, 0, 0, 0, 0, 1), "accepted_ms": -1}, "usage without a time"),
+        ({"kind": 99}, "an unknown kind of reading: 99"),
+        ({"kind": pb.CUT}, "a cut reading without its cut"),
+        ({"last": True}, "a last reading of another kind"),
+        ({"partition": 2**31}, "partition 2147483648 is too large"),
+        ({"log_generation": LONG_MAX + 1}, "log_generation"),
+    ],
+)
+def test_a_damaged_reading_is_rejected_by_its_number_and_the_others_are_not(
+    changes: dict[str, Any], reason: str
+) -> None:
+    found = facts(readings=[reading(), reading(**changes), reading()])
+    assert [(fact["kind"], fact["row"]) for fact in found] == [
+        ("record", -1),
+        ("reading", 0),
+        ("rejected", 1),
+        ("reading", 2),
+    ]
+    assert reason in found[2]["reason"]
+    assert (
+        found[2]["record"] == record(readings=[reading(), reading(**changes), reading()]).SerializeToString()
+    )
+
+
+def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
+    minute = minute_of(AT_MS)
+    rows = [
+        pb.PrincipalRow(minute=at, principal=principal, messages=messages, bytes=size)
+        for at, principal, messages, size in (
+            (minute, 9, 1, 10),
+            (minute, 5, 2, 20),
+            (minute, 9, 3, 30),
+            (minute - 1, 5, 7, 70),
+            (minute + 1, 4, 7, 70),
+        )
+    ]
+    (_, fact) = facts(readings=[reading(minute_rows=rows)])
+    assert fact["principal_rows"] == [
+        {"principal": 5, "messages": 2, "bytes": 20},
+        {"principal": 9, "messages": 4, "bytes": 40},
+    ]
+    huge = [pb.PrincipalRow(minute=minute, principal=9, messages=LONG_MAX, bytes=1)] * 2
+    assert facts(readings=[reading(minute_rows=huge)])[1]["reason"].startswith("rows ")
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        (lambda: {"delivered": [delivered(tenant="")]}, "no tenant"),
+        (lambda: {"delivered": [delivered(topic="")]}, "no topic"),
+        (lambda: {"delivered": [delivered(messages=LONG_MAX + 1)]}, "messages "),
+        (lambda: {"delivered": [delivered(bytes=LONG_MAX + 1)]}, "bytes "),
+        (lambda: {"requests": [requests(tenant="")]}, "no tenant"),
+        (lambda: {"requests": [requests(operation="other")]}, "an unknown operation: 'other'"),
+        (lambda: {"requests": [requests(bad=6)]}, "more failed requests than requests"),
+        (lambda: {"requests": [requests(valid=LONG_MAX + 1)]}, "valid "),
+        (lambda: {"seals": [pb.SealedSegment(tenant="tn_a", seal=b"none")]}, "a damaged seal"),
+    ],
+)
+def test_other_damaged_parts_are_rejected_with_their_reason(
+    part: Callable[[], dict[str, Any]], reason: str
+) -> None:
+    found = facts(**part())
+    assert [(fact["kind"], fact["row"]) for fact in found] == [("record", -1), ("rejected", 0)]
+    assert found[1]["reason"].startswith(reason)
+
+
+def test_bytes_after_a_seal_are_damage() -> None:
+    log = StoredLog()
+    log.write(5, BEGIN_MS)
+    log.write(5, BEGIN_MS, rolls=True)
+    sealed = pb.SealedSegment(tenant="tn_a", seal=pack_seal(log.seals[0]) + b"!")
+    assert facts(seals=[sealed])[1]["reason"] == "bytes after a seal"
