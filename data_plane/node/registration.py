@@ -208,13 +208,25 @@ class Registration:
                     await self._ended.wait()
             except TimeoutError:
                 try:
-                    await self.session.keep_alive()
-                    self._confirmed_ms = self._clock.monotonic_ms()
-                    self._doubted = False
+                    await self._confirm(self.session)
                 except SessionLost:
                     self._drop("the session expired")
                 except StoreUnavailable:
                     continue
+
+    async def _confirm(self, session: Session) -> None:
+        """A session may outlive the registration: who fences this broker deletes its key, and the watch that tells of
+        it may be late.
+        """
+        asked_ms = self._clock.monotonic_ms()
+        await session.keep_alive()
+        key = model.live_key(self._config.broker_id)
+        live = _named((await self._store.range(key)).items, key)
+        if live is None or live.mod_revision != self.epoch:
+            self._drop("the registration was fenced")
+            return
+        self._confirmed_ms = asked_ms
+        self._doubted = False
 
     def _drop(self, reason: str) -> None:
         if self.epoch:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from data_plane.node.group_coordinators import GROUPS_TOPIC
 from data_plane.testkit.activities import Activity, wait_unless
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import SimCluster
@@ -16,6 +17,7 @@ from data_plane.testkit.transport import SimTransport
 from penstock.asyncio import Client
 from penstock.asyncio.consumer import Consumer
 from penstock.contract.errors import PenstockError
+from penstock.contract.ids import TopicPartition
 
 GROUP = "readers"
 _BETWEEN_S = (0.5, 4.0)
@@ -35,6 +37,8 @@ class Life:
     """(partition, offset committed before, lower one seen later)."""
     forgotten: list[tuple[int, int]] = field(default_factory=list)
     """(partition, offset seen committed) where a member was told that nothing is committed."""
+    old_answers: int = 0
+    """How often a coordinator that was deposed told of less than was committed."""
     faults: list[str] = field(default_factory=list)
     shares: list[list[int]] = field(default_factory=list)
     moved: int = 0
@@ -63,6 +67,8 @@ class GroupReaders:
         self.members: list[Member] = []
         self.life = Life()
         self.reached: Counter[Activity] = Counter()
+        self._deposed: dict[tuple[TopicPartition, int], tuple[float, float]] = {}
+        """Partition and epoch of a coordinator that was deposed: when it was first and last seen to go on."""
         self.over = asyncio.Event()
 
     def start(self, members: int) -> Process:
@@ -166,19 +172,51 @@ class GroupReaders:
         self.life.moved += len(places)
 
     async def _watch(self, client: Client) -> None:
-        """What is committed never goes back, whoever coordinates."""
+        """What is committed never goes back, whoever coordinates. A coordinator that has not yet heard that it was
+        deposed may tell what was committed before, for as long as its session would have lived (RL10)."""
         while True:
             await asyncio.sleep(0.1)
+            before_s = self._loop.time()
+            self._see_deposed()
             try:
                 described = await client.group(GROUP, timeout=3)
             except PenstockError:
                 continue
+            self._see_deposed()
+            may_be_old = self._deposed_since(before_s)
             for (_, partition), offset in described.offsets.items():
                 before = self.life.committed.get(partition, 0)
-                if offset < before:
+                if offset < before and may_be_old:
+                    self.life.old_answers += 1
+                elif offset < before:
                     self.life.back.append((partition, before, offset))
                 self.reached[Activity.COMMITTED] += offset > before
                 self.life.committed[partition] = max(before, offset)
+
+    def _see_deposed(self) -> None:
+        """Who leads a partition of `__groups` that another broker leads in a later epoch."""
+        leading = [
+            (replica.where, replica.leading.leader_epoch)
+            for broker in self._cluster.brokers
+            if broker.node is not None
+            for replica in broker.node.host.all()
+            if replica.topic.name == GROUPS_TOPIC and replica.leading is not None
+        ]
+        newest: dict[TopicPartition, int] = {}
+        for where, epoch in leading:
+            newest[where] = max(epoch, newest.get(where, epoch))
+        now_s = self._loop.time()
+        for where, epoch in leading:
+            if epoch < newest[where]:
+                first_s, _ = self._deposed.get((where, epoch), (now_s, now_s))
+                self._deposed[where, epoch] = (first_s, now_s)
+
+    def _deposed_since(self, moment_s: float) -> bool:
+        """Whether one that was deposed not long before may have answered since then."""
+        session_s = self._cluster.plan.timings.session_ttl_ms / 1000
+        return any(
+            last_s >= moment_s and last_s - first_s <= session_s for first_s, last_s in self._deposed.values()
+        )
 
     # -- what must hold in the end ------------------------------------------------------------------------
 

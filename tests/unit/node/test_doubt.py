@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.metadata.port import OutcomeUnknown, SessionLost, StoreUnavailable
+from data_plane.metadata.model import live_key
+from data_plane.metadata.port import KeyValue, OutcomeUnknown, RangeResult, SessionLost, StoreUnavailable
 from data_plane.node.registration import Registration
 from tests.unit.node.storage import CONFIG
 
@@ -67,6 +68,37 @@ class Session:
         self.ended += 1
         if self.trouble is not None:
             raise self.trouble
+
+
+class Living:
+    """A session that lives, and a store with the key of broker 0 as somebody left it."""
+
+    def __init__(self, clock: Clock, mod_revision: int) -> None:
+        self._clock, self._mod_revision = clock, mod_revision
+
+    async def keep_alive(self) -> None:
+        self._clock.at_ms += 30
+
+    async def range(self, prefix: str) -> RangeResult:
+        self._clock.at_ms += 50
+        live = KeyValue(live_key(CONFIG.broker_id), b"", self._mod_revision)
+        return RangeResult(9, (live,) if self._mod_revision else ())
+
+
+@pytest.mark.parametrize(("mod_revision", "confident"), [(7, True), (8, False), (0, False)])
+def test_a_session_that_lives_confirms_nothing_once_the_broker_was_fenced(
+    mod_revision: int, confident: bool
+) -> None:
+    clock, lost = Clock(), list[str]()
+    registration = registered(clock, lost)
+    clock.at_ms = CONFIG.timings.session_ttl_ms / 2
+    living: Any = Living(clock, mod_revision)
+    registration._store = living
+    asyncio.run(registration._confirm(living))
+    assert registration.confident() is confident
+    assert lost == ([] if confident else ["the registration was fenced"])
+    if confident:
+        assert registration.silence_ms() == 80, "since it was asked"
 
 
 @pytest.mark.parametrize("trouble", [None, StoreUnavailable(), OutcomeUnknown(), SessionLost()])
