@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 WALL_S_MAX = 200.0
 SEED = 5
+LIVES_MAX = 6
 
 
 def busy_plan(seed: int) -> Plan:
@@ -49,10 +50,16 @@ def _run(plan: Plan) -> SeedResult:
 
 
 @pytest.mark.timeout(400)
-def test_a_life_in_which_everything_is_done_holds_every_invariant() -> None:
-    result = run(busy_plan(SEED))
-    assert result.passed, f"{result.violated}: {result.explanation}"
-    assert set(result.activities) == {what.value for what in Activity}, result.activities
+def test_lives_in_which_everything_is_done_hold_every_invariant() -> None:
+    """One life may be over before its tenant is throttled or its partitions grow; a few do all of it."""
+    missing = {what.value for what in Activity}
+    for seed in range(SEED, SEED + LIVES_MAX):
+        result = run(busy_plan(seed))
+        assert result.passed, f"seed {seed}: {result.violated}: {result.explanation}"
+        missing -= set(result.activities)
+        if not missing:
+            return
+    raise AssertionError(f"never done in {LIVES_MAX} lives: {missing}")
 
 
 async def _nothing(*_: object) -> None:
