@@ -75,6 +75,8 @@ class Nemesis:
         self.over = False
         """No fault begins or ends any more."""
         self.strikes = 0
+        self._liar: SimBroker | None = None
+        """Whose power was cut while its disk lied, until nobody counts on it."""
         self.lies_met = 0
         """Power cuts of hosts whose disks had lied."""
         self.missed: list[Cell] = []
@@ -162,6 +164,8 @@ class Nemesis:
 
     def _allowed(self, broker: SimBroker, fault: FaultKind) -> bool:
         """Whether the fault stays within the promise."""
+        if self._still_counted(broker):
+            return False
         if fault in _LOSSY:
             lost = self._hosted(broker)
         elif fault in _ENDING:
@@ -174,6 +178,18 @@ class Nemesis:
         ):
             return False
         return all(self._may_lose(broker, where) for where in lost)
+
+    def _still_counted(self, broker: SimBroker) -> bool:
+        """Whether another broker that lost what its disk lied about is still counted as in sync: were this one to leave
+        the set now, the other one might have to stay eligible, and does not know what it lost.
+        """
+        if self._liar is not None and not any(
+            (self._liar, where) in self._lossy
+            and self._liar.broker_id in self._watcher.records[where].in_sync
+            for where in self._hosted(self._liar)
+        ):
+            self._liar = None
+        return self._liar is not None and self._liar is not broker
 
     def _may_lose(self, broker: SimBroker, where: TopicPartition) -> bool:
         tolerated = self._watcher.topics[where.topic_id].settings.min_insync_replicas - 1
@@ -449,6 +465,7 @@ class Nemesis:
             self._note_lost(victim, self._hosted(victim))
             self._cluster.power_cut(victim)
             victim.faults.lying = False
+            self._liar = victim
             self.lies_met += 1
         else:
             self._cluster.honest(victim)
