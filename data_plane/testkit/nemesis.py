@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX
+from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX, partition_directory
 from data_plane.metadata import model
 from data_plane.node.directory import IDENTITY_FILE
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
@@ -180,9 +180,8 @@ class Nemesis:
         return all(self._may_lose(broker, where) for where in lost)
 
     def _still_counted(self, broker: SimBroker) -> bool:
-        """Whether another broker that lost what its disk lied about is still counted as in sync: were this one to leave
-        the set now, the other one might have to stay eligible, and does not know what it lost.
-        """
+        """Whether another broker that lost what its disk lied about is still in sync: were this one to leave now, that
+        one might have to stay eligible, not knowing what it lost."""
         if self._liar is not None and not any(
             (self._liar, where) in self._lossy
             and self._liar.broker_id in self._watcher.records[where].in_sync
@@ -253,7 +252,7 @@ class Nemesis:
         `intact` does not see the latter above what is committed: a write may go astray long after the fault was set up,
         lives later, and be committed after a look that found everything committed until then.
         """
-        directory = _directory_of(where)
+        directory = f"{partition_directory(where)}/"
         return any(
             inode.bad or inode.harmed
             for path, inode in broker.medium.files()
@@ -367,7 +366,7 @@ class Nemesis:
             return False
         path, inode = self._rng.choice(files)
         hosted = self._hosted(victim)
-        touched = [where for where in hosted if path.startswith(_directory_of(where))]
+        touched = [where for where in hosted if path.startswith(f"{partition_directory(where)}/")]
         shared = path.startswith(_FOR_ALL_PARTITIONS)
         self._note_lost(victim, hosted if shared else touched)
         position = self._position(inode)
@@ -385,7 +384,7 @@ class Nemesis:
             for where in self._hosted(victim)
             for path, inode in victim.medium.files()
             if inode.data
-            and path.startswith(_directory_of(where))
+            and path.startswith(f"{partition_directory(where)}/")
             and path.endswith((LOG_SUFFIX, STAMPS_SUFFIX))
         ]
         if not files:
@@ -456,12 +455,10 @@ class Nemesis:
             self._watcher.topics[where.topic_id].settings.min_insync_replicas
             for where in self._hosted(victim)
         ]
-        spare = all(
-            len([one for one in record.in_sync if one != victim.broker_id]) >= minimum
-            and victim.broker_id not in record.eligible
+        if all(
+            len({*record.in_sync} - {victim.broker_id}) >= minimum and victim.broker_id not in record.eligible
             for record, minimum in zip(records, demanded, strict=True)
-        )
-        if spare:
+        ):
             self._note_lost(victim, self._hosted(victim))
             self._cluster.power_cut(victim)
             victim.faults.lying = False
@@ -550,7 +547,3 @@ _STRIKES = {
     FaultKind.EMPTIED_DIRECTORY: Nemesis._emptied_directory,
     FaultKind.SWAPPED_DIRECTORY: Nemesis._swapped_directory,
 }
-
-
-def _directory_of(where: TopicPartition) -> str:
-    return f"topics/{where.topic_id.hex()}-{where.partition}/"
