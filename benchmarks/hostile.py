@@ -1,8 +1,7 @@
 """What one tenant, or nobody's, can do to brokers, each as an endless load: `python -m benchmarks.hostile KIND`.
 
 The clients stand in a process of their own that gets what the machine has left, so that what others lose is lost at the
-brokers.
-Brokers, key and topics come as arguments; it ends when it is killed.
+brokers. Brokers, key and topics come as arguments; it ends when it is killed.
 """
 
 import argparse

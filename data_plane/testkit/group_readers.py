@@ -10,7 +10,7 @@ from typing import Any
 from data_plane.node.group_coordinators import GROUPS_TOPIC
 from data_plane.testkit.activities import Activity, wait_unless
 from data_plane.testkit.clock import SimClock
-from data_plane.testkit.cluster import SimCluster
+from data_plane.testkit.cluster import TENANT, SimCluster
 from data_plane.testkit.loop import Process
 from data_plane.testkit.sdk_clients import SdkTransport
 from data_plane.testkit.transport import SimTransport
@@ -37,8 +37,6 @@ class Life:
     """(partition, offset committed before, lower one seen later)."""
     forgotten: list[tuple[int, int]] = field(default_factory=list)
     """(partition, offset seen committed) where a member was told that nothing is committed."""
-    old_answers: int = 0
-    """How often a coordinator that was deposed told of less than was committed."""
     faults: list[str] = field(default_factory=list)
     shares: list[list[int]] = field(default_factory=list)
     moved: int = 0
@@ -186,21 +184,21 @@ class GroupReaders:
             may_be_old = self._deposed_since(before_s)
             for (_, partition), offset in described.offsets.items():
                 before = self.life.committed.get(partition, 0)
-                if offset < before and may_be_old:
-                    self.life.old_answers += 1
-                elif offset < before:
+                if offset < before and not may_be_old:
                     self.life.back.append((partition, before, offset))
                 self.reached[Activity.COMMITTED] += offset > before
                 self.life.committed[partition] = max(before, offset)
 
     def _see_deposed(self) -> None:
-        """Who leads a partition of `__groups` that another broker leads in a later epoch."""
+        """Who leads the group's partition of `__groups`, which another broker leads in a later epoch."""
         leading = [
             (replica.where, replica.leading.leader_epoch)
             for broker in self._cluster.brokers
             if broker.node is not None
             for replica in broker.node.host.all()
-            if replica.topic.name == GROUPS_TOPIC and replica.leading is not None
+            if replica.topic.name == GROUPS_TOPIC
+            and replica.leading is not None
+            and replica.where == broker.node.groups.partition(TENANT, GROUP)
         ]
         newest: dict[TopicPartition, int] = {}
         for where, epoch in leading:
