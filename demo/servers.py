@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_plane.dev import guardian
-from data_plane.dev.layout import HOST, free_port, write_private
+from data_plane.dev.free_ports import HOST, free_port
+from data_plane.dev.layout import write_private
 from data_plane.dev.processes import state_of_process
 
 _POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from data_plane.dev import processes
-from data_plane.dev.layout import HOST, ClusterSpec, DataDirectory, EtcdSpec, write_private
+from data_plane.dev.free_ports import HOST
+from data_plane.dev.layout import ClusterSpec, DataDirectory, EtcdSpec, write_private
 from penstock.contract.errors import PenstockError
 
 PROGRAM = "etcd"

@@ -15,9 +15,7 @@ brokers/<id>/       config.json, output.log and data/, the broker's log director
 import fcntl
 import json
 import os
-import random
 import secrets
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,9 +23,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, Throttled
+from data_plane.dev.free_ports import HOST, free_port
+from penstock.contract.errors import InvalidRequest, NotFound, Throttled
 
-HOST = "127.0.0.1"
 DEFAULT_DIRECTORY = Path("var/penstock-dev")
 BROKERS_DEFAULT = 3
 BROKERS_MAX = 20
@@ -35,10 +33,6 @@ BROKERS_MAX = 20
 REPLICATION_DEFAULT = 3
 MIN_INSYNC_DEFAULT = 2
 SQLITE, ETCD = METADATA_STORES = ("sqlite", "etcd")
-_PORTS_FROM = 20_000
-_EPHEMERAL_DEFAULT = 32_768
-_EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_PORT_TRIES = 1_000
 ETCD_NAME = "etcd"
 _CHANGING_S = 2.0
 _LOOK_S = 0.05
@@ -294,35 +288,3 @@ def _new_brokers(spec: ClusterSpec, want: int) -> Iterator[BrokerSpec]:
     for number in range(newest + 1, newest + 1 + want - len(spec.brokers)):
         client, internal, http = (free_port(taken) for _ in range(3))
         yield BrokerSpec(id=number, client_port=client, internal_port=internal, http_port=http)
-
-
-def free_port(taken: set[int]) -> int:
-    """A free port below the ephemeral range, added to `taken`.
-
-    A port of the ephemeral range could be given to somebody's outgoing connection while its broker is down
-    (even to a client that is trying to reach that very port, which then talks to itself); the broker could
-    not start again.
-    """
-    for _ in range(_PORT_TRIES):
-        port = random.randrange(_PORTS_FROM, max(_first_ephemeral_port(), _PORTS_FROM + 1_000))
-        if port not in taken and _is_free(port):
-            taken.add(port)
-            return port
-    raise PenstockError(f"no free port between {_PORTS_FROM} and {_first_ephemeral_port()}")
-
-
-def _first_ephemeral_port() -> int:
-    try:
-        return int(_EPHEMERAL_FILE.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return _EPHEMERAL_DEFAULT
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True

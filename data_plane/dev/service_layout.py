@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Self
 
 from data_plane.dev.broker_config import PEPPER_VERSION
-from data_plane.dev.layout import HOST, ClusterSpec, DataDirectory, free_port, write_private
+from data_plane.dev.free_ports import HOST, free_port
+from data_plane.dev.layout import ClusterSpec, DataDirectory, write_private
 from penstock.contract.errors import InvalidRequest, NotFound
 
 ENVIRONMENT = "dev"

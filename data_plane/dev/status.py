@@ -12,7 +12,8 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.dev import etcd_process, processes
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.etcd_process import EtcdStatus
-from data_plane.dev.layout import HOST, BrokerSpec, ClusterSpec, DataDirectory
+from data_plane.dev.free_ports import HOST
+from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
 from data_plane.dev.profile import PROFILE
 from penstock.contract.errors import PenstockError
 

@@ -180,11 +180,12 @@ class Nemesis:
         return all(self._may_lose(broker, where) for where in lost)
 
     def _still_counted(self, broker: SimBroker) -> bool:
-        """Whether another broker that lost what its disk lied about is still in sync: were this one to leave now, that
-        one might have to stay eligible, not knowing what it lost."""
+        """Whether another broker that lost what its disk lied about is still in sync and not whole again: were this
+        one to leave now, that one might have to stay eligible, not knowing what it lost."""
         if self._liar is not None and not any(
             (self._liar, where) in self._lossy
             and self._liar.broker_id in self._watcher.records[where].in_sync
+            and not self._recovered(self._liar, where)
             for where in self._hosted(self._liar)
         ):
             self._liar = None

@@ -22,7 +22,7 @@ from control_plane.rate_counters import (
     RedisStore,
     Unreachable,
 )
-from data_plane.dev.layout import HOST
+from data_plane.dev.free_ports import HOST, free_port
 from tests.integration import servers
 from tests.integration.installed import ROOT
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_damaged_and_a_redis_that_is_away_are_unreachable(tmp_pat
     broken.write_bytes(b"not a database" * 100)
     with pytest.raises(Unreachable):
         FileStore(broken).count("anna", 60)
-    (port,) = servers.free_ports(1)
+    port = free_port(set())
     with pytest.raises(Unreachable):
         RedisStore(f"redis://{HOST}:{port}/0").count("anna", 60)
 

@@ -24,7 +24,8 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.dev import etcd_process
 from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.layout import HOST, SQLITE, BrokerSpec, DataDirectory
+from data_plane.dev.free_ports import HOST
+from data_plane.dev.layout import SQLITE, BrokerSpec, DataDirectory
 from data_plane.dev.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from data_plane.dev.status import is_ready
 from penstock import Client

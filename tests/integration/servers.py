@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -15,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_plane.dev import guardian
+from data_plane.dev.free_ports import free_port
 
 TITLE = ("--set-proc-title", "no")
 """Redis writes its title over its environment, and with it over the mark of what must end with us."""
 STARTED_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 20.0
-PORT_ATTEMPTS = 5
-"""A free port may be taken by somebody else before the server has it."""
 
 
 class ServerFailed(Exception):
@@ -74,16 +72,6 @@ class _Output:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports of loopback that nobody listened on a moment ago."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def program(name: str, *folders: str) -> str:
@@ -175,22 +163,16 @@ def postgresql() -> Iterator[Server]:
             check=True,
             timeout=STARTED_WITHIN_S,
         )
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            (port,) = free_ports(1)
-            command = [server, "-D", "data", "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"]
-            try:
-                with running(
-                    command,
-                    folder=folder,
-                    ready="ready to accept connections",
-                    user=user,
-                    stop_with=signal.SIGINT,  # "fast": clients are not waited for
-                ) as pid:
-                    yield Server(port=port, folder=folder, pid=pid)
-                    return
-            except ServerFailed as failed:
-                if "in use" not in str(failed) or attempt == PORT_ATTEMPTS:
-                    raise
+        port = free_port(set())
+        command = [server, "-D", "data", "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"]
+        with running(
+            command,
+            folder=folder,
+            ready="ready to accept connections",
+            user=user,
+            stop_with=signal.SIGINT,  # "fast": clients are not waited for
+        ) as pid:
+            yield Server(port=port, folder=folder, pid=pid)
 
 
 @contextmanager
@@ -198,17 +180,11 @@ def redis() -> Iterator[Server]:
     """Redis without persistence."""
     server = program("redis-server")
     with folder_for(None) as folder:
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            (port,) = free_ports(1)
-            command = [server, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-            command += ["--save", "", "--appendonly", "no", *TITLE]
-            try:
-                with running(command, folder=folder, ready="Ready to accept connections") as pid:
-                    yield Server(port=port, folder=folder, pid=pid)
-                    return
-            except ServerFailed as failed:
-                if "in use" not in str(failed) or attempt == PORT_ATTEMPTS:
-                    raise
+        port = free_port(set())
+        command = [server, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+        command += ["--save", "", "--appendonly", "no", *TITLE]
+        with running(command, folder=folder, ready="Ready to accept connections") as pid:
+            yield Server(port=port, folder=folder, pid=pid)
 
 
 @contextmanager
@@ -216,17 +192,12 @@ def etcd() -> Iterator[Server]:
     """A one-member etcd."""
     server = program("etcd")
     with folder_for(None) as folder:
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            port, peer_port = free_ports(2)
-            client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-            command = [server, "--name", "one", "--data-dir", str(folder / "data"), "--logger", "zap"]
-            command += ["--listen-client-urls", client, "--advertise-client-urls", client]
-            command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-            command += ["--initial-cluster", f"one={peer}"]
-            try:
-                with running(command, folder=folder, ready="serving client traffic") as pid:
-                    yield Server(port=port, folder=folder, pid=pid)
-                    return
-            except ServerFailed as failed:
-                if "in use" not in str(failed) or attempt == PORT_ATTEMPTS:
-                    raise
+        taken: set[int] = set()
+        port, peer_port = free_port(taken), free_port(taken)
+        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+        command = [server, "--name", "one", "--data-dir", str(folder / "data"), "--logger", "zap"]
+        command += ["--listen-client-urls", client, "--advertise-client-urls", client]
+        command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        command += ["--initial-cluster", f"one={peer}"]
+        with running(command, folder=folder, ready="serving client traffic") as pid:
+            yield Server(port=port, folder=folder, pid=pid)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_plane.dev.free_ports import free_port
 from tests.control_plane.configuration import write
-from tests.integration import servers
 from tests.integration.installed import ROOT
 
 READY_S = 60.0
@@ -39,7 +39,7 @@ def web_process(folder: Path, **settings: object) -> Iterator[int]:
 def running_web(folder: Path, **settings: object) -> Iterator[Web]:
     """`settings` go above the usual ones of its configuration. It must have told no traceback at the end."""
     file = write(folder, f"sqlite:///{folder}/control.sqlite")
-    (port,) = servers.free_ports(1)
+    port = free_port(set())
     file.write_text(json.dumps(json.loads(file.read_text()) | {"listen": f"127.0.0.1:{port}"} | settings))
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},

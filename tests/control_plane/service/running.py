@@ -18,7 +18,8 @@ import pytest
 from control_plane.cluster.brokers import Brokers
 from data_plane.dev import processes
 from data_plane.dev.cluster import DevCluster
-from data_plane.dev.layout import HOST, ClusterSpec, DataDirectory
+from data_plane.dev.free_ports import HOST, free_port
+from data_plane.dev.layout import ClusterSpec, DataDirectory
 from penstock import Client, PenstockError
 from penstock.rest.client import RestClient
 from tests.integration import servers
@@ -78,7 +79,7 @@ class Service:
     def __init__(self, folder: Path, form: Form, cluster: DevCluster, spec: ClusterSpec) -> None:
         self.folder, self.form, self.cluster, self.spec = folder, form, cluster, spec
         self.config_file = folder / "config.json"
-        (port,) = servers.free_ports(1)
+        port = free_port(set())
         self.url = f"http://{HOST}:{port}"
         self.bootstrap = [broker.client_address for broker in spec.brokers]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -141,7 +142,7 @@ class Service:
     @contextmanager
     def second_web(self) -> Iterator[str]:
         """Another web process of the same service, with its address; killed at the end of the block."""
-        (port,) = servers.free_ports(1)
+        port = free_port(set())
         config = json.loads(self.config_file.read_text())
         # Beside the first one's: what the processes of a service share is in this folder.
         second = self.folder / "config-second.json"

@@ -13,7 +13,8 @@ import pytest
 from data_plane.broker import metadata
 from data_plane.contract import admin_pb2 as pb
 from data_plane.dev import etcd_process
-from data_plane.dev.layout import ETCD, HOST
+from data_plane.dev.free_ports import HOST
+from data_plane.dev.layout import ETCD
 from data_plane.log.small_file import SmallFileKind, unpack_small_file
 from data_plane.metadata.copying import EPOCHS_AHEAD
 from data_plane.metadata.lineage import Witness

@@ -1,0 +1,61 @@
+"""Ports of loopback for servers that are about to start, kept from whoever else looks for one at the same moment."""
+
+import atexit
+import random
+import socket
+from collections import deque
+from pathlib import Path
+
+from penstock.contract.errors import PenstockError
+
+HOST = "127.0.0.1"
+_FROM = 20_000
+_EPHEMERAL_DEFAULT = 32_768
+_EPHEMERAL_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_TRIES = 1_000
+_kept: deque[socket.socket] = deque(maxlen=64)
+"""Bound to the ports given out last, until this process ends or has given out as many more."""
+
+
+def free_port(taken: set[int]) -> int:
+    """A free port below the ephemeral range, added to `taken`; nobody else who asks this function is given it for now.
+
+    A port of the ephemeral range could be given to somebody's outgoing connection while its server is down
+    (even to a client that is trying to reach that very port, which then talks to itself); the server could
+    not start again.
+    """
+    for _ in range(_TRIES):
+        port = random.randrange(_FROM, max(_first_ephemeral_port(), _FROM + 1_000))
+        if port not in taken and _keep(port):
+            taken.add(port)
+            return port
+    raise PenstockError(f"no free port between {_FROM} and {_first_ephemeral_port()}")
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        return int(_EPHEMERAL_FILE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _EPHEMERAL_DEFAULT
+
+
+def _keep(port: int) -> bool:
+    """Bind the port without SO_REUSEADDR, which fails as long as any socket is bound to it; then set the option, so
+    that a server, which sets it too, can bind and listen beside this socket."""
+    kept = socket.socket()
+    try:
+        kept.bind((HOST, port))
+    except OSError:
+        kept.close()
+        return False
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if len(_kept) == _kept.maxlen:
+        _kept.popleft().close()
+    _kept.append(kept)
+    return True
+
+
+@atexit.register
+def _let_go() -> None:
+    while _kept:
+        _kept.pop().close()
