@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -117,13 +118,17 @@ def test_a_wall_clock_that_is_set_a_year_ahead_deletes_nothing(
 def test_a_broker_whose_clock_differs_from_the_others_says_so_and_deletes_nothing_for_its_age(
     cluster: Brokers, tenant: Tenant, client: Client
 ) -> None:
-    topic_id = cluster.create_topic(
-        tenant, "odd", assignments=[[1, 2, 3]], segment_ms=HOUR_MS, retention_ms=HOUR_MS
-    )
-    produce(client, "odd", range(5))
+    by_age: dict[str, Any] = {"segment_ms": HOUR_MS, "retention_ms": HOUR_MS}
+    one_copy: dict[str, Any] = {"assignments": [[1]], "replication": 1, "min_insync_replicas": 1}
+    topic_id = cluster.create_topic(tenant, "odd", assignments=[[1, 2, 3]], **by_age)
+    alone = cluster.create_topic(tenant, "alone", **one_copy, **by_age)
+    for topic in ("odd", "alone"):
+        produce(client, topic, range(5))
     cluster.signal(TWO_HOURS_PASS)
-    produce(client, "odd", range(5, 10))
+    for topic in ("odd", "alone"):
+        produce(client, topic, range(5, 10))
     assert segment_bases(cluster, topic_id) == {number: [0, 5] for number in cluster.ids}
+    assert segment_bases(cluster, alone)[1] == [0, 5]
     wait_for_a_look(cluster, tenant, client, "closed")
     cluster.signal(TWO_HOURS_PASS, 1)
 
@@ -134,12 +139,19 @@ def test_a_broker_whose_clock_differs_from_the_others_says_so_and_deletes_nothin
     assert cluster.metric(1, "penstock_clock_trusted") == 0
     assert abs(cluster.metric(1, "penstock_clock_off_ms") - 2 * HOUR_MS) < 60_000
     assert not told(2) and not told(3)
-    cluster.wait_until("broker 1 leads", lambda: cluster.leader(topic_id) == 1, 40)
-    wait_for_a_look(cluster, tenant, client, "odd")
+    cluster.wait_until("broker 1 leads only what nobody else can", lambda: cluster.leader(topic_id) != 1, 40)
+    assert cluster.leader(alone) == 1
+    looked = cluster.create_topic(
+        tenant, "looked", **one_copy, segment_bytes=SEGMENT_BYTES, retention_bytes=1
+    )
+    produce(client, "looked", range(12))
+    cluster.wait_until("broker 1 has looked", lambda: segment_bases(cluster, looked)[1][0] > 0)
     assert segment_bases(cluster, topic_id) == {number: [0, 5] for number in cluster.ids}
-    assert bounds(client, "odd") == (0, 10)
+    assert segment_bases(cluster, alone)[1] == [0, 5]
+    assert bounds(client, "odd") == bounds(client, "alone") == (0, 10)
 
     cluster.signal(TWO_HOURS_PASS, 2, 3)
     cluster.wait_until("the clocks agree", lambda: not any(told(number) for number in cluster.ids))
     cluster.wait_until("the old segment is gone", lambda: first_base(cluster, topic_id) == 5, 40)
-    assert read_all(client, "odd") == [5, 6, 7, 8, 9]
+    cluster.wait_until("the other one too", lambda: segment_bases(cluster, alone)[1] == [5], 40)
+    assert read_all(client, "odd") == read_all(client, "alone") == [5, 6, 7, 8, 9]

@@ -148,7 +148,7 @@ BUGS = (
         rule="RL11",
         target="data_plane.node.replica:Replica.leadership",
         wrong=_as_it_was,
-        finders=(Seeds(plan=plans.deposed_alive, first=19, by=("I1", "I3", "I4", "I10", "I11")),),
+        finders=(Seeds(plan=plans.deposed_alive, first=1, by=("I1", "I3", "I4", "I10", "I11")),),
     ),
     PlantedBug(
         name="what was appended is called refused",
