@@ -22,6 +22,7 @@ from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
+from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.usage_rounds import FOLDS, ROUNDS
 from data_plane.dev import guardian
 
@@ -57,6 +58,7 @@ BENCHMARKS = (
     METERING,
     DURABILITY,
     NOISY_NEIGHBOUR,
+    TOPIC_CREATION,
     FOLDS,
     ROUNDS,
 )

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.metrics import Durations, counted
-from control_plane.placement.planner import plan
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
 from data_plane.dev.cluster import DevCluster
 from data_plane.dev.layout import ClusterSpec, DataDirectory
 from data_plane.dev.provisioning import broker_views
+from data_plane.placement.planner import plan
 from penstock.contract.ids import TopicId
 from penstock.contract.topic_settings import TopicSettings
 
@@ -74,9 +74,9 @@ class BenchCluster:
         wanted = TopicSettings.from_dict({"max_batch_bytes": 12 << 20, **settings})
         if assignments is None:
             assignments = plan(partitions, wanted.replication, broker_views(self.admin))
-        topic_id, revision = self.admin.create_topic(self.spec.tenant, name, wanted, assignments)
-        self.admin.wait_until_seen(revision)
-        return topic_id
+        made = self.admin.create_topic(self.spec.tenant, name, wanted, assignments)
+        self.admin.wait_until_seen(made.outcome)
+        return TopicId(made.topic_id)
 
 
 def _cpu_s(pid: int) -> float:

@@ -59,8 +59,9 @@ def _measure(cluster: Cluster, cuts: int) -> list[float]:
         if not topic:
             topic = f"led-{number}"
             rest = [broker for broker in BROKERS if broker != target]
-            _, revision = admin.create_topic(TENANT, topic, TopicSettings(), [[target, *rest]])
-            admin.wait_until_seen(revision)
+            admin.wait_until_seen(
+                admin.create_topic(TENANT, topic, TopicSettings(), [[target, *rest]]).outcome
+            )
         writer.write_to(topic)
         writer.wait_steady(0.0)
         inwards, outwards = _WAYS[number % len(_WAYS)]

@@ -62,6 +62,10 @@ GOALS: dict[str, Goal] = {
     "small_batches_per_s": Goal(value=5_000, at_least=True),
     "leader_kill_p99_s": Goal(value=3.0, at_least=False),
     "planned_move_ms": Goal(value=200.0, at_least=False),
+    "topic_create_p50_ms": Goal(value=60.0, at_least=False),
+    "topic_create_p99_ms": Goal(value=200.0, at_least=False),
+    "broker_calls_per_change": Goal(value=3.0, at_least=False),
+    "topic_create_many_ratio": Goal(value=1.2, at_least=False),
     "noisy_neighbour": Goal(value=1.25, at_least=False),
     "broker_recovery_10gb_s": Goal(value=30.0, at_least=False),
 }

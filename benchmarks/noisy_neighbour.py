@@ -18,6 +18,7 @@ from benchmarks.cluster import BenchCluster
 from benchmarks.event_loop import run
 from benchmarks.figures import Benchmark, Measured, percentile
 from benchmarks.hostile import LOADS
+from data_plane.contract import admin_pb2 as pb
 from data_plane.dev.provisioning import new_key, provision_internal_topics, put_key
 from penstock.contract.topic_settings import TopicSettings
 
@@ -89,14 +90,14 @@ def _hostile_tenant(cluster: BenchCluster) -> tuple[str, list[str]]:
     put_key(cluster.directory, cluster.admin, key, tenant="tn_hostile", name="hostile")
     brokers = [broker.id for broker in cluster.spec.brokers]
     names = [f"topic-{number}" for number in range(TOPICS)]
-    revision = 0
+    made = pb.CreateTopicResponse()
     for number, name in enumerate(names):
         turns = [
             [brokers[(number + partition + place) % len(brokers)] for place in range(3)]
             for partition in range(PARTITIONS if number == 0 else 1)
         ]
-        _, revision = cluster.admin.create_topic("tn_hostile", name, TopicSettings(), turns)
-    cluster.admin.wait_until_seen(revision)
+        made = cluster.admin.create_topic("tn_hostile", name, TopicSettings(), turns)
+    cluster.admin.wait_until_seen(made.outcome)
     return key.reveal(), names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import penstock
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
 
 SETTLE_S = 60.0
 FAULT_S = 3.5

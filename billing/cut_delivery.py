@@ -9,6 +9,7 @@ from billing import actions, queries
 from billing.models import Cut
 from control_plane.cluster import brokers
 from control_plane.outbox import actions as outbox
+from control_plane.outbox import wake_ups
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
 from penstock.rules.usage_folding import time_ms
@@ -35,7 +36,7 @@ class CutDeliverer:
         """The vector is stored already, with the time. The cut behind it need not wait for its next attempt."""
         after = queries.cut_after(object_id)
         if after is not None and outbox.due_now(KIND_CUT, after.public_id):
-            transaction.on_commit(lambda: outbox.wake(KIND_CUT, after.public_id))
+            transaction.on_commit(lambda: wake_ups.wake(KIND_CUT, after.public_id))
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         actions.note_cut_failed(object_id, message)
@@ -56,13 +57,12 @@ def ask(cut: Cut) -> None:
         cut.tenant.public_id,
         time_ms(cut.period_end),
         previous_end_ms=0 if before is None else time_ms(before.period_end),
-        billing_sequence=cut.chain_sequence,
-        billing_hash=cut.chain_hash,
-        waived=sorted(queries.waived(cut)),
+        billing=(cut.chain_sequence, cut.chain_hash),
+        waived=[(bytes.fromhex(topic_id), partition) for topic_id, partition in sorted(queries.waived(cut))],
         timeout_s=_CUT_S,
     )
     failed = [
-        f"{reading.topic_id}-{reading.partition}: {reading.message or reading.error}"
+        f"{reading.topic_id.hex()}-{reading.partition}: {reading.message or reading.error}"
         for reading in answer.readings
         if reading.error
     ]
@@ -74,13 +74,13 @@ def ask(cut: Cut) -> None:
         cut.public_id,
         [
             actions.VectorEntry(
-                topic_id=reading.topic_id,
+                topic_id=reading.topic_id.hex(),
                 partition=reading.partition,
                 log_generation=reading.log_generation,
                 end_offset=reading.end_offset,
                 accepted_ms=reading.accepted_ms,
                 messages=reading.messages,
-                bytes=reading.bytes,
+                bytes=reading.stored_bytes,
                 last=reading.last,
             )
             for reading in answer.readings

@@ -174,5 +174,8 @@ def _refuse_what_exists(tenant: Tenant, place: Place) -> None:
     )
     if not known:
         raise NotFound(f"{named}: the tenant has no such topic")
-    if any(seen.topic_id == topic_id for seen in brokers.client().describe(objects=True).topics):
-        raise InvalidRequest(f"{named}: the brokers have the topic; only a deleted one is given up")
+    try:
+        brokers.describe_topic(topic_id=topic_id)
+    except NotFound:
+        return
+    raise InvalidRequest(f"{named}: the brokers have the topic; only a deleted one is given up")

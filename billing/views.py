@@ -14,7 +14,7 @@ from billing.models import Cut
 from control_plane.api.pages import page
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.api.views import CallerView, OperatorView, TenantView
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants.roles import Permission, Standing, allowed
 
@@ -218,7 +218,7 @@ class CutsView(OperatorView):
         tenants = queries.tenants_to_cut(end) if wanted == ALL else [wanted]
         cuts = [actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
         if cuts:
-            outbox.wait_delivered(KIND_CUT, cuts[-1].public_id, 1)
+            in_request.deliver_now(KIND_CUT, cuts[-1].public_id, 1)
         return Response({"items": [_shown_cut(cut.public_id) for cut in cuts]}, status=201)
 
 

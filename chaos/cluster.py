@@ -15,12 +15,12 @@ from chaos.disks import MIB, Disk
 from chaos.etcd_hosts import EtcdHosts, etcd_addresses
 from chaos.faults import BROKERS
 from chaos.switch import Switch, address_of
-from control_plane.placement.planner import ACTIVE, plan
 from data_plane.contract import admin_pb2 as pb
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.dev.broker_config import PEPPER_VERSION
 from data_plane.dev.layout import DataDirectory, write_private
 from data_plane.dev.provisioning import broker_views, new_key, provision_internal_topics, put_key
+from data_plane.placement.planner import ACTIVE, plan
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 
@@ -153,19 +153,19 @@ class Cluster:
         partitions: int,
         settings: TopicSettings,
         topic_id: bytes = b"",
-        timeout_s: float = 15.0,
+        timeout_s: float = CHANGE_S,
     ) -> bytes:
         """Known to every active broker on return. Raises `PenstockError`."""
-        made, revision = admin.create_topic(
+        made = admin.create_topic(
             TENANT,
             name,
             settings,
             self.assignments(admin, partitions, settings),
-            timeout_s,
+            timeout_s=timeout_s,
             topic_id=topic_id,
         )
-        admin.wait_until_seen(revision)
-        return made
+        admin.wait_until_seen(made.outcome)
+        return made.topic_id
 
     def assignments(self, admin: AdminClient, partitions: int, settings: TopicSettings) -> list[list[int]]:
         """By the planner. Raises `PenstockError` when too few brokers are active."""

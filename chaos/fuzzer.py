@@ -14,7 +14,7 @@ from chaos.faults import BROKERS
 from chaos.history_lines import partition_name, value_of
 from chaos.recording import Recorder
 from chaos.workload import SEGMENT_BYTES, STRICT, Access
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
 from data_plane.testkit.history import Outcome
 from penstock.asyncio import Client
 from penstock.asyncio.delivery import Delivery
@@ -203,10 +203,10 @@ class Fuzzer:
 
         def delete(admin: AdminClient) -> None:
             try:
-                revision = admin.delete_topic(TENANT, name, timeout_s=_CALL_S, topic_id=topic_id)
+                outcome = admin.delete_topic(TENANT, name, timeout_s=_CALL_S, topic_id=topic_id)
             except NotFound:
                 return
-            admin.wait_until_seen(revision)
+            admin.wait_until_seen(outcome)
 
         await self._desk.ask(delete)
         del self._unsure[name]
@@ -220,13 +220,17 @@ class Fuzzer:
         partition = self._rng.randrange(made.partitions)
         replicas = self._rng.sample(BROKERS, made.replication)
         wanted = replicas if self._rng.random() < 0.8 else None
-        await self._desk.ask(lambda admin: admin.alter_replicas(made.topic_id, partition, wanted, _CALL_S))
+        await self._desk.ask(
+            lambda admin: admin.alter_replicas(made.topic_id, partition, wanted, timeout_s=_CALL_S)
+        )
         self._count(self.done, "partition moved" if wanted else "move called off")
 
     async def _lead(self) -> None:
         """Another leader for a partition that the strict producers write to, handed over in good order."""
         partition, broker = self._rng.randrange(STRICT.partitions), self._rng.choice(BROKERS)
-        await self._desk.ask(lambda admin: admin.move_leader(self._strict_id, partition, broker, _CALL_S))
+        await self._desk.ask(
+            lambda admin: admin.move_leader(self._strict_id, partition, broker, timeout_s=_CALL_S)
+        )
         self._count(self.done, "leader moved")
 
     async def delete_what_is_left(self) -> list[str]:
@@ -249,7 +253,7 @@ class Fuzzer:
             await client.topics(timeout=3.0)
         self._count(self.done, "key made and used")
         key_id = parse_api_key(key).key_id
-        await self._desk.ask(lambda admin: admin.revoke_key(key_id, _CALL_S))
+        await self._desk.ask(lambda admin: admin.revoke_key(key_id, timeout_s=_CALL_S))
         self._count(self.done, "key revoked")
 
     async def _settings(self) -> None:

@@ -18,7 +18,7 @@ from chaos.etcd_hosts import EtcdNode
 from chaos.faults import ALL_UNSYNCED_LOST, UNSYNCED_LOST, Aim, Kind, Strike
 from chaos.recording import Recorder
 from chaos.workload import Workload
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
 
 STUCK_S = 90.0
 """Far beyond every goal: what does not go on by then, with nothing wrong any more, is stuck."""

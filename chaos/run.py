@@ -16,7 +16,7 @@ from chaos.recording import Recorder
 from chaos.replica_files import differences, stored_batches
 from chaos.switch import Switch
 from chaos.workload import RELAXED, TOPICS, Access, Topic, Workload, read_everything
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
 from penstock.cli.output import say
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition

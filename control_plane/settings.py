@@ -40,6 +40,7 @@ MIDDLEWARE = [
     "control_plane.api.client_address.ClientAddress",
     "control_plane.api.middleware.RequestLog",
     "control_plane.api.middleware.NoNul",
+    "control_plane.api.middleware.Deliveries",
     "django.middleware.security.SecurityMiddleware",
     "web.middleware.Delivery",
     "whitenoise.middleware.WhiteNoiseMiddleware",

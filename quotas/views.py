@@ -50,7 +50,7 @@ class QuotasView(TenantView):
         operation_id="quotas_set",
         request=QuotasInput,
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: QuotasTold, **shapes.problems(403, 404, 412)},
+        responses={200: QuotasTold, 202: QuotasTold, **shapes.problems(403, 404, 412)},
     )
     def patch(self, request: Request) -> Response:
         """Operators: set the limits that are given."""
@@ -58,7 +58,7 @@ class QuotasView(TenantView):
         given.is_valid(raise_exception=True)
         with etags.unchanged(request, self.tenant):
             tenant = actions.set_limits(self.actor, self.tenant, **given.validated_data)
-        return tagged(tenant, told(tenant, KIND_TENANT, _show(tenant)))
+        return told(tenant, KIND_TENANT, _show(tenant))
 
 
 def _show(tenant: Tenant) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, pages, shapes
 from control_plane.api.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
-from control_plane.api.views import CallerView, PublicView, TenantView, tagged, told
+from control_plane.api.views import CallerView, PublicView, TenantView, tagged, told, with_delivery
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
 from tenants.models import Tenant
@@ -63,7 +63,7 @@ class SignUpView(PublicView):
             )
         answer = {
             "person": show_person(person),
-            "tenant": told(tenant, actions.KIND_TENANT, show_tenant(tenant)),
+            "tenant": with_delivery(tenant, actions.KIND_TENANT, show_tenant(tenant)),
             "token": token,
         }
         return Response(answer, status=201)
@@ -116,7 +116,7 @@ class TenantsView(CallerView):
         operation_id="tenants_create",
         request=TenantInput,
         parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: TenantTold, **shapes.problems(403, 409, 422)},
+        responses={201: TenantTold, 202: TenantTold, **shapes.problems(403, 409, 422)},
     )
     def post(self, request: Request) -> Response:
         """Make another tenant, owned by the person who asks.
@@ -130,7 +130,7 @@ class TenantsView(CallerView):
         tenant = actions.create_tenant(
             self.actor, name=given.validated_data["name"], owner=self.caller.person
         )
-        return tagged(tenant, told(tenant, actions.KIND_TENANT, show_tenant(tenant)), 201)
+        return told(tenant, actions.KIND_TENANT, show_tenant(tenant), 201)
 
 
 class OneTenantView(TenantView):
@@ -161,13 +161,13 @@ class TenantSuspendView(OneTenantView):
         operation_id="tenants_suspend",
         request=None,
         parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TenantTold, **shapes.problems(403, 404, 412)},
+        responses={200: TenantTold, 202: TenantTold, **shapes.problems(403, 404, 412)},
     )
     def post(self, request: Request, tenant: str) -> Response:
         """Operators: refuse the tenant's keys until it is resumed."""
         with etags.unchanged(request, self.tenant):
             changed = actions.set_suspended(self.actor, self.tenant, True)
-        return tagged(changed, told(changed, actions.KIND_TENANT, show_tenant(changed)))
+        return told(changed, actions.KIND_TENANT, show_tenant(changed))
 
 
 class TenantResumeView(OneTenantView):
@@ -178,10 +178,10 @@ class TenantResumeView(OneTenantView):
         operation_id="tenants_resume",
         request=None,
         parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TenantTold, **shapes.problems(403, 404, 412)},
+        responses={200: TenantTold, 202: TenantTold, **shapes.problems(403, 404, 412)},
     )
     def post(self, request: Request, tenant: str) -> Response:
         """Operators: let a suspended tenant's keys in again."""
         with etags.unchanged(request, self.tenant):
             changed = actions.set_suspended(self.actor, self.tenant, False)
-        return tagged(changed, told(changed, actions.KIND_TENANT, show_tenant(changed)))
+        return told(changed, actions.KIND_TENANT, show_tenant(changed))

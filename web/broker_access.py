@@ -19,7 +19,7 @@ from django.utils import timezone
 from control_plane import config
 from control_plane.access import actions as access
 from control_plane.audit.actor import Actor, system
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from penstock import Client
 from penstock.contract.errors import BrokerUnavailable, NotFound, Unauthenticated
 from tenants import actions, queries
@@ -136,7 +136,7 @@ def _open(place: Place, desk: _Desk) -> None:
         operations=operations,
         within_service=True,
     )
-    if not outbox.wait_delivered(actions.KIND_KEY, key.public_id, key.generation, DELIVERED_S):
+    if not in_request.deliver_now(actions.KIND_KEY, key.public_id, key.generation, DELIVERED_S):
         actions.revoke_key(system("console"), key, reason="the brokers did not hear of it in time")
         raise BrokerUnavailable("the brokers have not heard of the console's key yet; try again in a moment")
     # The client before is left to whoever is using it; it ends with the last of them.

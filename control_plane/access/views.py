@@ -106,15 +106,14 @@ class KeysView(TenantView):
         operation_id="keys_create",
         request=KeyInput,
         parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: NewKey, **shapes.problems(403, 404, 409)},
+        responses={201: NewKey, 202: NewKey, **shapes.problems(403, 404, 409)},
     )
     def post(self, request: Request) -> Response:
         """Make a key; its text is in this answer and nowhere else."""
         given = KeyInput(data=request.data)
         given.is_valid(raise_exception=True)
         key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
-        answer = told(key, tenant_actions.KIND_KEY, show_key(key))
-        return tagged(key, {**answer, "key": text.reveal()}, 201)
+        return told(key, tenant_actions.KIND_KEY, {**show_key(key), "key": text.reveal()}, 201)
 
 
 class KeyView(TenantView):
@@ -134,11 +133,11 @@ class KeyView(TenantView):
     @extend_schema(
         operation_id="keys_revoke",
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: KeyTold, **shapes.problems(403, 404, 412)},
+        responses={200: KeyTold, 202: KeyTold, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, key: str) -> Response:
         """Revoke a key: refused from now on, on open streams too."""
         row = tenants.key(self.tenant, key)
         with etags.unchanged(request, row):
             revoked = tenant_actions.revoke_key(self.actor, row)
-        return tagged(revoked, told(revoked, tenant_actions.KIND_KEY, show_key(revoked)))
+        return told(revoked, tenant_actions.KIND_KEY, show_key(revoked))

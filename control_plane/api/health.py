@@ -61,7 +61,7 @@ def _worker() -> str:
 
 def _brokers() -> str:
     try:
-        seen = brokers.client().describe(timeout_s=_BROKERS_S)
+        seen = brokers.describe(timeout_s=_BROKERS_S)
     except PenstockError as error:
         return f"failed: {error.message[:200]}"
     active = sum(broker.state == "active" for broker in seen.brokers)

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 
 from control_plane import logs
 from control_plane.api import metrics
+from control_plane.outbox import wake_ups
 
 HEADER = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -33,6 +34,17 @@ class NoNul:
         if hidden or any("\0" in text for text in (request.path, query, *headers)):
             raise BadRequest("a NUL in the address or a header")
         return self._get_response(request)
+
+
+class Deliveries:
+    """What a request has changed and not delivered itself is left to a worker once the answer is ready."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with wake_ups.within_a_request():
+            return self._get_response(request)
 
 
 class RequestLog:

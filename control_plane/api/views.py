@@ -11,7 +11,7 @@ from control_plane.api import etags, idempotency, parameters, problems
 from control_plane.api.callers import TENANT_HEADER, Caller, Place, caller_of, place_of
 from control_plane.api.models import IdempotentRequest
 from control_plane.audit.actor import Actor
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
@@ -160,12 +160,18 @@ def tagged(row: DesiredObject, shown: dict[str, Any], status: int = 200) -> Resp
     return Response(shown, status=status, headers={"ETag": etags.of(row)})
 
 
-def told(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:
-    """`shown` after a change: waits up to 2 s for the brokers, and adds `delivered` and the token.
+def told(row: DesiredObject, kind: str, shown: dict[str, Any], status: int = 200) -> Response:
+    """The answer to a change, which is delivered to the brokers first: 202 when they do not have it in time."""
+    answer = with_delivery(row, kind, shown)
+    return tagged(row, answer, status if answer["delivered"] else 202)
+
+
+def with_delivery(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:
+    """`shown` after a change: delivers it, which takes up to 2 s, and adds `delivered` and the token.
 
     Not delivered: the conditions say what the brokers refused, if they did.
     """
-    delivered = outbox.wait_delivered(kind, row.public_id, row.generation)
+    delivered = in_request.deliver_now(kind, row.public_id, row.generation)
     if "delivered_generation" in shown:
         fresh = type(row)._default_manager.get(pk=row.pk)
         shown["delivered_generation"] = fresh.delivered_generation

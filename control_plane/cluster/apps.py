@@ -8,6 +8,8 @@ class ClusterConfig(AppConfig):
     label = "cluster"
 
     def ready(self) -> None:
-        from control_plane.cluster import deliverers
+        from control_plane.api.metrics import before_each
+        from control_plane.cluster import deliverers, metrics
 
         deliverers.register_all()
+        before_each(metrics.refresh)

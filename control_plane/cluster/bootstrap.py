@@ -62,7 +62,7 @@ def _wait_for_brokers(deadline: float) -> None:
     while True:
         active = 0
         try:
-            active = sum(b.state == "active" for b in brokers.client().describe(timeout_s=2).brokers)
+            active = sum(b.state == "active" for b in brokers.describe(timeout_s=2).brokers)
         except BrokerUnavailable:
             pass
         if active >= expected:

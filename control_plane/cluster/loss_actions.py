@@ -23,8 +23,7 @@ def demand(
 
     Raises `NotFound`, `InvalidRequest` when it is not needed, `BrokerUnavailable`, `OutcomeUnknown`.
     """
-    client = brokers.client()
-    loss, _ = client.declare_loss(topic_id, partition, broker, accept=False, asked_by=actor.id)
+    loss, _ = brokers.declare_loss(topic_id, partition, broker, accept=False, asked_by=actor.id)
     if not accept:
         return loss, False
     with transaction.atomic():
@@ -35,7 +34,7 @@ def demand(
             object_id=_named(loss),
             after={"broker": broker, **_shown(loss)},
         )
-    told, declared = client.declare_loss(topic_id, partition, broker, accept=True, asked_by=actor.id)
+    told, declared = brokers.declare_loss(topic_id, partition, broker, accept=True, asked_by=actor.id)
     if declared:
         note(actor, [told])
     return told, declared

@@ -22,6 +22,53 @@ def loss_seen(loss: pb.DeclaredLoss) -> view.LossSeen:
     )
 
 
+def topic_seen(topic: pb.DescribedTopic) -> view.TopicSeen:
+    """One topic as the metadata holds it."""
+    return view.TopicSeen(
+        tenant=topic.tenant,
+        name=topic.name,
+        topic_id=topic.topic_id.hex(),
+        partitions=topic.partitions,
+        settings_json=topic.settings_json,
+        generation=topic.generation,
+    )
+
+
+def move_seen(move: pb.DescribedMove) -> view.MoveSeen:
+    """One partition on its way."""
+    return view.MoveSeen(
+        tenant=move.tenant,
+        topic=move.topic,
+        topic_id=move.topic_id.hex(),
+        partition=move.partition,
+        leader=move.leader,
+        replicas=tuple(move.replicas),
+        target=tuple(move.target),
+        adding=tuple(move.adding),
+        removing=tuple(move.removing),
+        in_sync=tuple(move.in_sync),
+        progress=tuple(
+            view.MoveProgress(
+                broker=p.broker, in_sync=p.in_sync, offsets_left=p.offsets_left, bytes_left=p.bytes_left
+            )
+            for p in move.progress
+        ),
+    )
+
+
+def durability_seen(partition: pb.DescribedDurability) -> view.DurabilitySeen:
+    """What was read back from the disks of one partition."""
+    return view.DurabilitySeen(
+        partition=partition.partition,
+        log_start_offset=partition.log_start_offset,
+        verified_end_offset=partition.verified_end_offset,
+        high_watermark=partition.high_watermark,
+        replicas=partition.replicas,
+        verified_ms=partition.verified_ms if partition.verified_ms >= 0 else None,
+        error=partition.message if partition.error else "",
+    )
+
+
 def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
     """One page of the cluster; further pages were put into it."""
     return view.ClusterView(
@@ -68,17 +115,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
             )
             for t in answer.tenants
         ),
-        topics=tuple(
-            view.TopicSeen(
-                tenant=t.tenant,
-                name=t.name,
-                topic_id=t.topic_id.hex(),
-                partitions=t.partitions,
-                settings_json=t.settings_json,
-                generation=t.generation,
-            )
-            for t in answer.topics
-        ),
+        topics=tuple(topic_seen(topic) for topic in answer.topics),
         keys=tuple(
             view.KeySeen(
                 key_id=k.key_id,
@@ -94,23 +131,3 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
             for k in answer.keys
         ),
     )
-
-
-def cut_answer(answer: pb.CutResponse) -> view.CutAnswer:
-    """Readings, with and without an error, and the hash."""
-    readings = tuple(
-        view.CutReading(
-            topic_id=r.topic_id.hex(),
-            partition=r.partition,
-            log_generation=r.log_generation,
-            end_offset=r.end_offset,
-            accepted_ms=r.accepted_ms,
-            messages=r.messages,
-            bytes=r.stored_bytes,
-            last=r.last,
-            error=r.error,
-            message=r.message,
-        )
-        for r in answer.readings
-    )
-    return view.CutAnswer(readings=readings, sha256=answer.sha256)

@@ -50,7 +50,7 @@ class Finding:
 
 def reconcile() -> list[Finding]:
     """Ask the brokers and compare once. Raises `BrokerUnavailable`."""
-    seen = brokers.client().describe(objects=True)
+    seen = brokers.describe(objects=True)
     actions.remember_brokers(seen.brokers)
     findings = mend(seen)
     for loss in loss_actions.note(system("reconciliation"), seen.losses):

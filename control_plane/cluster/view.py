@@ -150,31 +150,3 @@ class MoveSeen:
     removing: tuple[int, ...]
     in_sync: tuple[int, ...]
     progress: tuple[MoveProgress, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutReading:
-    """The end of one partition at a cut; `error` not 0: none now, ask again with the same cut id."""
-
-    topic_id: str
-    partition: int
-    log_generation: int
-    end_offset: int
-    accepted_ms: int
-    """Acceptance of the last batch below `end_offset`; -1 = there is none."""
-    messages: int
-    bytes: int
-    """Committed totals of the log's whole prefix."""
-    last: bool
-    """The topic was deleted: the partition is in no later cut."""
-    error: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutAnswer:
-    """What the brokers say to a cut. `sha256` is empty while a reading has an error."""
-
-    readings: tuple[CutReading, ...]
-    sha256: str
-    """By which they keep it (`penstock.records.cut`)."""

@@ -95,7 +95,7 @@ class ClusterDetailView(OperatorView):
     @extend_schema(operation_id="cluster_get", responses={200: ClusterShape, **shapes.problems(403, 503)})
     def get(self, request: Request) -> Response:
         """Operators: brokers, and each partition's leader and in-sync set."""
-        seen = brokers.client().describe(partitions=True, timeout_s=5)
+        seen = brokers.describe(partitions=True, timeout_s=5)
         return Response(
             {
                 "cluster_id": seen.cluster_id,
@@ -113,7 +113,7 @@ class LossesView(OperatorView):
     @extend_schema(operation_id="losses_list", responses={200: LossesShape, **shapes.problems(403, 503)})
     def get(self, request: Request) -> Response:
         """Operators: every loss that was declared of any partition."""
-        seen = brokers.client().describe(partitions=True, timeout_s=5)
+        seen = brokers.describe(partitions=True, timeout_s=5)
         return Response({"items": [_shown(LossShape(), loss) for loss in seen.losses], "next": None})
 
     @extend_schema(

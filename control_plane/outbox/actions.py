@@ -1,6 +1,5 @@
 """Writes the outbox: rows with a change, leases while somebody delivers, and how it ended."""
 
-import logging
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.utils import timezone
 
-from control_plane.celery import app
+from control_plane.outbox import wake_ups
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered, deliverer
 from penstock.contract.invariant import invariant
@@ -17,8 +16,6 @@ LEASE_S = 20.0
 """Longer than any delivery takes; a worker that died is replaced after it."""
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 30.0
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +31,7 @@ class Claim:
 
 
 def enqueue(*, kind: str, object_id: str, tenant: str, generation: int) -> None:
-    """This generation must be delivered. In the change's transaction; after its commit somebody is woken."""
+    """This generation must be delivered. In the change's transaction."""
     invariant(connection.in_atomic_block, "an outbox row is written in the transaction of its change")
     now = timezone.now()
     Delivery.objects.create(
@@ -45,7 +42,7 @@ def enqueue(*, kind: str, object_id: str, tenant: str, generation: int) -> None:
         created_at=now,
         next_attempt_at=now,
     )
-    transaction.on_commit(lambda: wake(kind, object_id))
+    transaction.on_commit(lambda: wake_ups.committed(kind, object_id))
 
 
 def due_now(kind: str, object_id: str) -> bool:
@@ -54,13 +51,18 @@ def due_now(kind: str, object_id: str) -> bool:
     return rows.update(next_attempt_at=timezone.now()) > 0
 
 
-def wake(kind: str, object_id: str) -> None:
-    """Ask a worker to deliver the object now. A lost wake-up costs time only: the sweep finds the row."""
-    try:
-        app.send_task("outbox.deliver", args=[kind, object_id], retry=False, expires=60)
-    except Exception:
-        # Whatever the transport raises: the row is committed and will be found.
-        _log.warning("no wake-up could be sent", extra={"object": object_id}, exc_info=True)
+def withdraw(kind: str, object_id: str) -> bool:
+    """Nothing of the object is delivered any more. False while somebody delivers it.
+
+    In the transaction that ends the object.
+    """
+    invariant(connection.in_atomic_block, "what waits is withdrawn in the transaction that ends its object")
+    rows = Delivery.objects.select_for_update(no_key=True).filter(kind=kind, object_id=object_id)
+    now = timezone.now()
+    if any(row.lease_until is not None and row.lease_until > now for row in rows):
+        return False
+    rows.delete()
+    return True
 
 
 def claim(kind: str, object_id: str, now: datetime) -> Claim | None:

@@ -23,7 +23,7 @@ def put(
     conditions: Sequence[Condition], kind: str, reason: str, message: str, now: datetime
 ) -> list[Condition]:
     """With the condition of type `kind`; `since` stays while its reason stays."""
-    before = next((c for c in conditions if c["type"] == kind), None)
+    before = find(conditions, kind)
     since = before["since"] if before and before["reason"] == reason else now.isoformat()
     entry = {"type": kind, "reason": reason, "message": message[:MESSAGE_LENGTH_MAX], "since": since}
     return sorted([*without(conditions, kind), entry], key=lambda c: str(c["type"]))
@@ -32,6 +32,11 @@ def put(
 def without(conditions: Sequence[Condition], kind: str) -> list[Condition]:
     """Without the condition of type `kind`."""
     return [c for c in conditions if c["type"] != kind]
+
+
+def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    """The condition of type `kind`, if it is there."""
+    return next((c for c in conditions if c["type"] == kind), None)
 
 
 def has(conditions: Sequence[Condition], kind: str, message: str) -> bool:

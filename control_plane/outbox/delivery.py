@@ -5,7 +5,7 @@ import time
 
 from django.utils import timezone
 
-from control_plane.outbox import actions, queries
+from control_plane.outbox import actions, queries, wake_ups
 from control_plane.outbox.registry import deliverer
 from penstock.contract.errors import PenstockError
 
@@ -35,7 +35,7 @@ def deliver(kind: str, object_id: str) -> bool:
             return False
         if not actions.settle_delivered(claim, done, timezone.now()):
             return True
-    actions.wake(kind, object_id)
+    wake_ups.wake(kind, object_id)
     return False
 
 

@@ -1,16 +1,11 @@
 """Reads the outbox: what waits, and whether a generation is delivered."""
 
-import time
 from datetime import datetime
 
 from django.db.models import Min, Q
+from django.utils import timezone
 
 from control_plane.outbox.models import Delivery
-
-WAIT_S = 2.0
-"""How long a request waits for its change to reach the brokers."""
-_POLL_S = 0.015
-_POLL_MAX_S = 0.1
 
 
 def is_delivered(kind: str, object_id: str, generation: int) -> bool:
@@ -20,17 +15,10 @@ def is_delivered(kind: str, object_id: str, generation: int) -> bool:
     ).exists()
 
 
-def wait_delivered(kind: str, object_id: str, generation: int, timeout_s: float = WAIT_S) -> bool:
-    """Wait until the brokers have this generation; False when the time is up. No transaction may be open."""
-    deadline = time.monotonic() + timeout_s
-    pause = _POLL_S
-    while not is_delivered(kind, object_id, generation):
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(pause, left))
-        pause = min(_POLL_MAX_S, pause * 1.5)
-    return True
+def is_with_somebody(kind: str, object_id: str) -> bool:
+    """Does somebody deliver the object now?"""
+    rows = Delivery.objects.filter(kind=kind, object_id=object_id, delivered_at=None)
+    return rows.filter(lease_until__gt=timezone.now()).exists()
 
 
 def due(now: datetime, limit: int) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from control_plane.outbox import conditions
 from control_plane.outbox.models import DesiredObject
 from control_plane.outbox.registry import Delivered
 from control_plane.placement.models import OPEN, BrokerOrder, BrokerUse, Move, MoveState
-from control_plane.placement.moves import PlannedMove
+from data_plane.placement.moves import PlannedMove
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 

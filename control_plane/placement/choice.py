@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from control_plane.placement.planner import Assignment, BrokerView, plan
+from data_plane.placement.planner import Assignment, BrokerView, PlacementRefused, plan
+from penstock.contract.errors import BrokerUnavailable
 
 
 class SeenBroker(Protocol):
@@ -25,14 +26,29 @@ class SeenBroker(Protocol):
 
 
 def assignments(partitions: int, replication: int, brokers: Iterable[SeenBroker]) -> tuple[Assignment, ...]:
-    """One assignment a partition, leaders spread over the brokers that live. Raises `PlacementRefused`."""
-    views = [
-        BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=_state(b))
+    """One assignment a partition, leaders spread over the brokers that live.
+
+    Raises `PlacementRefused` when the cluster has too few brokers, `BrokerUnavailable` when it has enough and too few
+    of them are there now.
+    """
+    seen = list(brokers)
+    try:
+        return plan(partitions, replication, broker_views(seen))
+    except PlacementRefused as refused:
+        if sum(not broker.cordoned for broker in seen) < replication:
+            raise
+        raise BrokerUnavailable(refused.message) from None
+
+
+def broker_views(brokers: Iterable[SeenBroker]) -> list[BrokerView]:
+    """For the planner: a cordoned broker is given nothing, like one that drains."""
+    return [
+        BrokerView(
+            id=b.id,
+            zone=b.zone,
+            replicas=b.replicas,
+            leaders=b.leaders,
+            state="draining" if b.cordoned else b.state,
+        )
         for b in brokers
     ]
-    return plan(partitions, replication, views)
-
-
-def _state(broker: SeenBroker) -> str:
-    """A cordoned broker is given nothing, like one that drains."""
-    return "draining" if broker.cordoned else broker.state

@@ -20,8 +20,8 @@ class OrderDeliverer:
     def deliver(self, object_id: str, generation: int) -> Delivered:
         order = queries.order_by_id(object_id)
         cordoned = order.use == BrokerUse.DRAIN
-        revision = brokers.client().cordon_broker(order.broker, cordoned, order.generation)
-        return Delivered(generation=order.generation, revision=revision)
+        outcome = brokers.client().cordon_broker(order.broker, cordoned, generation=order.generation)
+        return Delivered(generation=order.generation, revision=outcome.revision)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
         actions.note_delivered(BrokerOrder, object_id, done)
@@ -37,7 +37,7 @@ class MoveDeliverer:
         move = queries.move_by_id(object_id)
         wanted = move.target if move.state == MoveState.MOVING else None
         try:
-            revision = brokers.client().alter_replicas(move.topic_id, move.partition, wanted)
+            outcome = brokers.client().alter_replicas(bytes.fromhex(move.topic_id), move.partition, wanted)
         except NotFound:
             actions.end(move, MoveState.CANCELLED, message="the partition is gone")
             return Delivered(generation=move.generation)
@@ -45,7 +45,7 @@ class MoveDeliverer:
             # The brokers will never take it: another plan has to be made.
             actions.end(move, MoveState.CANCELLED, message=refused.message)
             return Delivered(generation=move.generation)
-        return Delivered(generation=move.generation, revision=revision)
+        return Delivered(generation=move.generation, revision=outcome.revision)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
         actions.note_delivered(Move, object_id, done)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from control_plane.audit.actor import Actor, system
 from control_plane.cluster import brokers, view
 from control_plane.outbox import conditions
-from control_plane.placement import actions, moves, queries
+from control_plane.placement import actions, choice, queries
 from control_plane.placement.models import BrokerOrder, Move, MoveState
-from control_plane.placement.planner import BrokerView, PlacementRefused
 from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
+from data_plane.placement import moves
+from data_plane.placement.planner import PlacementRefused
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants import queries as tenants
 
@@ -27,20 +28,6 @@ PLANNED_MAX = 1_000
 """Moves planned at one look; the rest is planned when these are done."""
 UNPLANNED = "unplanned"
 """Condition of a drain of which the other brokers cannot hold everything."""
-
-
-def seen_brokers(seen: view.ClusterView) -> list[BrokerView]:
-    """For the planner: a cordoned broker is given nothing."""
-    return [
-        BrokerView(
-            id=b.id,
-            zone=b.zone,
-            replicas=b.replicas,
-            leaders=b.leaders,
-            state="draining" if b.cordoned else b.state,
-        )
-        for b in seen.brokers
-    ]
 
 
 def placed(seen: view.ClusterView) -> list[moves.PlacedPartition]:
@@ -62,7 +49,7 @@ def begin_drain(actor: Actor, broker: int) -> BrokerOrder:
     about = next((b for b in seen.brokers if b.id == broker), None)
     if about is None:
         raise NotFound(f"broker {broker} is not known")
-    moves.moves_off(broker, placed(seen), seen_brokers(seen))
+    moves.moves_off(broker, placed(seen), choice.broker_views(seen.brokers))
     return actions.drain(actor, broker, replicas=about.replicas)
 
 
@@ -76,13 +63,13 @@ def end_drain(actor: Actor, broker: int) -> BrokerOrder:
 def rebalance(actor: Actor) -> list[Move]:
     """Plan the moves that even out how much brokers hold. What moves already is left alone."""
     seen = _described()
-    planned = moves.rebalance(placed(seen), seen_brokers(seen), PLANNED_MAX)
+    planned = moves.rebalance(placed(seen), choice.broker_views(seen.brokers), PLANNED_MAX)
     return actions.plan_moves(actor, "rebalance", _with_tenants(seen, planned), object_id="cluster")
 
 
 def move_leader(actor: Actor, *, topic_id: str, partition: int, broker: int) -> None:
     """Have the leader hand over. Raises `NotFound`, `BrokerUnavailable` with why it stays."""
-    brokers.client().move_leader(topic_id, partition, broker, ASK_S)
+    brokers.client().move_leader(bytes.fromhex(topic_id), partition, broker, timeout_s=ASK_S)
     actions.note_leader_moved(actor, topic_id=topic_id, partition=partition, broker=broker)
 
 
@@ -162,7 +149,7 @@ def _plan_drain(actor: Actor, order: BrokerOrder, seen: view.ClusterView) -> int
     if about.replicas == 0 and about.leaders == 0:
         return order.drained_at is None and actions.note_drained(actor, order)
     try:
-        planned = moves.moves_off(order.broker, placed(seen), seen_brokers(seen))
+        planned = moves.moves_off(order.broker, placed(seen), choice.broker_views(seen.brokers))
     except PlacementRefused as refused:
         actions.put_condition(BrokerOrder, order.public_id, UNPLANNED, "not_enough_brokers", refused.message)
         return 0
@@ -183,7 +170,7 @@ def _plan_copies(actor: Actor, topic: Topic, seen: view.ClusterView) -> int:
         return int(topic_actions.note_copies(topic))
     still = [p for p in placed(seen) if p.topic_id == topic.topic_id]
     try:
-        planned = moves.towards(copies, still, seen_brokers(seen))
+        planned = moves.towards(copies, still, choice.broker_views(seen.brokers))
     except PlacementRefused as refused:
         if not conditions.has(topic.conditions, topic_actions.COPIES, refused.message):
             topic_actions.put_condition(
@@ -209,7 +196,7 @@ def _begin_due() -> int:
 
 
 def _described() -> view.ClusterView:
-    return brokers.client().describe(partitions=True, timeout_s=ASK_S)
+    return brokers.describe(partitions=True, timeout_s=ASK_S)
 
 
 def _with_tenants(

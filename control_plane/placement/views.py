@@ -91,7 +91,7 @@ class BrokersView(OperatorView):
     def get(self, request: Request) -> Response:
         """Operators: every broker, what it holds, and whether it is being drained."""
         orders = queries.orders()
-        seen = brokers.client().describe(timeout_s=driving.ASK_S).brokers
+        seen = brokers.describe(timeout_s=driving.ASK_S).brokers
         return Response({"brokers": [_show_broker(b, orders.get(b.id)) for b in seen]})
 
 
@@ -103,7 +103,7 @@ class BrokerView(OperatorView):
     )
     def get(self, request: Request, broker: int) -> Response:
         """Operators: one broker."""
-        for found in brokers.client().describe(timeout_s=driving.ASK_S).brokers:
+        for found in brokers.describe(timeout_s=driving.ASK_S).brokers:
             if found.id == broker:
                 return Response(_show_broker(found, queries.order_of(broker)))
         raise NotFound(f"broker {broker} is not known")
@@ -124,20 +124,21 @@ class DrainView(OperatorView):
         operation_id="brokers_drain",
         request=None,
         parameters=[shapes.IDEMPOTENCY],
-        responses={200: OrderTold, **shapes.problems(403, 404, 422, 503)},
+        responses={200: OrderTold, 202: OrderTold, **shapes.problems(403, 404, 422, 503)},
     )
     def post(self, request: Request, broker: int) -> Response:
         """Operators: move leaders and replicas off a broker. Refused when the others cannot hold them."""
         order = driving.begin_drain(self.actor, _possible(broker))
-        return Response(told(order, actions.KIND_BROKER, _show_order(order)))
+        return told(order, actions.KIND_BROKER, _show_order(order))
 
     @extend_schema(
-        operation_id="brokers_undrain", responses={200: OrderTold, **shapes.problems(403, 404, 503)}
+        operation_id="brokers_undrain",
+        responses={200: OrderTold, 202: OrderTold, **shapes.problems(403, 404, 503)},
     )
     def delete(self, request: Request, broker: int) -> Response:
         """Operators: let it serve again. What has moved stays where it is, what is moving goes back."""
         order = driving.end_drain(self.actor, _possible(broker))
-        return Response(told(order, actions.KIND_BROKER, _show_order(order)))
+        return told(order, actions.KIND_BROKER, _show_order(order))
 
 
 class RebalanceView(OperatorView):
@@ -166,7 +167,7 @@ class MovesView(OperatorView):
         """Operators: partitions that move, shall move or have moved, with what is left of each."""
         under_way: dict[tuple[str, int], view.MoveSeen] = {}
         if queries.open_moves().exists():
-            seen = brokers.client().describe_moves(driving.ASK_S)
+            seen = brokers.describe_moves(driving.ASK_S)
             under_way = {(move.topic_id, move.partition): move for move in seen}
         return Response(pages.page(request, queries.moves(), lambda move: _show_move(move, under_way)))
 

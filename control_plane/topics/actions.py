@@ -153,6 +153,24 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
     return topic
 
 
+def withdraw(actor: Actor, topic: Topic, *, why: str) -> bool:
+    """The brokers refused to make the topic: it was never there. False if somebody delivers or has changed it."""
+    with transaction.atomic():
+        locked = _unchanged(topic)
+        if locked is None or locked.on_brokers or not outbox.withdraw(KIND_TOPIC, topic.public_id):
+            return False
+        audit.record(
+            actor,
+            tenant=locked.tenant.public_id,
+            action="topic.refused",
+            object_id=locked.public_id,
+            before={"name": locked.name, "partitions": locked.partitions},
+            after={"why": why},
+        )
+        locked.delete()
+    return True
+
+
 # -- what reconciliation finds --------------------------------------------------------------------------
 #
 # Each is False, and changes nothing, if somebody changed the topic since it was read.

@@ -51,7 +51,7 @@ def durability(
     """One topic of the tenant, and what the brokers say of each of its partitions. Raises `NotFound`, also while the
     brokers do not have it yet, and `BrokerUnavailable`."""
     row = topic(tenant, name, prefixes)
-    return row, brokers.client().topic_durability(row.topic_id, ASK_S)
+    return row, brokers.topic_durability(row.topic_id, ASK_S)
 
 
 def cluster_size() -> int:
@@ -67,7 +67,7 @@ def copies_possible() -> int:
 def cluster_size_now() -> int:
     """The same, asked of the brokers; as they were last seen when none answers."""
     try:
-        return len(brokers.client().describe(timeout_s=ASK_S).brokers)
+        return len(brokers.describe(timeout_s=ASK_S).brokers)
     except BrokerUnavailable:
         return cluster_size()
 

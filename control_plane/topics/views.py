@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from control_plane.api import etags, pages, shapes
 from control_plane.api.views import TenantView, tagged, told
 from control_plane.cluster.view import DurabilitySeen
-from control_plane.topics import actions, queries
+from control_plane.topics import actions, creation, queries
 from control_plane.topics.models import Topic
 from tenants.roles import Permission
 
@@ -119,14 +119,14 @@ class TopicsView(TenantView):
         operation_id="topics_create",
         request=TopicInput,
         parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: TopicTold, **shapes.problems(403, 404, 409, 422)},
+        responses={201: TopicTold, 202: TopicTold, **shapes.problems(403, 404, 409, 422)},
     )
     def post(self, request: Request) -> Response:
         """Make a topic."""
         given = TopicInput(data=request.data)
         given.is_valid(raise_exception=True)
-        topic = actions.create_topic(self.actor, self.tenant, **given.validated_data)
-        return tagged(topic, told(topic, actions.KIND_TOPIC, show_topic(topic)), 201)
+        topic, _ = creation.create_topic(self.actor, self.tenant, **given.validated_data)
+        return told(topic, actions.KIND_TOPIC, show_topic(topic), 201)
 
 
 class TopicView(TenantView):
@@ -151,7 +151,7 @@ class TopicView(TenantView):
         operation_id="topics_change",
         request=TopicChange,
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TopicTold, **shapes.problems(403, 404, 412, 422)},
+        responses={200: TopicTold, 202: TopicTold, **shapes.problems(403, 404, 412, 422)},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Change settings or add partitions."""
@@ -159,18 +159,18 @@ class TopicView(TenantView):
         given.is_valid(raise_exception=True)
         with etags.unchanged(request, queries.topic(self.tenant, name)):
             topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
-        return tagged(topic, told(topic, actions.KIND_TOPIC, show_topic(topic)))
+        return told(topic, actions.KIND_TOPIC, show_topic(topic))
 
     @extend_schema(
         operation_id="topics_delete",
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TopicTold, **shapes.problems(403, 404, 412)},
+        responses={200: TopicTold, 202: TopicTold, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Delete a topic with all of its messages."""
         with etags.unchanged(request, queries.topic(self.tenant, name)):
             topic = actions.delete_topic(self.actor, self.tenant, name)
-        return tagged(topic, told(topic, actions.KIND_TOPIC, show_topic(topic)))
+        return told(topic, actions.KIND_TOPIC, show_topic(topic))
 
 
 class TopicDurabilityView(TenantView):

@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Outcome(_message.Message):
-    __slots__ = ("error", "message", "revision", "ignored")
+    __slots__ = ("error", "message", "revision", "ignored", "other_brokers")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     IGNORED_FIELD_NUMBER: _ClassVar[int]
+    OTHER_BROKERS_FIELD_NUMBER: _ClassVar[int]
     error: int
     message: str
     revision: int
     ignored: bool
-    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., revision: _Optional[int] = ..., ignored: _Optional[bool] = ...) -> None: ...
+    other_brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., revision: _Optional[int] = ..., ignored: _Optional[bool] = ..., other_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutTenantRequest(_message.Message):
     __slots__ = ("tenant", "generation", "quotas", "suspended")
@@ -437,6 +439,24 @@ class DescribeClusterResponse(_message.Message):
     next: str
     losses: _containers.RepeatedCompositeFieldContainer[DeclaredLoss]
     def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ..., losses: _Optional[_Iterable[_Union[DeclaredLoss, _Mapping]]] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("topic_id", "tenant", "name")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    tenant: str
+    name: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., tenant: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DescribeTopicResponse(_message.Message):
+    __slots__ = ("outcome", "topic")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    topic: DescribedTopic
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topic: _Optional[_Union[DescribedTopic, _Mapping]] = ...) -> None: ...
 
 class DescribedTenant(_message.Message):
     __slots__ = ("tenant", "generation", "quotas", "suspended")

@@ -29,6 +29,7 @@ DESCRIBE_MOVES = "/penstock.internal.v1.Admin/DescribeMoves"
 TOPIC_DURABILITY = "/penstock.internal.v1.Admin/TopicDurability"
 HAND_OVER = "/penstock.internal.v1.Control/HandOver"
 """To the leader of the partitions named."""
+DESCRIBE_TOPIC = "/penstock.internal.v1.Admin/DescribeTopic"
 DESCRIBE_CLUSTER = "/penstock.internal.v1.Admin/DescribeCluster"
 
 CLUSTER_SECRET = "x-penstock-cluster-secret"

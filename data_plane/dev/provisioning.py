@@ -7,11 +7,13 @@ import time
 
 import grpc
 
-from control_plane.placement.planner import ACTIVE, BrokerView, plan
-from data_plane.dev.admin_client import AdminClient, read_failure
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract.admin_client import AdminClient
+from data_plane.contract.broker_calls import read_failure
 from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
 from data_plane.dev.profile import read_api_key, write_profile
+from data_plane.placement.planner import ACTIVE, BrokerView, plan
 from penstock.contract.api_keys import RANDOM_BYTES, ApiKey, make_api_key, parse_api_key
 from penstock.contract.errors import AlreadyExists
 from penstock.contract.ids import SYSTEM_TENANT
@@ -49,9 +51,9 @@ def put_key(directory: DataDirectory, admin: AdminClient, key: ApiKey, *, tenant
         pepper=read_pepper(directory),
         salts=secrets.token_bytes(2 * SCRAM_SALT_BYTES),
     )
-    principal, revision = admin.put_key(credential, tenant=tenant, name=name)
-    admin.wait_until_seen(revision)
-    return principal
+    answer = admin.put_key(credential, tenant=tenant, name=name)
+    admin.wait_until_seen(answer.outcome)
+    return answer.principal
 
 
 def provision(directory: DataDirectory, spec: ClusterSpec, admin: AdminClient) -> None:
@@ -89,15 +91,14 @@ def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
         retention_ms=UNLIMITED,
         retention_bytes=UNLIMITED,
     )
-    revision = 0
+    made = pb.Outcome()
     for name, partitions in INTERNAL_TOPICS:
         assignments = plan(partitions, replication, _active(admin, brokers))
         try:
-            _, revision = admin.create_topic(SYSTEM_TENANT, name, settings, assignments)
+            made = admin.create_topic(SYSTEM_TENANT, name, settings, assignments).outcome
         except AlreadyExists:
             pass  # made by an earlier call
-    if revision:
-        admin.wait_until_seen(revision)
+    admin.wait_until_seen(made)
 
 
 def broker_views(admin: AdminClient) -> list[BrokerView]:
@@ -125,4 +126,4 @@ def _prove(broker: BrokerSpec, key: ApiKey) -> None:
         try:
             call(b"", timeout=_PROOF_S, metadata=((AUTHORIZATION, f"Bearer {key.reveal()}"),))
         except grpc.RpcError as error:
-            raise read_failure(error) from error
+            raise read_failure(error, broker.client_address) from error

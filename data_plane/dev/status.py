@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any
 
 from data_plane.contract import admin_pb2 as pb
+from data_plane.contract.admin_client import AdminClient
 from data_plane.dev import etcd_process, processes
-from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.etcd_process import EtcdStatus
 from data_plane.dev.free_ports import HOST
 from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory

@@ -1,5 +1,6 @@
 """The image: a broker's own copy of the metadata, changed only by whole revisions of the watch."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -52,6 +53,10 @@ class ClusterImage:
         self.topic_revisions: dict[TopicId, int] = {}
         self.names: dict[tuple[TenantId, str], TopicId] = {}
         self.cells: dict[TopicId, dict[int, Cell]] = {}
+        self.leader_counts: Counter[BrokerId] = Counter()
+        """Partitions that each broker should lead now; those without a leader are counted under NO_BROKER."""
+        self.replica_counts: Counter[BrokerId] = Counter()
+        """Partitions that each broker holds."""
         self.names_of: dict[TenantId, dict[str, TopicId]] = {}
         """The same by tenant."""
         self.tombstones: dict[TopicId, int] = {}
@@ -158,7 +163,9 @@ class ClusterImage:
         if kind == "partitions":
             topic_hex, _, number = rest.partition("/")
             cells = self.cells.setdefault(TopicId(bytes.fromhex(topic_hex)), {})
+            self._count(cells.get(int(number)), -1)
             cells[int(number)] = Cell(key, revision, model.decode_cell(value))
+            self._count(cells[int(number)], 1)
         elif kind == "live":
             self._live[int(rest)] = (revision, model.LiveRecord.decode(value))
             self._refresh_broker(int(rest))
@@ -215,7 +222,7 @@ class ClusterImage:
         if kind == "partitions":
             topic_hex, _, number = rest.partition("/")
             topic_id = TopicId(bytes.fromhex(topic_hex))
-            self.cells.get(topic_id, {}).pop(int(number), None)
+            self._count(self.cells.get(topic_id, {}).pop(int(number), None), -1)
             if not self.cells.get(topic_id):
                 self.cells.pop(topic_id, None)
         elif kind == "live":
@@ -263,6 +270,14 @@ class ClusterImage:
                 self.losses.pop(where, None)
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
+
+    def _count(self, cell: Cell | None, by: int) -> None:
+        """Its partitions come (1) or go (-1)."""
+        if cell is not None:
+            for record in cell.partitions.values():
+                self.leader_counts[record.leader] += by
+                for broker in record.replicas:
+                    self.replica_counts[broker] += by
 
     def _bury(self, topic_id: TopicId, tombstone: model.Tombstone, revision: int) -> None:
         self.tombstones[topic_id] = revision

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -199,10 +198,10 @@ class AdminCalls:
                     if before is not None:
                         await before()
                     if unknown and applied():
-                        return pb.Outcome(revision=self._view.image.revision)
+                        return self._done(self._view.image.revision)
                     change = decide()
                     if not change.changes:
-                        return pb.Outcome(revision=self._view.image.revision, ignored=change.ignored)
+                        return self._done(self._view.image.revision, ignored=change.ignored)
                     result = await self._store.txn(change.compares, change.changes)
                 except StoreUnavailable:
                     await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
@@ -214,7 +213,7 @@ class AdminCalls:
                     continue
                 await self._view.reached(result.revision, self._config.timings.call_ms)
                 if result.succeeded:
-                    return pb.Outcome(revision=result.revision)
+                    return self._done(result.revision)
         except StoreUnavailable:
             pass
         except PenstockError as refusal:
@@ -225,6 +224,28 @@ class AdminCalls:
                 error=OutcomeUnknownError.code, message="the change may or may not have been applied"
             )
         return pb.Outcome(error=ErrorCode.BROKER_UNAVAILABLE, message="the metadata store does not answer")
+
+    def _done(self, revision: int, *, ignored: bool = False) -> pb.Outcome:
+        brokers = self._view.image.brokers
+        others = [
+            brokers[broker].record.internal_address
+            for broker in sorted(brokers)
+            if brokers[broker].active and broker != self._config.broker_id
+        ]
+        return pb.Outcome(revision=revision, ignored=ignored, other_brokers=others)
+
+    async def describe_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.DescribeTopicRequest, request)
+        image = self._view.image
+        topic_id = TopicId(wanted.topic_id) or image.names.get((TenantId(wanted.tenant), wanted.name))
+        topic = None if topic_id is None else image.topics.get(topic_id)
+        if topic is None:
+            what = wanted.topic_id.hex() or f"{wanted.tenant}/{wanted.name}"
+            outcome = pb.Outcome(error=ErrorCode.NOT_FOUND, message=f"topic {what} does not exist")
+            return pb.DescribeTopicResponse(outcome=outcome).SerializeToString()
+        response = pb.DescribeTopicResponse(outcome=pb.Outcome(revision=image.revision))
+        _describe_topic(response.topic, topic)
+        return response.SerializeToString()
 
     async def describe_cluster(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.DescribeClusterRequest, request)
@@ -237,28 +258,8 @@ class AdminCalls:
         response = pb.DescribeClusterResponse(
             cluster_id=image.cluster_id, controller=image.controller_id, revision=image.revision
         )
-        leaders: Counter[int] = Counter()
-        replicas: Counter[int] = Counter()
-        for topic_id, topic in image.topics.items():
-            for record in image.partitions_of(topic_id):
-                leaders[record.leader] += 1
-                replicas.update(record.replicas)
-                if wanted.partitions:
-                    response.partitions.add(
-                        tenant=topic.tenant,
-                        topic=topic.name,
-                        topic_id=topic_id,
-                        partition=record.partition,
-                        leader=record.leader,
-                        leader_epoch=record.leader_epoch,
-                        replicas=record.replicas,
-                        in_sync=record.in_sync,
-                        eligible=record.eligible,
-                        last_known=record.last_known,
-                        log_generation=record.log_generation,
-                        target=record.target,
-                        adding=record.adding,
-                    )
+        if wanted.partitions:
+            _add_partitions(response, image)
         for broker in sorted(image.brokers):
             known = image.brokers[broker]
             response.brokers.add(
@@ -268,8 +269,8 @@ class AdminCalls:
                 client_address=known.record.client_address,
                 internal_address=known.record.internal_address,
                 zone=known.record.zone,
-                leaders=leaders[broker],
-                replicas=replicas[broker],
+                leaders=image.leader_counts[broker],
+                replicas=image.replica_counts[broker],
                 cordoned=image.cordoned(broker),
             )
         if wanted.partitions or (wanted.objects and not wanted.after):
@@ -279,6 +280,26 @@ class AdminCalls:
         if wanted.objects:
             response.next = _add_objects(response, image, wanted.after)
         return response.SerializeToString()
+
+
+def _add_partitions(response: pb.DescribeClusterResponse, image: ClusterImage) -> None:
+    for topic_id, topic in image.topics.items():
+        for record in image.partitions_of(topic_id):
+            response.partitions.add(
+                tenant=topic.tenant,
+                topic=topic.name,
+                topic_id=topic_id,
+                partition=record.partition,
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                replicas=record.replicas,
+                in_sync=record.in_sync,
+                eligible=record.eligible,
+                last_known=record.last_known,
+                log_generation=record.log_generation,
+                target=record.target,
+                adding=record.adding,
+            )
 
 
 def _add_objects(response: pb.DescribeClusterResponse, image: ClusterImage, after: str) -> str:
@@ -325,15 +346,13 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
 
 
 def _add_topic(response: pb.DescribeClusterResponse, image: ClusterImage, topic_hex: str) -> None:
-    topic = image.topics[TopicId(bytes.fromhex(topic_hex))]
-    response.topics.add(
-        tenant=topic.tenant,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=topic.partitions,
-        settings_json=json.dumps(topic.settings.to_dict()),
-        generation=topic.generation,
-    )
+    _describe_topic(response.topics.add(), image.topics[TopicId(bytes.fromhex(topic_hex))])
+
+
+def _describe_topic(described: pb.DescribedTopic, topic: model.TopicRecord) -> None:
+    described.tenant, described.name, described.topic_id = topic.tenant, topic.name, topic.topic_id
+    described.partitions, described.generation = topic.partitions, topic.generation
+    described.settings_json = json.dumps(topic.settings.to_dict())
 
 
 def _add_key(response: pb.DescribeClusterResponse, image: ClusterImage, key_id: str) -> None:

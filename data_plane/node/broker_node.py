@@ -525,6 +525,7 @@ class BrokerNode:
                 internal.FORGET_BROKER: lambda caller, asked: self._placement.forget_broker(caller, asked),
                 internal.DESCRIBE_MOVES: lambda caller, asked: self._placement.describe_moves(caller, asked),
                 internal.TOPIC_DURABILITY: lambda caller, asked: self._durability.describe(caller, asked),
+                internal.DESCRIBE_TOPIC: lambda caller, request: self._admin.describe_topic(caller, request),
                 internal.DESCRIBE_CLUSTER: lambda caller, request: self._admin.describe_cluster(
                     caller, request
                 ),

@@ -15,6 +15,7 @@ CORES = (
     "data_plane.leases",
     "data_plane.log",
     "data_plane.metering",
+    "data_plane.placement",
     "data_plane.queues",
     "data_plane.replication",
     "data_plane.throttling",

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from control_plane.cluster import actions, brokers, queries
-from control_plane.cluster.addresses import Addresses
 from control_plane.cluster.models import KnownBroker
 from control_plane.cluster.reconciliation import reconcile
 from control_plane.cluster.view import BrokerSeen
+from data_plane.contract.admin_client import AdminClient
+from data_plane.contract.broker_addresses import BrokerAddresses
 from penstock.contract.errors import BrokerUnavailable
 from tests.integration.brokers import Brokers
 from tests.integration.brokers import brokers as started
@@ -47,9 +48,9 @@ def test_brokers_that_are_not_configured_are_found_when_those_that_are_have_gone
     addresses = {broker.id: broker.internal_address for broker in cluster.spec.brokers}
     configured = [addresses[1]]
 
-    def client() -> brokers.Brokers:
+    def client() -> AdminClient:
         """As a process makes it that has just begun."""
-        return brokers.Brokers(configured, cluster.secret, queries.broker_addresses)
+        return AdminClient(configured, cluster.secret, queries.broker_addresses)
 
     first = client()
     monkeypatch.setattr(brokers, "client", lambda: first)
@@ -57,17 +58,19 @@ def test_brokers_that_are_not_configured_are_found_when_those_that_are_have_gone
     assert queries.broker_addresses() == [addresses[1], addresses[2], addresses[3]]
     cluster.kill(1)
     with pytest.raises(BrokerUnavailable, match=addresses[1]):
-        brokers.Brokers(configured, cluster.secret).describe(timeout_s=0.5)
+        AdminClient(configured, cluster.secret).describe_cluster(timeout_s=0.5)
     later = client()
     for asked in (first, later):
-        assert {b.id: b.internal_address for b in asked.describe().brokers} == addresses
-        asked.put_tenant("tn_known", 1, produce_bytes_per_s=1_000_000, partitions_max=10, suspended=False)
+        assert {b.id: b.internal_address for b in asked.describe_cluster().brokers} == addresses
+        asked.put_tenant(
+            "tn_known", generation=1, produce_bytes_per_s=1_000_000, partitions_max=10, suspended=False
+        )
         asked.close()
 
 
 def test_whoever_answered_is_asked_first_and_whoever_is_gone_last() -> None:
     remembered = ["d"]
-    addresses = Addresses(["a", "b"], lambda: remembered)
+    addresses = BrokerAddresses(["a", "b"], lambda: remembered)
     assert list(addresses.in_turn()) == ["a", "d", "b"]
     addresses.lost("a")
     assert list(addresses.in_turn()) == ["d", "b", "a"]

@@ -1,6 +1,7 @@
 """The outbox: nothing is lost, one delivery at a time per object, a newer generation takes the older ones along."""
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,9 +13,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from control_plane import heartbeat
-from control_plane.outbox import actions, delivery, queries, registry, tasks
+from control_plane.outbox import actions, delivery, in_request, queries, registry, tasks
+from control_plane.outbox import wake_ups as outbox_wake_ups
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
+from data_plane.contract import broker_calls
 from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.invariant import InvariantBroken
 
@@ -227,13 +230,59 @@ def test_the_sweep_delivers_whatever_was_lost(recipient: Recipient) -> None:
     assert delivery.sweep(10) == 0
 
 
-def test_waiting_ends_when_it_is_delivered_or_the_time_is_up(recipient: Recipient) -> None:
+def test_a_request_delivers_what_it_changed(recipient: Recipient) -> None:
     enqueue(1)
-    assert not queries.wait_delivered(KIND, "par_1", 1, timeout_s=0.05)
+    assert in_request.deliver_now(KIND, "par_1", 1)
+    assert (recipient.told, recipient.noted) == ([1], [1])
+    assert in_request.deliver_now(KIND, "par_1", 1)
+    assert recipient.told == [1]
+
+
+def test_a_request_waits_for_whoever_delivers_already_and_no_longer_than_it_may(recipient: Recipient) -> None:
+    enqueue(1)
+    recipient.leave.clear()
     worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
     worker.start()
-    assert queries.wait_delivered(KIND, "par_1", 1, timeout_s=20)
+    assert recipient.entered.wait(20)
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=0.05)
+    threading.Timer(0.2, recipient.leave.set).start()
+    assert in_request.deliver_now(KIND, "par_1", 1, timeout_s=20)
     worker.join(20)
+    assert recipient.told == [1]
+
+
+def test_a_request_whose_delivery_failed_waits_no_longer_and_leaves_it_to_the_sweep(
+    recipient: Recipient,
+) -> None:
+    enqueue(1)
+    recipient.refusal = BrokerUnavailable("nobody there")
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=60)
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=60), "not due yet, and with nobody"
+    assert recipient.told == [1]
+    recipient.refusal = None
+    Delivery.objects.update(next_attempt_at=timezone.now())
+    assert delivery.sweep(10) == 1
+
+
+def test_a_request_without_time_delivers_nothing(recipient: Recipient) -> None:
+    enqueue(1)
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=0.0)
+    assert recipient.told == []
+
+
+def test_calls_to_brokers_end_with_the_time_of_the_request(recipient: Recipient) -> None:
+    enqueue(1)
+    ends: list[float] = []
+    told = recipient.deliver
+
+    def deliver(object_id: str, generation: int) -> Delivered:
+        ends.append(broker_calls.ends_at(1_000.0) - time.monotonic())
+        return told(object_id, generation)
+
+    recipient.deliver = deliver  # type: ignore[method-assign]
+    assert in_request.deliver_now(KIND, "par_1", 1, timeout_s=5.0)
+    assert 0 < ends[0] <= 5.0
+    assert broker_calls.ends_at(1_000.0) - time.monotonic() > 900
 
 
 def test_a_row_is_due_to_the_microsecond_and_its_lease_ends_likewise(recipient: Recipient) -> None:
@@ -264,7 +313,7 @@ class WakeUps:
 @pytest.fixture
 def wake_ups(monkeypatch: pytest.MonkeyPatch) -> WakeUps:
     made = WakeUps()
-    monkeypatch.setattr(actions, "app", made)
+    monkeypatch.setattr(outbox_wake_ups, "app", made)
     return made
 
 
@@ -274,6 +323,42 @@ def test_each_change_wakes_a_worker_once_it_is_committed(recipient: Recipient, w
         assert wake_ups.sent == [], "a worker would not see the row yet"
     enqueue(2)
     assert wake_ups.sent == [("outbox.deliver", [KIND, "par_1"])] * 2
+
+
+def test_what_a_request_does_not_deliver_itself_wakes_a_worker_at_its_end(
+    recipient: Recipient, wake_ups: WakeUps
+) -> None:
+    with outbox_wake_ups.within_a_request():
+        enqueue(1)
+        enqueue(1, "par_2")
+        enqueue(2, "par_2")
+        assert in_request.deliver_now(KIND, "par_1", 1)
+        assert wake_ups.sent == []
+    assert wake_ups.sent == [("outbox.deliver", [KIND, "par_2"])]
+
+
+def test_a_request_that_fails_wakes_a_worker_for_what_it_had_changed(
+    recipient: Recipient, wake_ups: WakeUps
+) -> None:
+    with pytest.raises(ZeroDivisionError), outbox_wake_ups.within_a_request():
+        enqueue(1)
+        raise ZeroDivisionError
+    assert wake_ups.sent == [("outbox.deliver", [KIND, "par_1"])]
+    enqueue(2)
+    assert len(wake_ups.sent) == 2, "after the request a worker is woken at once again"
+
+
+def test_what_waits_is_withdrawn_unless_somebody_delivers_it(recipient: Recipient) -> None:
+    enqueue(1)
+    claim = actions.claim(KIND, "par_1", timezone.now())
+    assert claim is not None
+    with transaction.atomic():
+        assert not actions.withdraw(KIND, "par_1")
+    actions.settle_failed(claim, "limit_exceeded", "too many", timezone.now())
+    enqueue(1, "par_2")
+    with transaction.atomic():
+        assert actions.withdraw(KIND, "par_1")
+    assert [row.object_id for row in Delivery.objects.all()] == ["par_2"]
 
 
 def test_a_wake_up_that_cannot_be_sent_undoes_no_change(recipient: Recipient, wake_ups: WakeUps) -> None:
@@ -432,8 +517,8 @@ def test_a_generation_is_delivered_when_nothing_up_to_it_waits(recipient: Recipi
     assert queries.is_delivered(KIND, "par_2", 2)
 
 
-def test_waiting_looks_often_at_first_then_ten_times_a_second_and_never_beyond_its_end(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_request_that_waits_looks_often_at_first_then_ten_times_a_second_and_never_beyond_its_end(
+    recipient: Recipient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s, pauses = 100.0, []
 
@@ -442,9 +527,10 @@ def test_waiting_looks_often_at_first_then_ten_times_a_second_and_never_beyond_i
         now_s += seconds
         pauses.append(seconds)
 
-    monkeypatch.setattr(queries, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr(in_request, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
     enqueue(1)
-    assert not queries.wait_delivered(KIND, "par_1", 1, timeout_s=0.5)
+    assert actions.claim(KIND, "par_1", timezone.now()) is not None
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=0.5)
     growing = [0.015 * 1.5**count for count in range(5)]
     assert pauses == pytest.approx([*growing, 0.1, 0.1, 0.1, 0.2 - sum(growing)])
 

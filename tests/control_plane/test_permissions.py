@@ -6,7 +6,7 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from control_plane.access import actions as access
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.placement import driving
 from control_plane.topics import actions as topics
 from tenants.models import Membership
@@ -103,7 +103,7 @@ ABOUT_NO_TENANT = {
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no broker runs here, so no request waits for one."""
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.1)
 
 

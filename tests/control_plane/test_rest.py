@@ -15,11 +15,14 @@ from control_plane.access import actions as access
 from control_plane.api import health, idempotency
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.views import told
-from control_plane.outbox import conditions
-from control_plane.outbox import queries as outbox
+from control_plane.audit import queries as audit
+from control_plane.outbox import conditions, delivery, in_request, registry
+from control_plane.outbox.models import Delivery
+from control_plane.outbox.registry import Delivered
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from control_plane.topics.views import show_topic
+from penstock.contract.errors import BrokerUnavailable, LimitExceeded, PenstockError
 from tenants import actions
 from tenants.models import ApiKey, Person, Tenant
 from tests.control_plane.world import ACTOR, PASSWORD, call, make_person, make_tenant
@@ -32,8 +35,7 @@ SIGN_UP = {"email": "ann@example.com", "password": PASSWORD, "tenant": "acme"}
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
-    monkeypatch.setattr(outbox, "WAIT_S", 0.0)
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
 @pytest.fixture
@@ -151,20 +153,20 @@ def test_a_key_is_shown_once_and_its_use_is_noted(tenant: Tenant, key: str) -> N
     made = call(
         "POST", "/v1/keys", {"name": "n", "topic_prefix": "orders", "operations": ["consume"]}, token=key
     )
-    assert made.status == 201 and made.body["key"].startswith("penstock_test_")
+    assert made.status == 202 and made.body["key"].startswith("penstock_test_")
     shown = call("GET", f"/v1/keys/{made.body['id']}", token=key).body
     assert "key" not in shown and shown["last_used_over_rest_at"] is None
     assert shown["bindings"] == [{"topic_prefix": "orders", "operations": ["consume"]}]
     assert call("GET", "/v1/topics", token=made.body["key"]).status == 200
     assert call("GET", f"/v1/keys/{made.body['id']}", token=key).body["last_used_over_rest_at"] is not None
     revoked = call("DELETE", f"/v1/keys/{made.body['id']}", token=key)
-    assert revoked.status == 200 and revoked.body["revoked_at"] is not None
+    assert revoked.status == 202 and revoked.body["revoked_at"] is not None
     assert revoked.body["token"]["generation"] == 2
 
 
 def test_topics_over_rest_from_creation_to_deletion(key: str) -> None:
     made = call("POST", "/v1/topics", {"name": "orders", "partitions": 2}, token=key)
-    assert made.status == 201 and made.body["token"] == {"object": made.body["id"], "generation": 1}
+    assert made.status == 202 and made.body["token"] == {"object": made.body["id"], "generation": 1}
     assert made.body["delivered"] is False
     changed = call("PATCH", "/v1/topics/orders", {"settings": {"retention_ms": -1}}, token=key)
     assert changed.body["settings"]["retention_ms"] == -1 and changed.body["generation"] == 2
@@ -176,7 +178,7 @@ def test_topics_over_rest_from_creation_to_deletion(key: str) -> None:
     )
     answer = call("POST", "/v1/topics", {"name": "x", "settings": {"retention": 1}}, token=key)
     assert_problem(answer, 400, "invalid_request", "retention: no such topic setting")
-    assert call("DELETE", "/v1/topics/orders", token=key).status == 200
+    assert call("DELETE", "/v1/topics/orders", token=key).status == 202
     assert_problem(call("GET", "/v1/topics/orders", token=key), 404, "not_found", "topic 'orders'")
 
 
@@ -230,7 +232,7 @@ def test_an_idempotency_key_with_another_request_is_refused(tenant: Tenant, key:
     assert_problem(other, 400, "invalid_request", "this key came with another request")
     _, text = access.create_key(ACTOR, tenant, name="second")
     theirs = call("POST", "/v1/topics", {"name": "theirs"}, token=text.reveal(), Idempotency_Key="k1")
-    assert theirs.status == 201
+    assert theirs.status == 202
     assert_problem(
         call("POST", "/v1/topics", {"name": "x"}, token=key, Idempotency_Key="k" * 256),
         400,
@@ -255,7 +257,7 @@ def test_a_request_at_work_is_waited_for_and_one_that_died_is_replaced(key: str)
     assert_problem(waiting, 429, "throttled", "still at work")
     assert waiting.headers["Retry-After"] == "1"
     IdempotentRequest.objects.update(started_at=timezone.now() - idempotency.ABANDONED)
-    assert call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1").status == 201
+    assert call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1").status == 202
 
 
 def test_too_many_requests_are_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +278,7 @@ def test_a_person_of_two_tenants_names_one(tenant: Tenant) -> None:
     actions.create_tenant(ACTOR, name="one", owner=person)
     assert call("GET", "/v1/topics", token=token).status == 200
     made = call("POST", "/v1/tenants", {"name": "two"}, token=token)
-    assert made.status == 201
+    assert made.status == 202
     assert_problem(
         call("GET", "/v1/topics", token=token), 400, "invalid_request", "Penstock-Tenant: you have 2"
     )
@@ -344,9 +346,77 @@ def test_who_makes_a_topic_that_brokers_refuse_is_told_why(tenant: Tenant, key: 
     topics.put_condition(
         topic.public_id, conditions.DELIVERY, "invalid_request", "3 brokers required, 2 active"
     )
-    answer = told(topic, topics.KIND_TOPIC, show_topic(topic))
-    assert answer["delivered"] is False
-    assert [one["message"] for one in answer["conditions"]] == ["3 brokers required, 2 active"]
+    answer = told(topic, topics.KIND_TOPIC, show_topic(topic), 201)
+    assert answer.status_code == 202 and answer.data["delivered"] is False
+    assert [one["message"] for one in answer.data["conditions"]] == ["3 brokers required, 2 active"]
+
+
+class Answering:
+    """Delivers topics to brokers that answer as a test says."""
+
+    def __init__(self) -> None:
+        self.refusal: PenstockError | None = None
+        self.asked = 0
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        self.asked += 1
+        if self.refusal is not None:
+            raise self.refusal
+        return Delivered(generation=generation, revision=3)
+
+    def delivered(self, object_id: str, done: Delivered) -> None:
+        topics.note_delivered(object_id, done)
+
+    def failed(self, object_id: str, reason: str, message: str) -> None:
+        topics.put_condition(object_id, conditions.DELIVERY, reason, message)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    made = Answering()
+    monkeypatch.setitem(registry._deliverers, topics.KIND_TOPIC, made)
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (20.0,))
+    return made
+
+
+def test_a_change_is_delivered_in_its_request(answering: Answering, key: str) -> None:
+    made = call("POST", "/v1/topics", {"name": "orders"}, token=key)
+    assert made.status == 201 and made.body["delivered"] and made.body["delivered_generation"] == 1
+    assert call("PATCH", "/v1/topics/orders", {"partitions": 2}, token=key).status == 200
+    assert call("DELETE", "/v1/topics/orders", token=key).status == 200
+    assert answering.asked == 3
+
+
+def test_a_new_topic_that_the_brokers_refuse_is_answered_with_their_refusal_and_not_left_behind(
+    answering: Answering, tenant: Tenant, key: str
+) -> None:
+    answering.refusal = LimitExceeded(
+        "partitions_max of the tenant is 10, 10 are used and 1 more is asked for"
+    )
+    wanted = {"name": "orders"}
+    answer = call("POST", "/v1/topics", wanted, token=key, Idempotency_Key="k1")
+    assert_problem(answer, 422, "limit_exceeded", "10 are used and 1 more")
+    assert call("GET", "/v1/topics", token=key).body["items"] == []
+    assert not Delivery.objects.filter(kind=topics.KIND_TOPIC).exists()
+    assert {"topic.create", "topic.refused"} <= {entry.action for entry in audit.entries(tenant.public_id)}
+    again = call("POST", "/v1/topics", wanted, token=key, Idempotency_Key="k1")
+    assert (again.status, answering.asked) == (422, 1)
+    answering.refusal = None
+    assert call("POST", "/v1/topics", wanted, token=key).status == 201
+
+
+def test_a_new_topic_that_the_brokers_cannot_make_now_is_kept_and_made_later(
+    answering: Answering, key: str
+) -> None:
+    answering.refusal = BrokerUnavailable("3 brokers required, 2 active")
+    answer = call("POST", "/v1/topics", {"name": "orders"}, token=key)
+    assert answer.status == 202 and answer.body["delivered"] is False
+    assert [one["reason"] for one in answer.body["conditions"]] == ["broker_unavailable"]
+    answering.refusal = None
+    Delivery.objects.update(next_attempt_at=timezone.now())
+    assert delivery.deliver(topics.KIND_TOPIC, answer.body["id"])
+    seen = call("GET", "/v1/topics/orders", token=key).body
+    assert (seen["delivered_generation"], seen["conditions"]) == (1, [])
 
 
 def test_a_topic_that_no_cluster_of_this_size_can_hold_is_refused_at_once(key: str) -> None:

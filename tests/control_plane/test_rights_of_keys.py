@@ -12,7 +12,7 @@ from control_plane.access import actions as access
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.cluster import reconciliation
 from control_plane.cluster.view import ClusterView
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.outbox.models import Delivery
 from penstock.contract.errors import Forbidden
 from tenants import actions as tenants
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no broker runs here, so no request waits for one."""
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def actor(house: House, role: Role) -> Actor:
 def made_over_rest(token: str, **given: str) -> tuple[str, str]:
     """(public id, text) of a new key."""
     answer = call("POST", "/v1/keys", {"name": "app", **given}, token=token)
-    assert answer.status == 201, answer.body
+    assert answer.status == 202, answer.body
     return answer.body["id"], answer.body["key"]
 
 

@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from control_plane.placement.planner import Assignment, PlacementRefused, plan
 from data_plane.contract import admin_pb2 as pb
+from data_plane.contract.admin_client import AdminClient
 from data_plane.dev import etcd_process
-from data_plane.dev.admin_client import AdminClient
 from data_plane.dev.broker_config import write_broker_config
 from data_plane.dev.free_ports import HOST
 from data_plane.dev.layout import SQLITE, BrokerSpec, DataDirectory
 from data_plane.dev.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from data_plane.dev.status import is_ready
+from data_plane.placement.planner import Assignment, PlacementRefused, plan
 from penstock import Client
 from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import PenstockError
@@ -231,9 +231,9 @@ class Brokers:
 
     def revoke(self, tenant: Tenant) -> float:
         """Revoke the key and wait until every broker knows; when it began to be refused somewhere (monotonic, s)."""
-        revision = self.admin.revoke_key(tenant.key_id)
+        outcome = self.admin.revoke_key(tenant.key_id)
         revoked = time.monotonic()
-        self.admin.wait_until_seen(revision)
+        self.admin.wait_until_seen(outcome)
         return revoked
 
     def client(self, tenant: Tenant) -> Client:
@@ -254,11 +254,11 @@ class Brokers:
         wanted = TopicSettings(**({"replication": copies, "min_insync_replicas": min(2, copies)} | settings))
         if assignments is None:
             assignments = self._planned(partitions, wanted.replication)
-        topic_id, revision = self.admin.create_topic(tenant.name, name, wanted, assignments)
-        self.admin.wait_until_seen(revision)
+        made = self.admin.create_topic(tenant.name, name, wanted, assignments)
+        self.admin.wait_until_seen(made.outcome)
         with self.client(tenant) as client, client.consumer([name]) as consumer:
             consumer.end_offsets()
-        return topic_id
+        return TopicId(made.topic_id)
 
     def _planned(self, partitions: int, replication: int) -> tuple[Assignment, ...]:
         """On a loaded machine a broker may be suspected for a moment: then there are too few for a while."""

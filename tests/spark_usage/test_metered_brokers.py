@@ -21,7 +21,8 @@ def cut_now(
     """Ends a period after everything that was accepted so far; (readings, its end)."""
     end_ms = time.time_ns() // 1_000_000 + 5
     time.sleep(0.01)
-    return running.brokers.admin.cut(cut_id, tenant, end_ms, previous_end_ms=previous_end_ms), end_ms
+    answer = running.brokers.admin.cut(cut_id, tenant, end_ms, previous_end_ms=previous_end_ms)
+    return list(answer.readings), end_ms
 
 
 def test_messages_of_real_brokers_are_counted_to_the_unit_and_their_cuts_are_covered(

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from control_plane import config
 from control_plane.access import actions
 from control_plane.access import queries as access
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from penstock.contract.errors import PenstockError
 from tenants import actions as tenant_actions
 from tenants import queries
@@ -125,7 +125,7 @@ def revoke_key(request: HttpRequest, place: Place, key: str) -> HttpResponse:
     row = queries.key(place.tenant, key)
     if request.method == "POST":
         revoked = tenant_actions.revoke_key(place.actor, row)
-        delivered = outbox.wait_delivered(tenant_actions.KIND_KEY, revoked.public_id, revoked.generation)
+        delivered = in_request.deliver_now(tenant_actions.KIND_KEY, revoked.public_id, revoked.generation)
         text = f"{row.name} is revoked: no broker takes it any more."
         if not delivered:
             text = f"{row.name} is revoked; the brokers will hear of it in a moment."
@@ -151,7 +151,7 @@ def state_of(row: ApiKey) -> tuple[str, str]:
 def _shown_once(
     request: HttpRequest, place: Place, key: ApiKey, text: str, old: ApiKey | None = None
 ) -> HttpResponse:
-    delivered = outbox.wait_delivered(tenant_actions.KIND_KEY, key.public_id, key.generation)
+    delivered = in_request.deliver_now(tenant_actions.KIND_KEY, key.public_id, key.generation)
     context = {
         "here": "keys",
         "key": key,

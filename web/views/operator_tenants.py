@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from control_plane.audit import queries as audit
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.topics import queries as topics
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
@@ -111,7 +111,7 @@ def _tenant(public_id: str) -> Tenant:
 
 
 def _told(row: Tenant, text: str) -> HttpResponse:
-    delivered = outbox.wait_delivered(actions.KIND_TENANT, row.public_id, row.generation)
+    delivered = in_request.deliver_now(actions.KIND_TENANT, row.public_id, row.generation)
     response = redirect("web:operator-tenant", row.public_id)
     if delivered:
         return notices.put(response, f"{text}; every broker knows.")

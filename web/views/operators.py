@@ -83,7 +83,7 @@ def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 def operator_live(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     context: dict[str, Any] = {}
     try:
-        seen = brokers.client().describe(partitions=True, timeout_s=TIMEOUT_S)
+        seen = brokers.describe(partitions=True, timeout_s=TIMEOUT_S)
     except PenstockError as error:
         context["trouble"] = error
     else:
@@ -105,7 +105,7 @@ def partitions(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     context: dict[str, Any] = {"here": "partitions", "q": wanted, "troubled": troubled}
     context["kept"] = urlencode({"q": wanted} | ({"show": "troubled"} if troubled else {}))
     try:
-        seen = brokers.client().describe(partitions=True, timeout_s=TIMEOUT_S)
+        seen = brokers.describe(partitions=True, timeout_s=TIMEOUT_S)
     except PenstockError as error:
         context["trouble"] = error
     else:

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from control_plane.outbox import queries as outbox
-from control_plane.topics import actions, queries
+from control_plane.outbox import in_request
+from control_plane.topics import actions, creation, queries
 from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, NotFound, PenstockError
@@ -117,7 +117,7 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
         _check_each(form, place, partitions, settings)
         if not form.failed and partitions is not None:
             try:
-                row = actions.create_topic(
+                row, _ = creation.create_topic(
                     place.actor,
                     place.tenant,
                     name=form.text("name"),
@@ -179,10 +179,11 @@ def delete_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             form.errors["name"] = f"Type {name} exactly to delete it"
         else:
             try:
-                actions.delete_topic(place.actor, place.tenant, name)
+                gone = actions.delete_topic(place.actor, place.tenant, name)
             except PenstockError as error:
                 form.errors[""] = error.message
             else:
+                in_request.deliver_now(actions.KIND_TOPIC, gone.public_id, gone.generation)
                 return notices.put(redirect(place.url("topics")), f"Topic {name} is deleted.")
     context = {"here": "topics", "tab": "delete", "form": form, "topic": row}
     return render(request, "web/topic_delete.html", context, status=422 if form.failed else 200)
@@ -278,7 +279,7 @@ def _split_span(milliseconds: int) -> tuple[str, str]:
 
 def _told(place: Place, row: Topic, done: str, waiting: str) -> HttpResponse:
     """To the topic, saying whether the brokers have it already, and what keeps them from it."""
-    delivered = outbox.wait_delivered(actions.KIND_TOPIC, row.public_id, row.generation)
+    delivered = in_request.deliver_now(actions.KIND_TOPIC, row.public_id, row.generation)
     response = redirect(place.url("topic", row.name))
     if delivered:
         return notices.put(response, f"{done}.")

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from control_plane.access import actions as access
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.placement import driving
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
@@ -106,7 +106,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.05)
     monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
 

@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 
 from billing.actions import VectorEntry
-from control_plane.cluster.brokers import Brokers
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
+from data_plane.contract.admin_client import AdminClient
 from penstock.records.cut import cut_sha256
 from tests.control_plane.billing.world import ends_of
 
@@ -57,7 +57,7 @@ class Answering:
 
 
 @contextmanager
-def answering() -> Iterator[tuple[Answering, Brokers]]:
+def answering() -> Iterator[tuple[Answering, AdminClient]]:
     """A broker that runs, and the control plane's client of it."""
     broker = Answering()
     server = grpc.server(ThreadPoolExecutor(1))
@@ -70,7 +70,7 @@ def answering() -> Iterator[tuple[Answering, Brokers]]:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    client = Brokers([f"127.0.0.1:{port}"], SECRET)
+    client = AdminClient([f"127.0.0.1:{port}"], SECRET)
     try:
         yield broker, client
     finally:

@@ -19,6 +19,7 @@ from control_plane.cluster import brokers as control
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from data_plane.contract import usage_pb2
+from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT, TopicId
@@ -144,7 +145,7 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     usage: Metered, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
-    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
     monkeypatch.setattr(control, "client", lambda: internal)
     acme = world.tenant("acme")
     tenant = cluster.tenant(acme.public_id)
@@ -210,7 +211,7 @@ def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
     usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
-    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
     monkeypatch.setattr(control, "client", lambda: internal)
     lone = world.tenant("lone")
     tenant = cluster.tenant(lone.public_id)
@@ -249,7 +250,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
 ) -> None:
     """Each story is a tenant; all of them are folded by one Spark."""
     cluster = usage.cluster
-    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
     monkeypatch.setattr(control, "client", lambda: internal)
     names = ("between", "restarted", "within", "all-gone", "made-again", "amid", "suspended")
     rows = {name: world.tenant(name) for name in names}
@@ -285,9 +286,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
     write(usage, keys["within"], "later", 7)
     make("made-again")
     write(usage, keys["made-again"], "orders", 3)
-    internal.put_tenant(
-        rows["suspended"].public_id, 10, produce_bytes_per_s=0, partitions_max=0, suspended=True
-    )
+    internal.put_tenant(rows["suspended"].public_id, generation=10, produce_bytes_per_s=0, suspended=True)
     end_period("between")
 
     # The brokers forget what they had in memory.
@@ -324,9 +323,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
         "amid": [20, 0],
         "suspended": [20, 5, 0],
     }
-    internal.put_tenant(
-        rows["suspended"].public_id, 11, produce_bytes_per_s=0, partitions_max=0, suspended=False
-    )
+    internal.put_tenant(rows["suspended"].public_id, generation=11, produce_bytes_per_s=0, suspended=False)
     for name, of_tenant in billed.items():
         for invoice in of_tenant:
             report = prove_again(usage, keys[name], invoice)

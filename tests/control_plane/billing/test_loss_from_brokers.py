@@ -16,6 +16,7 @@ from control_plane.audit import queries as audit
 from control_plane.cluster import brokers as control
 from control_plane.cluster import loss_actions
 from data_plane.contract import usage_pb2 as pb
+from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.ids import SYSTEM_TENANT, TopicId
 from penstock.records.usage import Totals
@@ -62,7 +63,7 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
             end_ms,
             previous_end_ms=0 if before is None else time_ms(before.period_end),
             billing=(cut.chain_sequence, cut.chain_hash),
-        )
+        ).readings
         return not any(one.error for one in answers)
 
     usage.cluster.wait_until("the brokers answered the cut", answered, 60)
@@ -106,7 +107,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
-    internal = control.Brokers([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
     monkeypatch.setattr(control, "client", lambda: internal)
     acme = world.tenant("acme")
     tenant = cluster.tenant(acme.public_id)
@@ -156,7 +157,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     told = {entry.action: entry for entry in audit.entries(acme.public_id)}
     assert told["partition.declare_loss"].actor_kind == "operator"
     assert told["partition.loss_declared"].after["offset"] == KEPT
-    assert loss_actions.note(TESTER, internal.describe(objects=True).losses) == []
+    assert loss_actions.note(TESTER, control.describe(objects=True).losses) == []
     (note,) = CreditNote.objects.all()
     lines = {line.meter: (line.quantity, line.amount_micro) for line in note.lines.all()}
     assert note.invoice == world.invoice(first)

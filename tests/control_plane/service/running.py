@@ -4,18 +4,21 @@ import json
 import os
 import secrets
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from control_plane.cluster.brokers import Brokers
+from control_plane.cluster import reading_answers, view
+from data_plane.contract.admin_client import AdminClient
 from data_plane.dev import processes
 from data_plane.dev.cluster import DevCluster
 from data_plane.dev.free_ports import HOST, free_port
@@ -87,7 +90,13 @@ class Service:
         self._tenants = 0
         self.config_file.write_text(json.dumps(self._config(port)))
         secret = cluster.directory.secret_file.read_text().strip()
-        self.brokers = Brokers([broker.internal_address for broker in spec.brokers], secret)
+        self.brokers = AdminClient([broker.internal_address for broker in spec.brokers], secret)
+
+    def seen(self, *, partitions: bool = False, objects: bool = False) -> view.ClusterView:
+        """The cluster as a broker sees it."""
+        return reading_answers.cluster_view(
+            self.brokers.describe_cluster(partitions=partitions, objects=objects)
+        )
 
     def _config(self, port: int) -> dict[str, Any]:
         return {
@@ -135,6 +144,19 @@ class Service:
         )
         assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-4000:]}"
         return ran.stdout
+
+    def script(self, file: Path, *arguments: str) -> int:
+        """Run a program with the service's configuration; its exit status, negative for a signal."""
+        ran = subprocess.run(
+            [sys.executable, str(file), *arguments],
+            cwd=self.folder,
+            env=self._environment() | {"DJANGO_SETTINGS_MODULE": "control_plane.settings"},
+            capture_output=True,
+            timeout=90,
+            check=False,
+        )
+        (self.folder / f"output-{file.stem}").write_bytes(ran.stdout + ran.stderr)
+        return ran.returncode
 
     def start_web(self) -> None:
         self._start("web", "-m", "control_plane.serve")
@@ -203,6 +225,23 @@ class Service:
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of the control plane's database, or none for a statement that has none; committed."""
+        if self.form.database_url.startswith("sqlite:///"):
+            file = self.form.database_url.removeprefix("sqlite:///")
+            with closing(sqlite3.connect(file, timeout=20)) as database, database:
+                return database.execute(statement).fetchall()
+        with psycopg.connect(self.form.database_url) as connection:
+            cursor = connection.execute(statement)
+            return [] if cursor.description is None else cursor.fetchall()
+
+    def deliveries_under_way(self) -> int:
+        """Outbox rows that somebody delivers now."""
+        ((count,),) = self.sql(
+            "SELECT count(*) FROM outbox_delivery WHERE lease_until IS NOT NULL AND delivered_at IS NULL"
+        )
+        return int(count)
 
     def end(self) -> None:
         """No process of ours is left after this."""
@@ -286,7 +325,7 @@ class Service:
 
     def held_topics(self, tenant: str) -> dict[str, str]:
         """Name -> topic id, as the brokers hold them."""
-        seen = self.brokers.describe(objects=True)
+        seen = self.seen(objects=True)
         return {topic.name: topic.topic_id for topic in seen.topics if topic.tenant == tenant}
 
 

@@ -24,7 +24,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def copies(service: Service, tenant: str) -> set[tuple[str, int, int, int]]:
     """(topic, replicas, of them in sync, demanded in sync) of the tenant's partitions that are on their way nowhere."""
-    seen = service.brokers.describe(partitions=True, objects=True)
+    seen = service.seen(partitions=True, objects=True)
     demanded = {topic.topic_id: topic for topic in seen.topics if topic.tenant == tenant}
     return {
         (

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from control_plane.access import actions as access
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
@@ -123,7 +123,7 @@ def assert_a_page(response: "Response") -> None:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no brokers run here, so nothing waits for them."""
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(broker_access, "DELIVERED_S", 0.0)
     monkeypatch.setattr(operators, "TIMEOUT_S", 0.05)
 

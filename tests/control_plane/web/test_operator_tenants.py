@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from control_plane.audit.models import AuditEntry
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from penstock.contract.ids import SYSTEM_TENANT
 from quotas.queries import limits_of
 from tenants import actions
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from control_plane.access import actions as access
-from control_plane.outbox import queries as outbox
+from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from penstock.contract.errors import (
@@ -504,7 +504,7 @@ def test_more_copies_than_brokers_are_refused_at_their_field(house: House) -> No
 def test_a_topic_that_brokers_refuse_is_not_said_to_be_made(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox.wait_delivered, "__defaults__", (0.0,))
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     client = signed_in(house)
     made = client.post("/t/acme/new-topic", {**NEW_TOPIC, "name": "later"}, follow=True)
     assert "Topic later is not there yet" in text_of(made) and "is made" not in text_of(made)

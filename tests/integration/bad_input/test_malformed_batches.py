@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 import penstock.asyncio
-from data_plane.metadata.model import Binding
+from data_plane.contract.admin_pb2 import Binding
 from penstock import Message, SkippedBatch
 from penstock.contract.limits import DECOMPRESSED_BATCH_BYTES_MAX, MIB
 from penstock.records.batch import Compression

@@ -18,14 +18,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 PROMPT_S = 15.0
 UNREADABLE = b"\xff" * 9
 CLIENT_CALLS = [methods.METADATA, methods.LIST_OFFSETS, methods.INIT_PRODUCER]
-INTERNAL_CALLS = [
-    internal.PUT_TENANT,
-    internal.CREATE_TOPIC,
-    internal.DELETE_TOPIC,
-    internal.PUT_KEY,
-    internal.REVOKE_KEY,
-    internal.DESCRIBE_CLUSTER,
-]
+INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))
 
 
 def ask(cluster: Brokers, tenant: Tenant, method: str, request: bytes) -> Refused:

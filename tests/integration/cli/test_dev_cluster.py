@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from control_plane.placement.planner import BrokerView, plan
 from data_plane.dev import guardian, processes, supervision
 from data_plane.dev.layout import DataDirectory
 from data_plane.dev.profile import read_api_key
 from data_plane.dev.provisioning import admin_of
+from data_plane.placement.planner import BrokerView, plan
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.installed import ROOT
 
@@ -95,7 +95,7 @@ class CommandLine:
         with admin_of(directory) as admin:
             brokers = [BrokerView(id=b.id, state=b.state) for b in admin.describe_cluster().brokers]
             assignments = plan(partitions, spec.replication, brokers)
-            admin.wait_until_seen(admin.create_topic(spec.tenant, name, wanted, assignments)[1])
+            admin.wait_until_seen(admin.create_topic(spec.tenant, name, wanted, assignments).outcome)
 
     def broker_processes(self) -> list[int]:
         """Process ids of the cluster's brokers that are there."""

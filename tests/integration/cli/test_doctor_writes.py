@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from data_plane.contract.admin_pb2 import Binding
 from data_plane.dev.layout import DataDirectory
-from data_plane.metadata.model import Binding
 from penstock.contract import limits
 from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.integration.brokers import Brokers, Tenant, brokers

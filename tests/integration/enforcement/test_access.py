@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
+from data_plane.contract.admin_pb2 import Binding
 from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
 from data_plane.dev.provisioning import new_key
-from data_plane.metadata.model import Binding
 from penstock import Forbidden, NotFound
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
@@ -42,11 +42,11 @@ class Key:
 
     def put(self, **changes: Any) -> int:
         """Put the key, wait until all brokers know; its principal number."""
-        principal, revision = self._cluster.admin.put_key(
+        answer = self._cluster.admin.put_key(
             self.credential, tenant=self.holder.name, name="bound", **changes
         )
-        self._cluster.admin.wait_until_seen(revision)
-        return principal
+        self._cluster.admin.wait_until_seen(answer.outcome)
+        return answer.principal
 
 
 class Watch:

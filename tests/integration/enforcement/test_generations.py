@@ -9,7 +9,8 @@ import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
+from data_plane.contract.broker_calls import Outrun
 from penstock.contract.errors import AlreadyExists, ErrorCode, LimitExceeded, NotFound
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.brokers import Brokers, Tenant
@@ -29,16 +30,17 @@ def test_a_topic_goes_through_its_life_and_nothing_late_or_repeated_changes_it(
     chosen = os.urandom(16)
     first = admin.create_topic(name, "orders", SETTINGS, PLACES[:2], generation=3, topic_id=chosen)
     again = admin.create_topic(name, "orders", SETTINGS, PLACES[:2], generation=3, topic_id=chosen)
-    assert first[0] == again[0] == chosen
+    assert first.topic_id == again.topic_id == chosen
     with pytest.raises(AlreadyExists, match="'orders' exists"):
         admin.create_topic(name, "orders", SETTINGS, PLACES[:2], generation=1, topic_id=os.urandom(16))
 
-    assert admin.update_topic(name, chosen, SETTINGS, generation=2).ignored
+    with pytest.raises(Outrun):
+        admin.update_topic(name, chosen, SETTINGS, generation=2)
     outcome = admin.update_topic(name, chosen, WIDER, PLACES[2:], generation=4)
-    assert not outcome.ignored
-    assert not admin.update_topic(name, chosen, WIDER, PLACES[2:], generation=4).ignored
-    admin.wait_until_seen(outcome.revision)
-    topic = admin.describe_objects().topics[chosen]
+    admin.update_topic(name, chosen, WIDER, PLACES[2:], generation=4)
+    admin.wait_until_seen(outcome)
+    topic = admin.describe_topic(topic_id=chosen)
+    assert admin.describe_topic(tenant=name, name="orders") == topic
     assert (topic.partitions, topic.generation) == (3, 4)
     assert TopicSettings.from_dict(json.loads(topic.settings_json)) == WIDER
     with cluster.client(tenant) as client, client.consumer(["orders"]) as consumer:
@@ -63,12 +65,16 @@ def test_a_topic_goes_through_its_life_and_nothing_late_or_repeated_changes_it(
             with_secret(cluster.secret),
         )
         assert (answer.outcome.error, answer.outcome.ignored) == (0, True)
-    assert chosen not in admin.describe_objects().topics
+    for named in ({"topic_id": chosen}, {"tenant": name, "name": "orders"}):
+        with pytest.raises(NotFound, match="does not exist"):
+            admin.describe_topic(**named)
 
-    other, _ = admin.create_topic(name, "orders", SETTINGS, PLACES[:1], generation=1)
+    other = admin.create_topic(name, "orders", SETTINGS, PLACES[:1], generation=1).topic_id
     assert other != chosen
     admin.delete_topic(name, "orders", generation=6, topic_id=chosen)
-    assert other in admin.describe_objects().topics, "a deletion holds for the topic of its id alone"
+    assert admin.describe_topic(topic_id=other).name == "orders", (
+        "a deletion holds for the topic of its id alone"
+    )
 
 
 def test_a_deletion_and_a_revocation_that_come_first_hold(cluster: Brokers, tenant: Tenant) -> None:
@@ -132,13 +138,14 @@ def test_many_topics_at_once_over_all_brokers_never_pass_the_partition_limit(
 def test_objects_are_described_with_their_generations(cluster: Brokers, tenant: Tenant) -> None:
     admin = cluster.admin
     admin.put_tenant(tenant.name, generation=7, produce_bytes_per_s=5, partitions_max=6)
-    admin.put_tenant(tenant.name, generation=6, produce_bytes_per_s=1)
-    objects = admin.describe_objects()
-    known = objects.tenants[tenant.name]
+    with pytest.raises(Outrun):
+        admin.put_tenant(tenant.name, generation=6, produce_bytes_per_s=1)
+    objects = admin.describe_cluster(objects=True)
+    (known,) = [each for each in objects.tenants if each.tenant == tenant.name]
     assert (known.generation, known.quotas.produce_bytes_per_s, known.quotas.partitions_max) == (7, 5, 6)
-    assert objects.keys[tenant.key_id].tenant == tenant.name
+    assert [key.tenant for key in objects.keys if key.key_id == tenant.key_id] == [tenant.name]
     admin.put_tenant(tenant.name)
-    assert admin.describe_objects().tenants[tenant.name] == known
+    assert known in admin.describe_cluster(objects=True).tenants
 
 
 def test_a_broker_asked_for_a_revision_that_it_has_not_seen_waits_and_then_answers_retriable(

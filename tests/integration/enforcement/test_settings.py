@@ -21,7 +21,7 @@ def test_the_number_of_replicas_demanded_in_sync_counts_at_once_both_ways(tmp_pa
         def demand(min_insync: int, generation: int, **changes: Any) -> None:
             settings = TopicSettings(replication=3, min_insync_replicas=min_insync, **changes)
             outcome = cluster.admin.update_topic(tenant.name, topic_id, settings, generation=generation)
-            cluster.admin.wait_until_seen(outcome.revision)
+            cluster.admin.wait_until_seen(outcome)
 
         with ProduceWire(cluster.spec.broker(1).client_address, tenant.api_key) as wire:
             assert wire.produce(topic_id, 0, batch_of(b"1")).error == ErrorCode.OK

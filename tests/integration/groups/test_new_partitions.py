@@ -37,7 +37,7 @@ def test_what_was_written_before_the_group_knew_of_a_partition_is_read(cluster: 
 
     settings = TopicSettings(replication=3, min_insync_replicas=2)
     outcome = cluster.admin.update_topic(tenant.name, topic_id, settings, [cluster.ids], generation=2)
-    cluster.admin.wait_until_seen(outcome.revision)
+    cluster.admin.wait_until_seen(outcome)
     cluster.wait_until("the new partition is led", lambda: cluster.whole(topic_id))
     with cluster.client(tenant) as client, client.producer() as producer:
         for number in range(5):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.brokers import Brokers, Tenant, brokers
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(500)]
 
 ROOT = Path(__file__).parents[3]
 TOPIC = "load"
@@ -49,7 +49,7 @@ def _run_locust(cluster: Brokers, tenant: Tenant, report: Path) -> subprocess.Co
         env=os.environ | settings,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=400,
         check=False,
     )
 

@@ -1,7 +1,7 @@
 """A period ends at the same offsets however often it is ended, and every leader says where."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -38,9 +38,10 @@ def produce(client: Client, count: int, partitions: int) -> None:
         producer.flush()
 
 
-def vector(readings: list[admin_pb2.CutReading]) -> dict[tuple[bytes, int], int]:
-    assert [reading for reading in readings if reading.error] == []
-    return {(reading.topic_id, reading.partition): reading.end_offset for reading in readings}
+def vector(readings: Iterable[admin_pb2.CutReading]) -> dict[tuple[bytes, int], int]:
+    found = list(readings)
+    assert [reading for reading in found if reading.error] == []
+    return {(reading.topic_id, reading.partition): reading.end_offset for reading in found}
 
 
 def answered(
@@ -50,7 +51,7 @@ def answered(
     found: list[admin_pb2.CutReading] = []
 
     def told() -> bool:
-        found[:] = usage.cluster.admin.cut(cut_id, tenant, end_ms, previous_end_ms=previous_end_ms)
+        found[:] = usage.cluster.admin.cut(cut_id, tenant, end_ms, previous_end_ms=previous_end_ms).readings
         return not any(reading.error for reading in found)
 
     usage.cluster.wait_until(f"{cut_id} is answered", told, 30)
@@ -76,9 +77,9 @@ def test_a_cut_counts_what_was_accepted_before_its_end_and_repeats_itself(usage:
         end_ms = now_ms()
         time.sleep(0.005)
         produce(client, 300, 3)
-        first = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms))
+        first = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms).readings)
         produce(client, 300, 3)
-        again = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms))
+        again = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms).readings)
     assert first == again
     assert {first[topic_id, partition] for partition in range(3)} == {300}
     assert sorted(first.values()) == [0, 300, 300, 300]
@@ -101,7 +102,7 @@ def test_a_cut_stays_where_it_is_when_a_leader_is_killed_after_it(usage: Metered
         produce(client, 100, 1)
         time.sleep(0.005)
         end_ms = now_ms()
-        before = vector(usage.cluster.admin.cut("cut_moved", "tn_moved", end_ms))
+        before = vector(usage.cluster.admin.cut("cut_moved", "tn_moved", end_ms).readings)
         killed = usage.cluster.leader(topic_id)
         usage.cluster.kill(killed)
         produce(client, 100, 1)
@@ -124,10 +125,10 @@ def test_a_cut_under_traffic_parts_what_was_accepted_before_from_what_came_after
     topic_id = usage.cluster.create_topic(tenant, "orders")
     with usage.cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
         sent = [producer.send("orders", b"%d" % number) for number in range(1_000)]
-        first = vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms := now_ms()))
+        first = vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms := now_ms()).readings)
         sent += [producer.send("orders", b"%d" % number) for number in range(1_000)]
         producer.flush()
-    assert vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms)) == first
+    assert vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms).readings) == first
     assert sorted(delivery.result(20).offset for delivery in sent) == list(range(2_000))
     where = TopicPartition(topic_id, 0)
     directory = usage.cluster.directory.log_directory(usage.cluster.leader(topic_id))
@@ -158,7 +159,7 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     readings: list[admin_pb2.CutReading] = []
 
     def told() -> bool:
-        readings[:] = usage.cluster.admin.cut("cut_alone", "tn_alone", end_ms)
+        readings[:] = usage.cluster.admin.cut("cut_alone", "tn_alone", end_ms).readings
         return sum(bool(reading.error) for reading in readings) == 1
 
     # The other topic may have a new leader first.
@@ -187,7 +188,7 @@ def test_a_kept_cut_is_told_to_its_tenant_alone_and_stays_whatever_is_asked_late
         produce(client, 10, 1)
     time.sleep(0.005)
     end_ms = now_ms()
-    readings = admin.cut("cut_1", "tn_kept", end_ms, billing=(4, "a" * 64))
+    readings = admin.cut("cut_1", "tn_kept", end_ms, billing=(4, "a" * 64)).readings
     ends = [
         CutEnd(
             where=TopicPartition(TopicId(one.topic_id), one.partition),
@@ -219,12 +220,12 @@ def test_a_kept_cut_is_told_to_its_tenant_alone_and_stays_whatever_is_asked_late
         admin.cut("cut_2", "tn_kept", later_ms, previous_end_ms=end_ms, billing=(5, "no hash"))
     assert kept(usage, tenant).cuts == (cut,)
     usage.cluster.create_topic(tenant, "later")
-    assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
+    assert vector(admin.cut("cut_1", "tn_kept", end_ms).readings) == vector(readings)
     admin.delete_topic("tn_kept", "orders")
-    assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
+    assert vector(admin.cut("cut_1", "tn_kept", end_ms).readings) == vector(readings)
     answered(usage, "cut_2", "tn_kept", later_ms, previous_end_ms=end_ms)
     assert [one.cut_id for one in kept(usage, tenant).cuts] == ["cut_1", "cut_2"]
-    assert vector(admin.cut("cut_1", "tn_kept", end_ms)) == vector(readings)
+    assert vector(admin.cut("cut_1", "tn_kept", end_ms).readings) == vector(readings)
 
 
 def test_a_deleted_topic_is_in_one_cut_over_restarts_and_repetitions(usage: Metered) -> None:
@@ -249,10 +250,10 @@ def test_a_deleted_topic_is_in_one_cut_over_restarts_and_repetitions(usage: Mete
         (gone, 15, True),
         (gone, 15, True),
     ]
-    assert list(admin.cut("cut_once_1", "tn_once", first_ms)) == first
+    assert list(admin.cut("cut_once_1", "tn_once", first_ms).readings) == first
     second_ms = now_ms()
-    assert admin.cut("cut_once_2", "tn_once", second_ms, previous_end_ms=first_ms) == []
-    assert list(admin.cut("cut_once_1", "tn_once", first_ms)) == first
+    assert admin.cut("cut_once_2", "tn_once", second_ms, previous_end_ms=first_ms).readings == []
+    assert list(admin.cut("cut_once_1", "tn_once", first_ms).readings) == first
     found = cut_readings(usage, "cut_once_1")
     assert {(reading.partition, reading.end_offset, reading.last) for reading in found} == {
         (0, 15, True),
@@ -306,7 +307,7 @@ def test_a_last_reading_that_forgot_what_a_cut_has_counted_adds_nothing(usage: M
         produce(client, 400, 1)
     time.sleep(0.005)
     first_ms = now_ms()
-    assert list(vector(admin.cut("cut_f1", "tn_forgot", first_ms)).values()) == [410]
+    assert list(vector(admin.cut("cut_f1", "tn_forgot", first_ms).readings).values()) == [410]
     admin.delete_topic("tn_forgot", "orders")
     cluster.kill(1, 2, 3)
     cluster.start(1, 2, 3)

@@ -67,7 +67,7 @@ class Billing:
             end_ms,
             previous_end_ms=self.ends_ms,
             billing=(head["sequence"], head["hash"]),
-        )
+        ).readings
         assert [reading.message for reading in answered if reading.error] == []
         earlier = (
             {} if before is None else {(r["topic_id"], r["partition"]): r for r in before["cut"]["readings"]}

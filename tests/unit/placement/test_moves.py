@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from control_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance, towards
-from control_plane.placement.planner import BrokerView, PlacementRefused, plan
+from data_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance, towards
+from data_plane.placement.planner import BrokerView, PlacementRefused, plan
 
 
 def views(count: int, **states: str) -> list[BrokerView]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.placement.planner import Assignment, BrokerView, PlacementRefused, plan
+from data_plane.placement.planner import Assignment, BrokerView, PlacementRefused, plan
 from penstock.contract.errors import InvalidRequest
 
 

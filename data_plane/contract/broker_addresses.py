@@ -6,7 +6,7 @@ Brokers that joined are learnt from those that are known, so that the configured
 from collections.abc import Callable, Iterator, Sequence
 
 
-class Addresses:
+class BrokerAddresses:
     """host:port of internal listeners. Safe between threads: each change replaces the order as a whole."""
 
     def __init__(self, configured: Sequence[str], remembered: Callable[[], Sequence[str]]) -> None:

@@ -1,5 +1,6 @@
 """The Admin client against a real gRPC server that answers as a test says."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +9,8 @@ import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from data_plane.dev.admin_client import AdminClient
+from data_plane.contract.admin_client import AdminClient
+from data_plane.contract.broker_calls import Outrun
 from penstock.contract.errors import (
     AlreadyExists,
     BrokerUnavailable,
@@ -104,15 +106,16 @@ def test_reading_passes_over_brokers_that_do_not_answer(broker: StandIn) -> None
 
 
 def test_when_no_broker_answers_all_addresses_are_named() -> None:
-    named = r"127\.0\.0\.1:1, 127\.0\.0\.1:2"
+    named = r"127\.0\.0\.1:[12], 127\.0\.0\.1:[12]"
     with (
         AdminClient(["127.0.0.1:1", "127.0.0.1:2"], SECRET) as admin,
         pytest.raises(BrokerUnavailable, match=named),
     ):
-        admin.describe_cluster()
+        admin.describe_cluster(timeout_s=0.5)
 
 
 def test_without_the_cluster_secret_the_refusal_is_unauthenticated(broker: StandIn) -> None:
+    broker.answers[methods.PUT_TENANT] = lambda request, context: b""
     with AdminClient([broker.address], "wrong") as admin, pytest.raises(Unauthenticated):
         admin.put_tenant("tn_a")
 
@@ -121,7 +124,7 @@ def test_creating_a_topic_carries_settings_and_assignment(broker: StandIn, admin
     answer = pb.CreateTopicResponse(outcome=outcome(), topic_id=b"i" * 16)
     broker.answers[methods.CREATE_TOPIC] = lambda request, context: answer.SerializeToString()
     settings = TopicSettings(replication=2, min_insync_replicas=1)
-    assert admin.create_topic("tn_a", "orders", settings, [(1, 2), (2, 1)]) == (b"i" * 16, 7)
+    assert admin.create_topic("tn_a", "orders", settings, [(1, 2), (2, 1)]) == answer
     sent = pb.CreateTopicRequest.FromString(broker.calls[-1][1])
     assert (sent.tenant, sent.name) == ("tn_a", "orders")
     assert [list(assignment.brokers) for assignment in sent.assignments] == [[1, 2], [2, 1]]
@@ -149,21 +152,95 @@ def test_a_lost_answer_to_creating_a_topic_is_unknown_and_not_sent_again(
 
 def test_a_lost_answer_to_a_harmless_change_is_asked_for_again(broker: StandIn, admin: AdminClient) -> None:
     broker.answers[methods.PUT_TENANT] = lose_first(outcome(revision=9).SerializeToString())
-    assert admin.put_tenant("tn_a") == 9
+    assert admin.put_tenant("tn_a").revision == 9
     assert broker.count(methods.PUT_TENANT) == 2
 
 
 def test_a_retriable_refusal_is_retried(broker: StandIn, admin: AdminClient) -> None:
     answers = [outcome(ErrorCode.SHUTTING_DOWN, "draining"), outcome(revision=4)]
     broker.answers[methods.DELETE_TOPIC] = lambda request, context: answers.pop(0).SerializeToString()
-    assert admin.delete_topic("tn_a", "orders") == 4
+    assert admin.delete_topic("tn_a", "orders").revision == 4
 
 
-def test_waiting_for_a_revision_asks_the_active_brokers_until_they_have_it(
+def test_waiting_asks_each_other_broker_once_and_passes_over_who_does_not_answer(
     broker: StandIn, admin: AdminClient
 ) -> None:
-    admin.wait_until_seen(5)
-    assert broker.revision == 6
+    admin.wait_until_seen(pb.Outcome(revision=5, other_brokers=[broker.address, "127.0.0.1:1"]))
+    ((method, request),) = broker.calls
+    assert method == methods.DESCRIBE_CLUSTER
+    assert pb.DescribeClusterRequest.FromString(request).min_revision == 5
+
+
+def test_a_broker_that_says_that_it_is_behind_is_asked_again(broker: StandIn, admin: AdminClient) -> None:
+    behind = [True, True, False]
+
+    def describe(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if behind.pop(0):
+            context.set_trailing_metadata(((ERROR_CODE, str(int(ErrorCode.BROKER_UNAVAILABLE))),))
+            context.abort(grpc.StatusCode.UNAVAILABLE, "this broker is at revision 4, 5 was asked for")
+        return b""
+
+    broker.answers[methods.DESCRIBE_CLUSTER] = describe
+    admin.wait_until_seen(pb.Outcome(revision=5, other_brokers=[broker.address]))
+    assert behind == []
+
+
+def test_a_broker_that_stays_behind_holds_up_nobody_for_longer_than_was_said(
+    broker: StandIn, admin: AdminClient
+) -> None:
+    waiting = threading.Event()
+    broker.answers[methods.DESCRIBE_CLUSTER] = lambda request, context: bytes(waiting.wait(20))
+    admin.wait_until_seen(pb.Outcome(revision=5, other_brokers=[broker.address]), timeout_s=0.1)
+    waiting.set()
+
+
+def test_a_change_that_may_be_repeated_goes_to_the_next_broker_when_the_first_is_gone(
+    broker: StandIn,
+) -> None:
+    broker.answers[methods.PUT_TENANT] = lambda request, context: outcome(revision=3).SerializeToString()
+    with AdminClient(["127.0.0.1:1", broker.address], SECRET) as admin:
+        assert [admin.put_tenant("tn_a").revision for _ in range(2)] == [3, 3]
+    assert [method for method, _ in broker.calls] == [methods.PUT_TENANT] * 2, "without looking first"
+
+
+def test_what_was_outrun_by_a_higher_generation_is_said_so_and_not_sent_again(
+    broker: StandIn, admin: AdminClient
+) -> None:
+    answer = pb.Outcome(revision=8, ignored=True).SerializeToString()
+    broker.answers[methods.PUT_TENANT] = lambda request, context: answer
+    with pytest.raises(Outrun):
+        admin.put_tenant("tn_a", generation=2)
+    assert broker.count(methods.PUT_TENANT) == 1
+
+
+def test_an_accepted_loss_whose_answer_is_lost_is_not_declared_twice(
+    broker: StandIn, admin: AdminClient
+) -> None:
+    broker.answers[methods.DECLARE_LOSS] = lose_first(
+        pb.DeclareLossResponse(declared=True).SerializeToString()
+    )
+    with pytest.raises(OutcomeUnknown):
+        admin.declare_loss(bytes(16), 0, 2, accept=True)
+    assert broker.count(methods.DECLARE_LOSS) == 1
+    assert admin.declare_loss(bytes(16), 0, 2, accept=False).declared
+
+
+def test_pages_of_objects_become_one_answer_as_old_as_the_oldest(broker: StandIn, admin: AdminClient) -> None:
+    pages = {
+        "": pb.DescribeClusterResponse(revision=9, next="topics/a", tenants=[pb.DescribedTenant(tenant="t")]),
+        "topics/a": pb.DescribeClusterResponse(revision=7, topics=[pb.DescribedTopic(name="b")]),
+    }
+
+    def describe(request: bytes, context: grpc.ServicerContext) -> bytes:
+        return pages[pb.DescribeClusterRequest.FromString(request).after].SerializeToString()
+
+    broker.answers[methods.DESCRIBE_CLUSTER] = describe
+    seen = admin.describe_cluster(objects=True)
+    assert (seen.revision, [t.tenant for t in seen.tenants], [t.name for t in seen.topics]) == (
+        7,
+        ["t"],
+        ["b"],
+    )
 
 
 def test_a_service_that_is_not_there_is_refused_and_not_retried(admin: AdminClient) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_plane.placement.planner import ACTIVE, BrokerView, PlacementRefused
+from data_plane.placement.planner import ACTIVE, BrokerView, PlacementRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

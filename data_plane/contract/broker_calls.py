@@ -1,0 +1,268 @@
+"""Calls of the brokers' Admin service over grpc's blocking stack: to whom, how long, how often, and what refused them.
+
+A call that may be repeated goes to the next broker when an answer is lost, within the time of the whole. Any other
+is sent to a broker that has just answered, and once only: when its answer is lost its outcome is unknown.
+"""
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from data_plane.contract.broker_addresses import BrokerAddresses
+from penstock.contract.errors import (
+    BrokerUnavailable,
+    ErrorKind,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    error_class,
+)
+from penstock.contract.methods import ERROR_CODE
+
+CALL_S = 4.0
+"""Deadline of one call: several times what a metadata write takes."""
+_PROBE_S = 2.0
+"""Deadline of looking for a broker that answers: a paused one must not hold up the others for long."""
+_RETRY_S = 0.1
+_OPTIONS = (
+    # A description of every object of a large cluster.
+    ("grpc.max_receive_message_length", 256 * 1024 * 1024),
+    # A broker that comes back is found at once.
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+class NotSupported(InvalidRequest):
+    """The brokers do not know this call."""
+
+    remedy = "Bring the brokers to the control plane's version."
+
+
+class Outrun(BrokerUnavailable):
+    """The brokers hold a higher generation than the one that was sent; nothing was changed."""
+
+    remedy = "Reconciliation counts the generation up and sends them again."
+
+
+class AnswerLost(BrokerUnavailable):
+    """The call ended without an answer of the service."""
+
+
+_deadline: ContextVar[float] = ContextVar("admin_deadline", default=math.inf)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """In the block every call ends by then, whatever time it would take by itself."""
+    mark = _deadline.set(min(_deadline.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _deadline.reset(mark)
+
+
+def ends_at(timeout_s: float) -> float:
+    """When a call of so many seconds ends (monotonic)."""
+    return min(_deadline.get(), time.monotonic() + timeout_s)
+
+
+class _WithOutcome(Protocol):
+    """An answer that says beside other things how the change went."""
+
+    @property
+    def outcome(self) -> pb.Outcome: ...
+
+
+class BrokerCalls:
+    """One process's channels to the brokers. Raises `PenstockError` subclasses. Safe between threads."""
+
+    def __init__(
+        self, addresses: Sequence[str], cluster_secret: str, remembered: Callable[[], Sequence[str]]
+    ) -> None:
+        """`addresses` are host:port of internal listeners; `remembered` gives more that were seen before."""
+        self.addresses = BrokerAddresses(addresses, remembered)
+        self.sent: Counter[str] = Counter()
+        """How many were sent, by the name of the call."""
+        self._metadata = ((methods.CLUSTER_SECRET, cluster_secret),)
+        self._channels: dict[str, grpc.Channel] = {}
+        self._opening = threading.Lock()
+
+    def close(self) -> None:
+        with self._opening:
+            for address in sorted(self._channels):
+                self._channels[address].close()
+            self._channels.clear()
+
+    def wait_for_revision(self, addresses: Sequence[str], revision: int, timeout_s: float) -> None:
+        """Ask all of them at once; each answers when it has seen the revision. Who does not in time is passed over."""
+        deadline = ends_at(timeout_s)
+        request = pb.DescribeClusterRequest(min_revision=revision)
+        waiting = list(addresses)
+        while waiting and (left_s := deadline - time.monotonic()) > 0:
+            started = {address: self._start(address, request, left_s) for address in waiting}
+            waiting = [address for address in waiting if _is_behind(started[address])]
+
+    def change(
+        self,
+        method: str,
+        request: Message,
+        answer_type: type[AnswerT],
+        timeout_s: float,
+        *,
+        repeatable: bool,
+        call_s: float = CALL_S,
+    ) -> AnswerT:
+        """Send a change until it is applied, refused for good, of unknown outcome, or the time is up."""
+        if repeatable:
+            return self.ask(method, request, answer_type, timeout_s, call_s)
+        deadline = ends_at(timeout_s)
+        while True:
+            try:
+                return self._send_once(method, request, answer_type, call_s)
+            except OutcomeUnknown:
+                raise
+            except PenstockError as refusal:
+                if not refusal.retriable or time.monotonic() + _RETRY_S > deadline:
+                    raise
+            time.sleep(_RETRY_S)
+
+    def _send_once(self, method: str, request: Message, answer_type: type[AnswerT], call_s: float) -> AnswerT:
+        address = self._one_that_answers()
+        try:
+            return _applied(self.call(address, method, request, answer_type, call_s))
+        except AnswerLost as error:
+            name = method.rpartition("/")[2]
+            raise OutcomeUnknown(f"{name}: the answer of {address} was lost: {error}") from error
+
+    def _one_that_answers(self) -> str:
+        lost = BrokerUnavailable("no broker addresses are known")
+        for address in self.addresses.in_turn():
+            try:
+                request = pb.DescribeClusterRequest()
+                self.call(address, methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, _PROBE_S)
+            except AnswerLost as error:
+                lost = BrokerUnavailable(f"no answer from {self.addresses}: {error}")
+            else:
+                return address
+        raise lost
+
+    def ask(
+        self,
+        method: str,
+        request: Message,
+        answer_type: type[AnswerT],
+        timeout_s: float,
+        call_s: float = CALL_S,
+    ) -> AnswerT:
+        """Ask the brokers in turn until one answers with anything but a passing refusal, or the time is up."""
+        deadline = ends_at(timeout_s)
+        failure: PenstockError = BrokerUnavailable("no broker addresses are known")
+        while True:
+            for address in self.addresses.in_turn():
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise failure
+                try:
+                    answer = _applied(self.call(address, method, request, answer_type, min(call_s, left_s)))
+                except AnswerLost as error:
+                    failure = BrokerUnavailable(f"no answer from {self.addresses}: {error}")
+                    self.addresses.lost(address)
+                except Outrun:
+                    raise
+                except PenstockError as refusal:
+                    if refusal.kind not in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME):
+                        raise
+                    failure = refusal
+                else:
+                    self.addresses.answered(address)
+                    return answer
+            if time.monotonic() + _RETRY_S > deadline:
+                raise failure
+            time.sleep(_RETRY_S)
+            self.addresses.remember()
+
+    def call(
+        self, address: str, method: str, request: Message, answer_type: type[AnswerT], timeout_s: float
+    ) -> AnswerT:
+        call = self._channel(address).unary_unary(
+            method, request_serializer=_to_bytes, response_deserializer=answer_type.FromString
+        )
+        self._count(method)
+        try:
+            answer: AnswerT = call(request, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise read_failure(error, address) from error
+        return answer
+
+    def _start(self, address: str, request: pb.DescribeClusterRequest, timeout_s: float) -> Any:
+        """The call under way."""
+        call = self._channel(address).unary_unary(
+            methods.DESCRIBE_CLUSTER, request_serializer=_to_bytes, response_deserializer=bytes
+        )
+        self._count(methods.DESCRIBE_CLUSTER)
+        return call.future(request, timeout=timeout_s, metadata=self._metadata)
+
+    def _count(self, method: str) -> None:
+        self.sent[method.rpartition("/")[2]] += 1
+
+    def _channel(self, address: str) -> grpc.Channel:
+        with self._opening:
+            if address not in self._channels:
+                self._channels[address] = grpc.insecure_channel(address, options=_OPTIONS)
+            return self._channels[address]
+
+
+def read_failure(error: grpc.RpcError, address: str) -> PenstockError:
+    """The refusal that a failed call carries in its trailing metadata, or `AnswerLost`."""
+    trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
+    for key, value in trailing:
+        if key == ERROR_CODE:
+            return error_class(int(value))(error.details() or "")
+    status = error.code()
+    said = f"{address}: {status.name}: {error.details()}"
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return NotSupported(said)
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return InvalidRequest(said)
+    return AnswerLost(said)
+
+
+def _applied(answer: AnswerT) -> AnswerT:
+    """The answer, when it carries no refusal. Raises what the service refused with, or `Outrun`."""
+    if isinstance(answer, pb.Outcome):
+        outcome: pb.Outcome = answer
+    elif "outcome" in answer.DESCRIPTOR.fields_by_name:
+        outcome = cast(_WithOutcome, answer).outcome
+    else:
+        return answer
+    if outcome.error:
+        raise error_class(outcome.error)(outcome.message)
+    if outcome.ignored:
+        raise Outrun("the brokers hold a higher generation")
+    return answer
+
+
+def _is_behind(call: Any) -> bool:
+    """Whether the broker answered that it has not seen the revision yet; it is passed over when it did not answer."""
+    try:
+        call.result()
+    except grpc.RpcError as error:
+        return type(read_failure(error, "")) is BrokerUnavailable
+    return False
+
+
+def _to_bytes(message: Message) -> bytes:
+    return message.SerializeToString()
