@@ -7,7 +7,7 @@ from django.db import transaction
 
 from billing import actions, queries
 from billing.models import Cut
-from control_plane.cluster import brokers
+from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import wake_ups
 from control_plane.outbox.registry import Delivered

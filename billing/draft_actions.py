@@ -14,7 +14,7 @@ from billing.settlement import Place
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
-from control_plane.cluster import brokers
+from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import delivery
 from control_plane.topics.queries import topics_of_all

@@ -30,7 +30,9 @@ INSTALLED_APPS = [
     "quotas",
     "control_plane.topics",
     "control_plane.access",
-    "control_plane.cluster",
+    "control_plane.brokers",
+    "control_plane.reconciliation",
+    "control_plane.rest",
     "control_plane.placement",
     "control_plane.api",
     "billing",
@@ -99,12 +101,12 @@ USE_I18N = False
 LANGUAGE_CODE = "en-us"
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["control_plane.api.authentication.BearerAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["control_plane.rest.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["control_plane.api.parsing.JsonParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_THROTTLE_CLASSES": ["control_plane.api.throttles.CallerThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["control_plane.rest.throttles.CallerThrottle"],
     "DEFAULT_THROTTLE_RATES": {
         "caller": "100/second",
         "sign-up": "120/minute",

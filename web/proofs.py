@@ -16,9 +16,10 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from billing import queries, shapes
+from billing import queries
 from billing.models import Invoice
 from control_plane import config
+from control_plane.rest import billing_shapes as shapes
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import NotFound, PenstockError, Throttled
 from penstock.verification.findings import Report

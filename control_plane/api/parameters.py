@@ -9,6 +9,9 @@ from rest_framework.request import Request
 
 from penstock.contract.errors import InvalidRequest
 
+TENANT_HEADER = "Penstock-Tenant"
+"""Names the tenant that a request is about."""
+
 _PATH_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 _NAME_SHOWN = 50
 

@@ -6,8 +6,8 @@ from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
 from control_plane.api import etags, idempotency
-from control_plane.api.callers import TENANT_HEADER
 from control_plane.api.pages import LIMIT_DEFAULT, LIMIT_MAX
+from control_plane.api.parameters import TENANT_HEADER
 
 TENANT = OpenApiParameter(
     TENANT_HEADER,

@@ -1,6 +1,6 @@
 """Deliveries of cordons and moves: each tells the brokers what is wanted and may be repeated."""
 
-from control_plane.cluster import brokers
+from control_plane.brokers import client as brokers
 from control_plane.outbox import registry
 from control_plane.outbox.conditions import DELIVERY
 from control_plane.outbox.registry import Delivered

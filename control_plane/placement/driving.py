@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from control_plane.audit.actor import Actor, system
-from control_plane.cluster import brokers, view
+from control_plane.brokers import client as brokers
+from control_plane.brokers import view
 from control_plane.outbox import conditions
 from control_plane.placement import actions, choice, queries
 from control_plane.placement.models import BrokerOrder, Move, MoveState

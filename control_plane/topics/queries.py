@@ -7,9 +7,9 @@ from django.db.models.functions import Left
 from django.db.models.lookups import Exact
 
 from control_plane import config
-from control_plane.cluster import brokers
-from control_plane.cluster import queries as cluster
-from control_plane.cluster.view import DurabilitySeen
+from control_plane.brokers import client as brokers
+from control_plane.brokers import queries as cluster
+from control_plane.brokers.view import DurabilitySeen
 from control_plane.topics.models import Topic
 from penstock.contract.errors import BrokerUnavailable, NotFound
 from tenants.models import Tenant

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from control_plane.cluster import actions, brokers, queries
-from control_plane.cluster.models import KnownBroker
-from control_plane.cluster.reconciliation import reconcile
-from control_plane.cluster.view import BrokerSeen
+from control_plane.brokers import actions, queries
+from control_plane.brokers import client as brokers
+from control_plane.brokers.models import KnownBroker
+from control_plane.brokers.view import BrokerSeen
+from control_plane.reconciliation.reconcile import reconcile
 from data_plane.contract.admin_client import AdminClient
 from data_plane.contract.broker_addresses import BrokerAddresses
 from penstock.contract.errors import BrokerUnavailable

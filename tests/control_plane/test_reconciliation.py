@@ -7,10 +7,10 @@ import pytest
 
 from control_plane.access import actions as access
 from control_plane.audit import queries as audit
-from control_plane.cluster import view
-from control_plane.cluster.deliverers import ms_of
-from control_plane.cluster.reconciliation import mend
+from control_plane.brokers import view
 from control_plane.outbox.models import Delivery
+from control_plane.reconciliation.deliverers import ms_of
+from control_plane.reconciliation.reconcile import mend
 from control_plane.topics import actions as topic_actions
 from control_plane.topics.models import Topic
 from quotas.actions import set_limits

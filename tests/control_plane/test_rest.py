@@ -12,16 +12,17 @@ from django.utils import timezone
 
 from control_plane import config, heartbeat
 from control_plane.access import actions as access
-from control_plane.api import health, idempotency
+from control_plane.api import idempotency
 from control_plane.api.models import IdempotentRequest
-from control_plane.api.views import told
 from control_plane.audit import queries as audit
 from control_plane.outbox import conditions, delivery, in_request, registry
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
+from control_plane.rest import health
+from control_plane.rest.topics import show_topic
+from control_plane.rest.views import told
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
-from control_plane.topics.views import show_topic
 from penstock.contract.errors import BrokerUnavailable, LimitExceeded, PenstockError
 from tenants import actions
 from tenants.models import ApiKey, Person, Tenant
@@ -261,7 +262,7 @@ def test_a_request_at_work_is_waited_for_and_one_that_died_is_replaced(key: str)
 
 
 def test_too_many_requests_are_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from control_plane.api.throttles import SignInThrottle
+    from control_plane.rest.throttles import SignInThrottle
 
     monkeypatch.setattr(SignInThrottle, "rate", "3/minute", raising=False)
     body = {"email": "ann@example.com", "password": "x"}

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.audit.actor import Actor, ActorKind
-from control_plane.cluster import reconciliation
-from control_plane.cluster.view import ClusterView
+from control_plane.brokers.view import ClusterView
 from control_plane.outbox import in_request
 from control_plane.outbox.models import Delivery
+from control_plane.reconciliation import reconcile as reconciliation
 from penstock.contract.errors import Forbidden
 from tenants import actions as tenants
 from tenants.models import ApiKey, Membership, Person

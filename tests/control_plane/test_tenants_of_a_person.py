@@ -12,6 +12,7 @@ from django.test import Client
 
 from control_plane.audit import queries as audit
 from control_plane.audit.actor import Actor, ActorKind
+from control_plane.outbox import in_request
 from penstock.contract.errors import InvalidRequest, LimitExceeded, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import TENANTS_PER_PERSON_MAX
@@ -22,6 +23,12 @@ from tenants.people import actions as people
 from tests.control_plane.world import ACTOR, call, make_person
 
 EMAIL = "ann@example.com"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker runs here, so no request tries to deliver."""
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
 def acting(person: Person) -> Actor:
@@ -75,10 +82,10 @@ def test_an_operator_raises_the_limit(full: tuple[Person, str]) -> None:
     assert 'value="10"' in operator.get(page).content.decode()
     assert operator.post(f"{page}/limit", {"tenants_max": "many"}).status_code == 422
     assert operator.post(f"{page}/limit", {"tenants_max": "11"})["Location"] == page
-    assert call("POST", "/v1/tenants", {"name": "more"}, token=token).status == 201
+    assert call("POST", "/v1/tenants", {"name": "more"}, token=token).status == 202
     assert call("POST", "/v1/tenants", {"name": "still-more"}, token=token).status == 422
     call_command("tenantlimit", EMAIL, "12")
-    assert call("POST", "/v1/tenants", {"name": "still-more"}, token=token).status == 201
+    assert call("POST", "/v1/tenants", {"name": "still-more"}, token=token).status == 202
     told = audit.entries(SYSTEM_TENANT).filter(action="person.limit", object_id=person.public_id)
     assert [(e.actor_kind, e.before, e.after["tenants_max"]) for e in told.order_by("sequence")] == [
         ("operator", {"tenants_max": 10}, 11),
@@ -114,7 +121,7 @@ def test_none_is_made_while_one_is_suspended_and_the_others_go_on(ann: tuple[Per
     assert answer.status == 403 and first.name in answer.body["detail"]
     assert not Tenant.objects.get(pk=second.pk).suspended
     actions.set_suspended(ACTOR, first, False)
-    assert call("POST", "/v1/tenants", {"name": "more"}, token=token).status == 201
+    assert call("POST", "/v1/tenants", {"name": "more"}, token=token).status == 202
 
 
 def test_a_suspended_tenant_that_another_owns_is_no_reason(ann: tuple[Person, str]) -> None:
@@ -122,7 +129,7 @@ def test_a_suspended_tenant_that_another_owns_is_no_reason(ann: tuple[Person, st
     other = actions.create_tenant(ACTOR, name="others")
     Membership.objects.create(tenant=other, person=person, role="developer")
     actions.set_suspended(ACTOR, other, True)
-    assert call("POST", "/v1/tenants", {"name": "more"}, token=token).status == 201
+    assert call("POST", "/v1/tenants", {"name": "more"}, token=token).status == 202
 
 
 def test_who_owns_as_many_as_they_may_is_not_made_an_owner(full: tuple[Person, str]) -> None:

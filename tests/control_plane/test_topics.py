@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from control_plane.cluster.models import KnownBroker
+from control_plane.brokers.models import KnownBroker
 from control_plane.outbox.models import Delivery
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from control_plane import config
 from control_plane.celery import transport
-from control_plane.outbox import actions, queries
+from control_plane.outbox import actions, queries, wake_ups
 from control_plane.outbox.models import Delivery
 
 AWAY = "redis://127.0.0.1:9/0"
@@ -26,7 +26,7 @@ def away() -> Celery:
 def test_a_change_is_committed_and_found_when_its_wake_up_cannot_be_sent(
     away: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "app", away)
+    monkeypatch.setattr(wake_ups, "app", away)
     began = time.monotonic()
     with transaction.atomic():
         actions.enqueue(kind="parcel", object_id="par_1", tenant="tn_1", generation=1)

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from billing import queries
-from billing.shapes import shown_credit_note, shown_invoice
+from control_plane.rest.billing_shapes import shown_credit_note, shown_invoice
 from penstock.contract.errors import NotFound
 from tenants.roles import Permission
 from web import proofs

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from billing import draft_queries
 from billing.queries import data_set_states
-from control_plane.cluster import brokers
-from control_plane.cluster.view import ClusterView, PartitionSeen
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import ClusterView, PartitionSeen
 from control_plane.outbox import queries as outbox
 from penstock.contract.errors import PenstockError
 from tenants import queries

@@ -6,11 +6,11 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from control_plane.rest.people import link_of
 from penstock.contract.errors import PenstockError
 from tenants import queries as tenants
 from tenants.models import Membership
 from tenants.people import actions, queries
-from tenants.people.views import link_of
 from tenants.roles import KEY_ROLES, Permission, Role, Standing
 from web import notices, rate_limit, sessions
 from web.forms import Form

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import actions, chain_actions, price_actions, queries, shapes, tasks
+from billing import actions, chain_actions, price_actions, queries, tasks
 from billing.document_building import cut_ends
 from billing.models import BillingEntry, Cut, CutReading, Invoice, PriceBook
 from control_plane.audit import queries as audit
+from control_plane.rest import billing_shapes as shapes
 from penstock.contract import documents
 from penstock.contract.documents import (
     NO_HASH,

@@ -8,7 +8,7 @@ import pytest
 
 from billing import actions, cut_delivery, queries
 from billing.models import Cut
-from control_plane.cluster import brokers
+from control_plane.brokers import client as brokers
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from penstock.contract.errors import InvalidRequest

@@ -15,7 +15,7 @@ from billing import actions, draft_actions, draft_queries, queries, tasks
 from billing.models import BillingEntry, Cut, DataSetState, Invoice, PartitionWaiver
 from control_plane import config
 from control_plane.audit import queries as audit
-from control_plane.cluster import brokers
+from control_plane.brokers import client as brokers
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
 from penstock.cli.__main__ import run

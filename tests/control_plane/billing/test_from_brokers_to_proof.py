@@ -15,7 +15,7 @@ import pytest
 
 from billing import actions, import_actions, queries
 from billing.models import Cut, Invoice
-from control_plane.cluster import brokers as control
+from control_plane.brokers import client as control
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from data_plane.contract import usage_pb2

@@ -13,8 +13,8 @@ from rest_framework.test import APIClient
 from billing import actions, queries
 from billing.models import CreditNote, Cut, Invoice
 from control_plane.audit import queries as audit
-from control_plane.cluster import brokers as control
-from control_plane.cluster import loss_actions
+from control_plane.brokers import client as control
+from control_plane.reconciliation import loss_actions
 from data_plane.contract import usage_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings

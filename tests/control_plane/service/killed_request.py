@@ -24,8 +24,8 @@ def killed_after(done: Callable[..., Any]) -> Callable[..., Any]:
 def main(step: str, tenant: str, name: str) -> None:
     django.setup()
     from control_plane.audit.actor import system
-    from control_plane.cluster.deliverers import TopicDeliverer
     from control_plane.outbox import actions, delivery
+    from control_plane.reconciliation.deliverers import TopicDeliverer
     from control_plane.topics import creation
     from data_plane.contract.admin_client import AdminClient
     from tenants import queries as tenants

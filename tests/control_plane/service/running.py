@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from control_plane.cluster import reading_answers, view
+from control_plane.brokers import answers, view
 from data_plane.contract.admin_client import AdminClient
 from data_plane.dev import processes
 from data_plane.dev.cluster import DevCluster
@@ -94,9 +94,7 @@ class Service:
 
     def seen(self, *, partitions: bool = False, objects: bool = False) -> view.ClusterView:
         """The cluster as a broker sees it."""
-        return reading_answers.cluster_view(
-            self.brokers.describe_cluster(partitions=partitions, objects=objects)
-        )
+        return answers.cluster_view(self.brokers.describe_cluster(partitions=partitions, objects=objects))
 
     def _config(self, port: int) -> dict[str, Any]:
         return {

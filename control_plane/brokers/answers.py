@@ -1,0 +1,133 @@
+"""Answers of the brokers' Admin service as plain values."""
+
+from control_plane.brokers import view
+from data_plane.contract import admin_pb2 as pb
+
+
+def loss_seen(loss: pb.DeclaredLoss) -> view.LossSeen:
+    """The loss by which a log generation began."""
+    return view.LossSeen(
+        tenant=loss.tenant,
+        topic=loss.topic,
+        topic_id=loss.topic_id.hex(),
+        partition=loss.partition,
+        kind=loss.kind,
+        log_generation=loss.log_generation,
+        leader=loss.leader,
+        leader_epoch=loss.leader_epoch,
+        offset=loss.offset,
+        known_end_offset=loss.known_end_offset,
+        asked_by=loss.asked_by,
+        declared_ms=loss.declared_ms,
+    )
+
+
+def topic_seen(topic: pb.DescribedTopic) -> view.TopicSeen:
+    """One topic as the metadata holds it."""
+    return view.TopicSeen(
+        tenant=topic.tenant,
+        name=topic.name,
+        topic_id=topic.topic_id.hex(),
+        partitions=topic.partitions,
+        settings_json=topic.settings_json,
+        generation=topic.generation,
+    )
+
+
+def move_seen(move: pb.DescribedMove) -> view.MoveSeen:
+    """One partition on its way."""
+    return view.MoveSeen(
+        tenant=move.tenant,
+        topic=move.topic,
+        topic_id=move.topic_id.hex(),
+        partition=move.partition,
+        leader=move.leader,
+        replicas=tuple(move.replicas),
+        target=tuple(move.target),
+        adding=tuple(move.adding),
+        removing=tuple(move.removing),
+        in_sync=tuple(move.in_sync),
+        progress=tuple(
+            view.MoveProgress(
+                broker=p.broker, in_sync=p.in_sync, offsets_left=p.offsets_left, bytes_left=p.bytes_left
+            )
+            for p in move.progress
+        ),
+    )
+
+
+def durability_seen(partition: pb.DescribedDurability) -> view.DurabilitySeen:
+    """What was read back from the disks of one partition."""
+    return view.DurabilitySeen(
+        partition=partition.partition,
+        log_start_offset=partition.log_start_offset,
+        verified_end_offset=partition.verified_end_offset,
+        high_watermark=partition.high_watermark,
+        replicas=partition.replicas,
+        verified_ms=partition.verified_ms if partition.verified_ms >= 0 else None,
+        error=partition.message if partition.error else "",
+    )
+
+
+def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
+    """One page of the cluster; further pages were put into it."""
+    return view.ClusterView(
+        losses=tuple(loss_seen(loss) for loss in answer.losses),
+        cluster_id=answer.cluster_id,
+        controller=answer.controller,
+        revision=answer.revision,
+        brokers=tuple(
+            view.BrokerSeen(
+                id=b.id,
+                state=b.state,
+                client_address=b.client_address,
+                internal_address=b.internal_address,
+                zone=b.zone,
+                leaders=b.leaders,
+                replicas=b.replicas,
+                cordoned=b.cordoned,
+            )
+            for b in answer.brokers
+        ),
+        partitions=tuple(
+            view.PartitionSeen(
+                tenant=p.tenant,
+                topic=p.topic,
+                topic_id=p.topic_id.hex(),
+                partition=p.partition,
+                leader=p.leader,
+                leader_epoch=p.leader_epoch,
+                replicas=tuple(p.replicas),
+                in_sync=tuple(p.in_sync),
+                last_known=tuple(p.last_known),
+                log_generation=p.log_generation,
+                target=tuple(p.target),
+            )
+            for p in answer.partitions
+        ),
+        tenants=tuple(
+            view.TenantSeen(
+                tenant=t.tenant,
+                generation=t.generation,
+                produce_bytes_per_s=t.quotas.produce_bytes_per_s,
+                partitions_max=t.quotas.partitions_max,
+                suspended=t.suspended,
+            )
+            for t in answer.tenants
+        ),
+        topics=tuple(topic_seen(topic) for topic in answer.topics),
+        keys=tuple(
+            view.KeySeen(
+                key_id=k.key_id,
+                tenant=k.tenant,
+                revoked=k.revoked,
+                expires_at_ms=k.expires_at_ms,
+                generation=k.generation,
+                bindings=tuple(
+                    view.BindingSeen(topic_prefix=b.topic_prefix, operations=tuple(b.operations))
+                    for b in k.bindings
+                ),
+            )
+            for k in answer.keys
+        ),
+    )

@@ -1,0 +1,86 @@
+"""The brokers as the control plane meets them: one Admin client a process, its answers as plain values."""
+
+import os
+from collections.abc import Sequence
+
+from django.db import DatabaseError
+
+from control_plane import config
+from control_plane.brokers import answers, queries, view
+from data_plane.contract.admin_client import CHANGE_S, AdminClient
+from data_plane.contract.broker_calls import CALL_S
+
+_PROBE_S = 1.0
+"""For a question that somebody waits for, and may ask again."""
+
+_clients: dict[int, AdminClient] = {}
+
+
+def client() -> AdminClient:
+    """This process's client. A forked process makes its own: channels do not survive a fork."""
+    pid = os.getpid()
+    if pid not in _clients:
+        brokers = config.current().brokers
+        secret = brokers.cluster_secret_file.read_text(encoding="ascii").strip()
+        _clients.clear()
+        _clients[pid] = AdminClient(brokers.internal, secret, _remembered)
+    return _clients[pid]
+
+
+def calls() -> dict[str, int]:
+    """How often this process has called the brokers, by the name of the call."""
+    made = _clients.get(os.getpid())
+    return {} if made is None else dict(made.sent)
+
+
+def describe(
+    *, partitions: bool = False, objects: bool = False, timeout_s: float = CHANGE_S
+) -> view.ClusterView:
+    """The cluster as the first broker sees it that answers. Raises `BrokerUnavailable`."""
+    return answers.cluster_view(
+        client().describe_cluster(partitions=partitions, objects=objects, timeout_s=timeout_s)
+    )
+
+
+def describe_topic(*, topic_id: str = "", tenant: str = "", name: str = "") -> view.TopicSeen:
+    """By its id, or by tenant and name. Raises `NotFound`, `BrokerUnavailable`."""
+    return answers.topic_seen(
+        client().describe_topic(topic_id=bytes.fromhex(topic_id), tenant=tenant, name=name)
+    )
+
+
+def describe_moves(timeout_s: float = CALL_S) -> list[view.MoveSeen]:
+    """Partitions on their way to other brokers, with what is left of each. Raises `BrokerUnavailable`."""
+    return [answers.move_seen(move) for move in client().describe_moves(timeout_s)]
+
+
+def topic_durability(topic_id: str, timeout_s: float = _PROBE_S) -> list[view.DurabilitySeen]:
+    """All partitions by number, as their leaders say. Raises `NotFound`, `BrokerUnavailable`."""
+    return [
+        answers.durability_seen(partition)
+        for partition in client().topic_durability(bytes.fromhex(topic_id), timeout_s)
+    ]
+
+
+def declare_loss(
+    topic_id: str, partition: int, broker: int | None, *, accept: bool, asked_by: str
+) -> tuple[view.LossSeen, bool]:
+    """(what would be declared or was, whether it was). `broker` None: the only copy is repaired. Raises
+    `OutcomeUnknown` when the answer to an accepted one is lost.
+    """
+    answer = client().declare_loss(
+        bytes.fromhex(topic_id),
+        partition,
+        broker,
+        accept=accept,
+        asked_by=asked_by,
+        timeout_s=CHANGE_S if accept else _PROBE_S,
+    )
+    return answers.loss_seen(answer.loss), answer.declared
+
+
+def _remembered() -> Sequence[str]:
+    try:
+        return queries.broker_addresses()
+    except DatabaseError:
+        return ()  # the configured ones will do, or nothing does

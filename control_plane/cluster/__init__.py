@@ -1,1 +1,0 @@
-"""Django app: the way to the brokers: deliveries, bootstrap, what the cluster looks like, reconciliation."""

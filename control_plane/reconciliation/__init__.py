@@ -1,0 +1,1 @@
+"""Django app: brings the brokers to what is desired: deliveries, comparing, what the service itself needs, losses."""

@@ -1,0 +1,194 @@
+"""Deliveries of tenants, keys and topics: each tells the brokers the newest desired state and may be repeated."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from control_plane.access import queries as access
+from control_plane.brokers import client as brokers
+from control_plane.outbox import registry
+from control_plane.outbox.conditions import DELIVERY
+from control_plane.outbox.registry import Delivered
+from control_plane.placement import choice
+from control_plane.topics import actions as topic_actions
+from control_plane.topics import queries as topics
+from control_plane.topics.models import Topic
+from data_plane.contract import admin_pb2 as pb
+from penstock.contract.errors import AlreadyExists, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.credentials import Credential
+from quotas.queries import limits_of
+from tenants import actions as tenant_actions
+from tenants import queries as tenants
+from tenants.models import ApiKey, Tenant
+
+_SEEN_S = 1.0
+"""How long a broker that was there at the change may hold up who asked for it."""
+
+
+def register_all() -> None:
+    registry.register(tenant_actions.KIND_TENANT, TenantDeliverer())
+    registry.register(tenant_actions.KIND_KEY, KeyDeliverer())
+    registry.register(topic_actions.KIND_TOPIC, TopicDeliverer())
+
+
+class TenantDeliverer:
+    """A tenant with its limits."""
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        tenant = tenants.tenant_by_id(object_id)
+        return _seen(_put_tenant(tenant), tenant.generation)
+
+    def delivered(self, object_id: str, done: Delivered) -> None:
+        tenant_actions.note_delivered(Tenant, object_id, done)
+
+    def failed(self, object_id: str, reason: str, message: str) -> None:
+        tenant_actions.put_condition(Tenant, object_id, DELIVERY, reason, message)
+
+
+class KeyDeliverer:
+    """A key with what it is bound to, or its revocation."""
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        key = tenants.key_for_delivery(object_id)
+        _tenant_first(key.tenant)
+        outcome = self._put(key) if key.revoked_at is None else self._revoke(key)
+        return _seen(outcome, key.generation)
+
+    def _put(self, key: ApiKey) -> pb.Outcome:
+        credential = Credential(
+            key_id=key.key_id,
+            pepper_version=key.pepper_version,
+            secret_hmac=key.secret_hmac,
+            scram=key.scram,
+        )
+        answer = brokers.client().put_key(
+            credential,
+            tenant=key.tenant.public_id,
+            name=key.name,
+            expires_at_ms=ms_of(key.expires_at),
+            bindings=[
+                pb.Binding(topic_prefix=b.topic_prefix, operations=b.operations) for b in access.bindings(key)
+            ],
+            generation=key.generation,
+        )
+        return answer.outcome
+
+    def _revoke(self, key: ApiKey) -> pb.Outcome:
+        try:
+            return brokers.client().revoke_key(key.key_id, generation=key.generation)
+        except NotFound:
+            return pb.Outcome()  # it never reached them
+
+    def delivered(self, object_id: str, done: Delivered) -> None:
+        tenant_actions.note_delivered(ApiKey, object_id, done)
+
+    def failed(self, object_id: str, reason: str, message: str) -> None:
+        tenant_actions.put_condition(ApiKey, object_id, DELIVERY, reason, message)
+
+
+class TopicDeliverer:
+    """A topic: made on the brokers that the planner chooses, changed, or deleted."""
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        topic = topics.topic_for_delivery(object_id)
+        if topic.deleted_at is not None:
+            outcome = self._delete(topic)
+        elif topic.on_brokers:
+            outcome = self._update(topic)
+        else:
+            _tenant_first(topic.tenant)
+            outcome = self._create(topic)
+        return _seen(outcome, topic.generation)
+
+    def _create(self, topic: Topic) -> pb.Outcome:
+        settings = TopicSettings.from_dict(topic.settings)
+        seen = brokers.describe()
+        try:
+            answer = brokers.client().create_topic(
+                topic.tenant.public_id,
+                topic.name,
+                settings,
+                choice.assignments(topic.partitions, settings.replication, seen.brokers),
+                topic_id=bytes.fromhex(topic.topic_id),
+                generation=topic.generation,
+            )
+        except AlreadyExists as taken:
+            # Made by an attempt whose answer was lost, if it has our id; else the name is taken for now.
+            try:
+                found = brokers.describe_topic(tenant=topic.tenant.public_id, name=topic.name)
+            except NotFound:
+                raise taken from None
+            if found.topic_id != topic.topic_id and topic.tenant.public_id != SYSTEM_TENANT:
+                raise
+            # Internal topics may have been made by whoever started the brokers; they are never deleted.
+            topic.topic_id = found.topic_id
+            topic_actions.note_made(topic.public_id, topic.topic_id)
+            return self._update(topic)
+        topic_actions.note_made(topic.public_id, answer.topic_id.hex())
+        return answer.outcome
+
+    def _update(self, topic: Topic) -> pb.Outcome:
+        settings = TopicSettings.from_dict(topic.settings)
+        try:
+            found = brokers.describe_topic(topic_id=topic.topic_id)
+        except NotFound:
+            raise NotFound(
+                f"topic {topic.name!r} is not on the brokers; reconciliation makes it again"
+            ) from None
+        missing = topic.partitions - found.partitions
+        added: Sequence[Sequence[int]] = ()
+        if missing > 0:
+            added = choice.assignments(missing, settings.replication, brokers.describe().brokers)
+        return brokers.client().update_topic(
+            topic.tenant.public_id,
+            bytes.fromhex(topic.topic_id),
+            settings,
+            added,
+            generation=topic.generation,
+        )
+
+    def _delete(self, topic: Topic) -> pb.Outcome:
+        try:
+            return brokers.client().delete_topic(
+                topic.tenant.public_id,
+                topic.name,
+                topic_id=bytes.fromhex(topic.topic_id),
+                generation=topic.generation,
+            )
+        except NotFound:
+            return pb.Outcome()  # it never reached them, or an attempt whose answer was lost did it
+
+    def delivered(self, object_id: str, done: Delivered) -> None:
+        topic_actions.note_delivered(object_id, done)
+
+    def failed(self, object_id: str, reason: str, message: str) -> None:
+        topic_actions.put_condition(object_id, DELIVERY, reason, message)
+
+
+def ms_of(at: datetime | None) -> int:
+    """Wall clock in ms, 0 for never."""
+    return 0 if at is None else int(at.timestamp() * 1000)
+
+
+def _tenant_first(tenant: Tenant) -> None:
+    """Its tenant may not have reached the brokers yet: its own delivery may be under way, or be lost."""
+    if tenant.delivered_generation == 0:
+        _put_tenant(tenant)
+
+
+def _put_tenant(tenant: Tenant) -> pb.Outcome:
+    limits = limits_of(tenant)
+    return brokers.client().put_tenant(
+        tenant.public_id,
+        generation=tenant.generation,
+        produce_bytes_per_s=limits.produce_bytes_per_s,
+        partitions_max=limits.partitions_max,
+        suspended=tenant.suspended,
+    )
+
+
+def _seen(outcome: pb.Outcome, generation: int) -> Delivered:
+    """Delivered, once no client can meet a broker that does not know of it."""
+    brokers.client().wait_until_seen(outcome, _SEEN_S)
+    return Delivered(generation=generation, revision=outcome.revision)

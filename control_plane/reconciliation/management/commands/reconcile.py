@@ -1,0 +1,20 @@
+"""`reconcile`: compare the brokers with what is wanted, once, and tell what was mended."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from control_plane.reconciliation.reconcile import reconcile
+from penstock.contract.errors import PenstockError
+
+
+class Command(BaseCommand):
+    help = "Compare the brokers with what is wanted, once; prints what was found as JSON lines."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            for finding in reconcile():
+                self.stdout.write(json.dumps({"object": finding.object_id, "found": finding.what}))
+        except PenstockError as error:
+            raise CommandError(error.message) from error

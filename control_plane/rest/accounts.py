@@ -1,0 +1,84 @@
+"""REST: a person's password, and where they have signed in."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.api import pages, shapes
+from control_plane.rest.account_shapes import PasswordInput, SignInShape, show_sign_in
+from control_plane.rest.throttles import PasswordThrottle
+from control_plane.rest.views import CallerView
+from penstock.contract.errors import Forbidden
+from tenants.accounts import actions, queries
+from tenants.models import Person, Session
+
+
+class AccountView(CallerView):
+    """About the person who calls; keys and operators have no account."""
+
+    @property
+    def person(self) -> Person:
+        if self.caller.person is None:
+            raise Forbidden("an account is of a person who has signed in")
+        return self.caller.person
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        _ = self.person
+
+    @property
+    def token(self) -> str:
+        """Of the sign-in that this request goes by."""
+        return str(self.request.auth)
+
+
+class PasswordView(AccountView):
+    throttle_classes = (PasswordThrottle,)
+
+    @extend_schema(
+        operation_id="password_change",
+        request=PasswordInput,
+        parameters=[shapes.IDEMPOTENCY],
+        responses={204: None, **shapes.problems(403)},
+    )
+    def post(self, request: Request) -> Response:
+        """Choose another password. Every other sign-in of the person ends, and so does a reset link."""
+        given = PasswordInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        actions.change_password(self.actor, self.person, **given.validated_data, keep=self.token)
+        return Response(status=204)
+
+
+class SignInsView(AccountView):
+    @extend_schema(
+        operation_id="sign_ins_list",
+        parameters=shapes.PAGING,
+        responses={200: shapes.listed("SignIn", SignInShape(many=True)), **shapes.problems(403)},
+    )
+    def get(self, request: Request) -> Response:
+        """Where the person has signed in."""
+
+        def show(row: Session) -> dict[str, Any]:
+            return show_sign_in(row, current=queries.is_of_token(row, self.token))
+
+        return Response(pages.page(request, queries.sign_ins(self.person), show))
+
+    @extend_schema(
+        operation_id="sign_ins_end_others", request=None, responses={204: None, **shapes.problems(403)}
+    )
+    def delete(self, request: Request) -> Response:
+        """End every sign-in of the person but the one of this request."""
+        actions.end_other_sign_ins(self.actor, self.person, keep=self.token)
+        return Response(status=204)
+
+
+class SignInView(AccountView):
+    @extend_schema(
+        operation_id="sign_ins_end", request=None, responses={204: None, **shapes.problems(403, 404)}
+    )
+    def delete(self, request: Request, sign_in: str) -> Response:
+        """End one sign-in of the person."""
+        actions.end_sign_in(self.actor, self.person, sign_in)
+        return Response(status=204)

@@ -1,0 +1,75 @@
+"""Authentication of REST calls: `Authorization: Bearer` with an API key, a session's or an operator's token."""
+
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.request import Request
+
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.rest.callers import Caller
+from penstock.contract.api_keys import MalformedApiKey, parse_api_key
+from penstock.contract.errors import Unauthenticated
+from tenants import actions, queries, tokens
+from tenants.roles import KEY_ROLES
+
+
+class BearerAuthentication(BaseAuthentication):
+    """Gives (caller, token). No header: nobody, and views say whether that is enough."""
+
+    def authenticate(self, request: Request) -> tuple[Caller, str] | None:
+        header = get_authorization_header(request).decode("latin-1")
+        if not header:
+            return None
+        scheme, _, token = header.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthenticated("Authorization: Bearer <API key or token> required")
+        if token.startswith(tokens.SESSION_PREFIX):
+            return self._person(request, token), token
+        if token.startswith(tokens.OPERATOR_PREFIX):
+            return self._operator(request, token), token
+        return self._key(request, token), token
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+    def _person(self, request: Request, token: str) -> Caller:
+        person = queries.person_of_session(token)
+        if person is None:
+            raise Unauthenticated("the session has ended; sign in again")
+        return Caller(actor=actor_of(request, ActorKind.PERSON, person.public_id), person=person)
+
+    def _operator(self, request: Request, token: str) -> Caller:
+        operator = queries.operator_of(token)
+        if operator is None:
+            raise Unauthenticated("the operator's token is not valid")
+        return Caller(actor=actor_of(request, ActorKind.OPERATOR, operator.public_id), operator=operator)
+
+    def _key(self, request: Request, token: str) -> Caller:
+        try:
+            text = parse_api_key(token)
+        except MalformedApiKey as error:
+            raise Unauthenticated(f"the API key is malformed: {error}") from None
+        key = queries.key_of(text)
+        if key is None:
+            raise Unauthenticated("the API key is not valid")
+        if key.revoked_at is not None:
+            raise Unauthenticated(f"the API key {key.public_id} was revoked")
+        if key.expires_at is not None and key.expires_at <= timezone.now():
+            raise Unauthenticated(f"the API key {key.public_id} has expired")
+        if key.tenant.suspended:
+            raise Unauthenticated(f"tenant {key.tenant.public_id} is suspended")
+        role = None if key.maker is None else queries.role_in(key.tenant, key.maker)
+        if key.maker is not None and role not in KEY_ROLES:
+            raise Unauthenticated(f"the API key {key.public_id}: who made it may hold no keys any more")
+        actions.note_key_used(key)
+        return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key, maker_role=role)
+
+
+def actor_of(request: Request, kind: ActorKind, public_id: str) -> Actor:
+    """The actor that audit entries name."""
+    return Actor(
+        kind=kind,
+        id=public_id,
+        request_id=getattr(request, "request_id", ""),
+        source=str(request.META.get("REMOTE_ADDR", ""))[:64],
+    )

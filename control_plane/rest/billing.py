@@ -1,0 +1,319 @@
+"""REST of usage, invoices with their documents, cuts and prices."""
+
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from billing import actions, draft_actions, draft_queries, price_actions, queries
+from billing.cut_delivery import KIND_CUT
+from billing.models import Cut
+from control_plane.api.pages import page
+from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
+from control_plane.outbox import in_request
+from control_plane.rest import billing_shapes as shapes
+from control_plane.rest.views import CallerView, OperatorView, TenantView
+from penstock.contract.errors import Forbidden, InvalidRequest
+from tenants.roles import Permission, Standing, allowed
+
+ALL = "all"
+
+
+class UsageView(TenantView):
+    permissions: ClassVar = {"GET": Permission.USAGE_READ}
+
+    @extend_schema(
+        operation_id="usage_list",
+        parameters=[TENANT, shapes.BY, shapes.FROM, shapes.TO],
+        responses={200: shapes.UsageListShape, **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """What the tenant used, by topic or day; what is shown is what is billed."""
+        by = [name for name in request.query_params.get("by", "").split(",") if name]
+        if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):
+            raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
+        first, end = _day(request, "from"), _day(request, "to")
+        items = queries.usage(self.tenant, by=by, first=first, end=end)
+        return Response({"items": items, "next": None})
+
+
+class AvailabilityView(TenantView):
+    permissions: ClassVar = {"GET": Permission.USAGE_READ}
+
+    @extend_schema(
+        operation_id="availability_list",
+        parameters=[TENANT, shapes.FROM, shapes.TO],
+        responses={200: shapes.AvailabilityListShape, **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """Valid requests and those that failed by the service's fault, by operation."""
+        first, end = _moment(request, "from"), _moment(request, "to")
+        return Response({"items": queries.availability(self.tenant, first=first, end=end), "next": None})
+
+
+class CostView(TenantView):
+    permissions: ClassVar = {"GET": Permission.USAGE_READ}
+
+    @extend_schema(
+        operation_id="costs_read",
+        parameters=[TENANT, shapes.FROM, shapes.TO],
+        responses={200: shapes.CostShape, **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's share of what the service's assets cost, and per million messages."""
+        return Response(
+            queries.costs(self.tenant, first=_moment(request, "from"), end=_moment(request, "to"))
+        )
+
+
+class InvoicesView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="invoices_list",
+        parameters=[TENANT, *PAGING],
+        responses={200: listed("Invoice", shapes.InvoiceShape(many=True)), **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's invoices, oldest first."""
+        return Response(page(request, queries.invoices(self.tenant), shapes.shown_invoice))
+
+
+class InvoiceView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="invoices_read",
+        parameters=[TENANT],
+        responses={200: shapes.InvoiceShape, **problems(403, 404)},
+    )
+    def get(self, request: Request, invoice: str) -> Response:
+        """One invoice with its lines."""
+        return Response(shapes.shown_invoice(queries.invoice(self.tenant, invoice)))
+
+
+class EvidenceView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="invoices_evidence",
+        parameters=[TENANT],
+        responses={200: shapes.EvidenceShape, **problems(403, 404)},
+    )
+    def get(self, request: Request, invoice: str) -> Response:
+        """The invoice's document: what `penstock verify-invoice` compares with the log."""
+        return Response(queries.evidence(queries.invoice(self.tenant, invoice)))
+
+
+class ChainView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="billing_chain_list",
+        parameters=[TENANT, *PAGING],
+        responses={200: listed("ChainEntry", shapes.ChainEntryShape(many=True)), **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's prices, credit notes and invoices, oldest first, each hashed over the one before."""
+        return Response(page(request, queries.chain(self.tenant), shapes.shown_entry))
+
+
+class CreditNotesView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="credit_notes_list",
+        parameters=[TENANT, *PAGING],
+        responses={200: listed("CreditNote", shapes.CreditNoteShape(many=True)), **problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """What invoices were lowered by after a declared loss, oldest first."""
+        return Response(page(request, queries.credit_notes(self.tenant), shapes.shown_credit_note))
+
+
+class CreditNoteView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="credit_notes_read",
+        parameters=[TENANT],
+        responses={200: shapes.CreditNoteShape, **problems(403, 404)},
+    )
+    def get(self, request: Request, credit_note: str) -> Response:
+        """One credit note: the invoice, its lines, the offsets that are lost."""
+        return Response(shapes.shown_credit_note(queries.credit_note(self.tenant, credit_note)))
+
+
+class PriceBooksView(CallerView):
+    """Everybody reads prices; operators publish them."""
+
+    def admit(self, request: Request) -> None:
+        super().admit(request)
+        if request.method == "POST" and (
+            self.caller.operator is None or not allowed(Standing.OPERATOR, Permission.PRICES_WRITE)
+        ):
+            raise Forbidden("an operator's token is required")
+
+    @extend_schema(
+        operation_id="price_books_list",
+        parameters=[*PAGING],
+        responses={200: listed("PriceBook", shapes.PriceBookShape(many=True)), **problems()},
+    )
+    def get(self, request: Request) -> Response:
+        """Every version of the prices, with the hash that invoice lines name."""
+        return Response(page(request, queries.price_books(), shapes.shown_book))
+
+    @extend_schema(
+        operation_id="price_books_publish",
+        parameters=[IDEMPOTENCY],
+        request=shapes.PriceBookDemand,
+        responses={
+            200: shapes.PublishedBookShape,
+            201: shapes.PublishedBookShape,
+            **problems(403, 409),
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """Operators: publish a price book. Each tenant's next period that begins in its time is rated with it.
+
+        The same document again is the same book.
+        """
+        asked = shapes.PriceBookDemand(data=request.data)
+        asked.is_valid(raise_exception=True)
+        document, effective_from = asked.validated_data["document"], asked.validated_data["effective_from"]
+        now = timezone.now()
+        if asked.validated_data["dry_run"]:
+            book = price_actions.checked_price_book(document, effective_from=effective_from, now=now)
+            known = queries.price_books().filter(sha256=book.sha256).first()
+            shown = {
+                "id": None,
+                "sha256": book.sha256,
+                "effective_from": effective_from.isoformat(),
+                "document": book.document(),
+            }
+            return Response(shown if known is None else shapes.shown_book(known))
+        row = price_actions.publish_price_book(
+            self.actor, document=document, effective_from=effective_from, now=now
+        )
+        return Response(shapes.shown_book(row), status=201)
+
+
+class CutsView(OperatorView):
+    permissions: ClassVar = {"POST": Permission.BILLING_CUT}
+
+    @extend_schema(
+        operation_id="cuts_create",
+        parameters=[IDEMPOTENCY],
+        request=shapes.CutRequest,
+        responses={201: shapes.CutsShape, **problems(403, 404)},
+    )
+    def post(self, request: Request) -> Response:
+        """End the period of a tenant, or of all. Waits up to 2 s for the brokers' vectors."""
+        asked = shapes.CutRequest(data=request.data)
+        asked.is_valid(raise_exception=True)
+        end = asked.validated_data.get("end") or timezone.now()
+        wanted = asked.validated_data["tenant"]
+        tenants = queries.tenants_to_cut(end) if wanted == ALL else [wanted]
+        cuts = [actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
+        if cuts:
+            in_request.deliver_now(KIND_CUT, cuts[-1].public_id, 1)
+        return Response({"items": [_shown_cut(cut.public_id) for cut in cuts]}, status=201)
+
+
+class CutView(OperatorView):
+    permissions: ClassVar = {"GET": Permission.BILLING_CUT}
+
+    @extend_schema(operation_id="cuts_read", responses={200: shapes.CutShape, **problems(403, 404)})
+    def get(self, request: Request, cut: str) -> Response:
+        """One cut with its vector, once the brokers have answered."""
+        return Response(_shown_cut(cut))
+
+
+class DraftsView(OperatorView):
+    permissions: ClassVar = {"GET": Permission.BILLING_CUT}
+
+    @extend_schema(
+        operation_id="drafts_list",
+        parameters=[*PAGING],
+        responses={200: shapes.DraftsShape, **problems(403)},
+    )
+    def get(self, request: Request) -> Response:
+        """Operators: every invoice that is a draft, why, and what helps."""
+        now, refused = timezone.now(), draft_queries.refused_data_sets()
+        found = page(
+            request, draft_queries.drafts(), lambda row: draft_queries.shown_draft(row, now, refused)
+        )
+        return Response({**found, "alerts": draft_queries.alerts(now)})
+
+
+class MendView(OperatorView):
+    permissions: ClassVar = {"POST": Permission.BILLING_CUT}
+
+    @extend_schema(
+        operation_id="cuts_mend",
+        parameters=[IDEMPOTENCY],
+        request=shapes.MendDemand,
+        responses={200: shapes.MendedShape, **problems(403, 404, 503)},
+    )
+    def post(self, request: Request, cut: str) -> Response:
+        """Operators: ask the brokers again, wake the usage pipeline, settle; say what was done and what remains.
+
+        What is given up with `waive` is not billed any more, from this cut on.
+        """
+        asked = shapes.MendDemand(data=request.data)
+        asked.is_valid(raise_exception=True)
+        waive = [
+            (topic_id, int(partition))
+            for topic_id, _, partition in (text.partition("-") for text in asked.validated_data["waive"])
+        ]
+        mended = draft_actions.mend(self.actor, cut, waive=waive, reason=asked.validated_data["reason"])
+        return Response(
+            {
+                "cut": cut,
+                "invoice": mended.invoice.public_id,
+                "status": mended.invoice.status,
+                "did": mended.did,
+                "remains": mended.remains,
+            }
+        )
+
+
+class DataSetsView(OperatorView):
+    permissions: ClassVar = {"GET": Permission.BILLING_CUT}
+
+    @extend_schema(operation_id="data_sets_list", responses={200: shapes.DataSetsShape, **problems(403)})
+    def get(self, request: Request) -> Response:
+        """Which run of each data set counts, what was refused and why."""
+        return Response(
+            {"items": queries.data_set_states(), "missing_usage": queries.missing_usage(), "next": None}
+        )
+
+
+def _shown_cut(public_id: str) -> dict[str, Any]:
+    cut: Cut = queries.cut(public_id)
+    return {**queries.shown_cut(cut), "invoice": cut.invoice.public_id}
+
+
+def _day(request: Request, name: str) -> date | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(f"{name}: {text[:40]!r} is no day like 2026-01-31") from None
+
+
+def _moment(request: Request, name: str) -> datetime | None:
+    """A moment, or a day's beginning, in UTC."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(f"{name}: {text[:40]!r} is no moment like 2026-01-31T12:00:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

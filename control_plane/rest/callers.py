@@ -1,0 +1,96 @@
+"""Who calls: a person with a session, an API key, or an operator; and what he is towards which tenant."""
+
+from dataclasses import dataclass
+
+from rest_framework.request import Request
+
+from control_plane.access import queries as access
+from control_plane.api.parameters import TENANT_HEADER
+from control_plane.audit.actor import Actor
+from penstock.contract.errors import Forbidden, InvalidRequest
+from tenants import queries
+from tenants.models import ApiKey, OperatorToken, Person, Tenant
+from tenants.roles import Permission, Role, Standing, allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Exactly one of `person`, `key` and `operator` is there."""
+
+    actor: Actor
+    person: Person | None = None
+    key: ApiKey | None = None
+    maker_role: Role | None = None
+    """With a key: what its maker is in its tenant now; None = it is the service's own."""
+    operator: OperatorToken | None = None
+
+    @property
+    def is_authenticated(self) -> bool:
+        """For the framework: a caller is only made of a valid credential."""
+        return True
+
+    @property
+    def pk(self) -> str:
+        """For the framework's rate limits."""
+        return self.actor.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The tenant that a request is about, and what the caller is there."""
+
+    tenant: Tenant
+    standing: Standing
+    maker_role: Role | None = None
+    """With a key: what its maker is; the key may only what that role may too."""
+    topic_prefixes: tuple[str, ...] | None = None
+    """The topics that a bound key sees; None = all."""
+
+    def demand(self, permission: Permission) -> None:
+        """Raise `Forbidden` unless the caller may do it."""
+        if not allowed(self.standing, permission):
+            raise Forbidden(f"{permission.value} is not for {self.standing.value}")
+        if self.maker_role is not None and not allowed(Standing(self.maker_role.value), permission):
+            raise Forbidden(
+                f"{permission.value} is not for a key whose maker is {self.maker_role.value}; "
+                "use one that an owner or admin made"
+            )
+
+
+def caller_of(request: Request) -> Caller | None:
+    """Who sent the request; None = nobody who has a credential."""
+    user: object = request.user
+    return user if isinstance(user, Caller) else None
+
+
+def place_of(caller: Caller, wanted: str | None) -> Place:
+    """The tenant named `wanted` (a public id), or the caller's only one.
+
+    Raises `NotFound` for a tenant that is not the caller's, `InvalidRequest` when none is named and none is
+    the only one.
+    """
+    if caller.key is not None:
+        if wanted is not None and wanted != caller.key.tenant.public_id:
+            raise queries.tenant_missing(wanted)
+        prefixes = access.topic_prefixes(caller.key)
+        standing = Standing.KEY if prefixes is None else Standing.BOUND_KEY
+        return Place(
+            tenant=caller.key.tenant,
+            standing=standing,
+            maker_role=caller.maker_role,
+            topic_prefixes=prefixes,
+        )
+    if caller.operator is not None:
+        if wanted is None:
+            raise InvalidRequest(f"{TENANT_HEADER}: an operator names the tenant")
+        return Place(tenant=queries.tenant_by_id(wanted), standing=Standing.OPERATOR)
+    if caller.person is None:
+        raise InvalidRequest("nobody is calling")
+    if wanted is not None:
+        found = queries.belonging(caller.person, wanted)
+    else:
+        all_of_them = queries.belongings(caller.person)
+        if len(all_of_them) != 1:
+            raise InvalidRequest(f"{TENANT_HEADER}: you have {len(all_of_them)} tenants; name one")
+        found = all_of_them[0]
+    return Place(tenant=found.tenant, standing=Standing(found.role.value))

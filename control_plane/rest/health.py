@@ -1,0 +1,68 @@
+"""Health of the control plane: /healthz (this process answers) and /readyz (each thing it stands on, by name)."""
+
+import shutil
+import time
+from pathlib import Path
+
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, JsonResponse
+
+from control_plane import heartbeat
+from control_plane.brokers import client as brokers
+from penstock.contract.errors import PenstockError
+from penstock.contract.limits import MIB
+
+ROOM_BYTES_MIN = 16 * MIB
+"""Of the embedded database's disk: its log grows by some MiB between two checkpoints."""
+_BROKERS_S = 2.0
+
+
+def healthz(request: HttpRequest) -> JsonResponse:
+    """GET /healthz."""
+    return JsonResponse({"status": "ok"})
+
+
+def readyz(request: HttpRequest) -> JsonResponse:
+    """GET /readyz: 200 if all is there, else 503; `checks` names each with what is wrong."""
+    checks = {"database": _database(), "worker": _worker(), "brokers": _brokers()}
+    ready = all(check == "ok" for check in checks.values())
+    answer = JsonResponse(
+        {"status": "ready" if ready else "not ready", "checks": checks}, status=200 if ready else 503
+    )
+    # Django would log each 503 as a fault of ours.
+    answer._has_been_logged = True  # type: ignore[attr-defined]
+    return answer
+
+
+def _database() -> str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM tenants_tenant LIMIT 1")
+    except DatabaseError as error:
+        return f"failed: {type(error).__name__}"
+    if connection.vendor == "sqlite":
+        free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
+        if free < ROOM_BYTES_MIN:
+            return f"its disk has {free} bytes free, {ROOM_BYTES_MIN} required: changes fail"
+    return "ok"
+
+
+def _worker() -> str:
+    last = heartbeat.read()
+    if last is None:
+        return "no heartbeat yet"
+    age_s = time.time() - last.at
+    if age_s > heartbeat.FRESH_S:
+        return f"no heartbeat for {age_s:.0f} s: changes wait until a worker runs"
+    if last.state != "ready":
+        return f"{last.state}, last heartbeat {age_s:.0f} s ago"
+    return "ok"
+
+
+def _brokers() -> str:
+    try:
+        seen = brokers.describe(timeout_s=_BROKERS_S)
+    except PenstockError as error:
+        return f"failed: {error.message[:200]}"
+    active = sum(broker.state == "active" for broker in seen.brokers)
+    return "ok" if active else "none is active"

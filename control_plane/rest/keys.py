@@ -1,0 +1,143 @@
+"""REST: API keys and what they are bound to."""
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.access import actions, queries
+from control_plane.api import etags, pages, shapes
+from control_plane.rest.views import TenantView, tagged, told
+from tenants import actions as tenant_actions
+from tenants import queries as tenants
+from tenants.models import ApiKey
+from tenants.roles import Permission
+
+
+class KeyInput(shapes.StrictSerializer):
+    name = serializers.CharField(max_length=200)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+    topic_prefix = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=300, help_text="Bound to these topics."
+    )
+    operations = serializers.ListField(
+        child=serializers.CharField(max_length=32),
+        required=False,
+        max_length=8,
+        help_text="Of describe, produce, consume, delete; none = all.",
+    )
+
+
+class BindingShape(serializers.Serializer[Any]):
+    topic_prefix = serializers.CharField()
+    operations = serializers.ListField(child=serializers.CharField())
+
+
+class KeyShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    service_account = serializers.CharField(allow_null=True)
+    made_by = serializers.CharField(
+        allow_null=True,
+        help_text="The person who made it, or made the key that made it; it never may more than they. "
+        "null: the service.",
+    )
+    bindings = BindingShape(many=True)
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    revoked_at = serializers.DateTimeField(allow_null=True)
+    last_used_over_rest_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="To the minute. Sending and reading go to the brokers and are not noted here.",
+    )
+    conditions = shapes.Condition(many=True)
+    generation = serializers.IntegerField()
+    delivered_generation = serializers.IntegerField()
+    delivered = serializers.BooleanField()
+
+
+class KeyTold(KeyShape):
+    token = shapes.Token()
+
+
+class NewKey(KeyTold):
+    key = serializers.CharField(help_text="The key itself; shown once.")
+
+
+def show_key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.public_id,
+        "name": key.name,
+        "service_account": key.service_account.public_id if key.service_account is not None else None,
+        "made_by": key.maker.public_id if key.maker is not None else None,
+        "bindings": [
+            {"topic_prefix": binding.topic_prefix, "operations": binding.operations}
+            for binding in queries.bindings(key)
+        ],
+        "created_at": key.created_at.isoformat(),
+        "expires_at": key.expires_at.isoformat() if key.expires_at is not None else None,
+        "revoked_at": key.revoked_at.isoformat() if key.revoked_at is not None else None,
+        "last_used_over_rest_at": key.last_used_at.isoformat() if key.last_used_at is not None else None,
+        "conditions": key.conditions,
+        "generation": key.generation,
+        "delivered_generation": key.delivered_generation,
+        "delivered": key.delivered_generation >= key.generation,
+    }
+
+
+class KeysView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "POST": Permission.KEYS_WRITE}
+
+    @extend_schema(
+        operation_id="keys_list",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={200: shapes.listed("Key", KeyShape(many=True)), **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's keys, revoked ones included; never their text."""
+        rows = (
+            tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
+        )
+        return Response(pages.page(request, rows, show_key))
+
+    @extend_schema(
+        operation_id="keys_create",
+        request=KeyInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
+        responses={201: NewKey, 202: NewKey, **shapes.problems(403, 404, 409)},
+    )
+    def post(self, request: Request) -> Response:
+        """Make a key; its text is in this answer and nowhere else."""
+        given = KeyInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
+        return told(key, tenant_actions.KIND_KEY, {**show_key(key), "key": text.reveal()}, 201)
+
+
+class KeyView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "DELETE": Permission.KEYS_WRITE}
+    conditional = frozenset({"DELETE"})
+
+    @extend_schema(
+        operation_id="keys_get",
+        parameters=[shapes.TENANT, shapes.ETAG],
+        responses={200: KeyShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request, key: str) -> Response:
+        """One key, without its text."""
+        row = tenants.key(self.tenant, key)
+        return tagged(row, show_key(row))
+
+    @extend_schema(
+        operation_id="keys_revoke",
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: KeyTold, 202: KeyTold, **shapes.problems(403, 404, 412)},
+    )
+    def delete(self, request: Request, key: str) -> Response:
+        """Revoke a key: refused from now on, on open streams too."""
+        row = tenants.key(self.tenant, key)
+        with etags.unchanged(request, row):
+            revoked = tenant_actions.revoke_key(self.actor, row)
+        return told(revoked, tenant_actions.KIND_KEY, show_key(revoked))

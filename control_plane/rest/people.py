@@ -1,0 +1,169 @@
+"""REST: people of a tenant and their roles; inviting and joining."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from django.db import transaction
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane import config
+from control_plane.api import etags, pages, shapes
+from control_plane.rest.people_shapes import (
+    InvitationInput,
+    InvitationMade,
+    InvitationShape,
+    Joined,
+    JoinInput,
+    MemberShape,
+    RoleInput,
+    show_invitation,
+    show_member,
+)
+from control_plane.rest.views import CallerView, TenantView
+from penstock.contract.errors import Forbidden
+from tenants.models import Membership
+from tenants.people import actions, queries
+from tenants.roles import Permission
+
+
+class PeopleView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.PEOPLE_READ}
+
+    @extend_schema(
+        operation_id="people_list",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={200: shapes.listed("Person", MemberShape(many=True)), **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The people of the tenant and what they are in it."""
+        return Response(pages.page(request, queries.members(self.tenant), show_member))
+
+
+class PersonView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.PEOPLE_READ, "PATCH": Permission.PEOPLE_WRITE}
+    conditional = frozenset({"PATCH", "DELETE"})
+
+    @extend_schema(
+        operation_id="people_get",
+        parameters=[shapes.TENANT, shapes.ETAG],
+        responses={200: MemberShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request, person: str) -> Response:
+        """One person of the tenant."""
+        return self._shown(queries.member(self.tenant, person))
+
+    @extend_schema(
+        operation_id="people_set_role",
+        request=RoleInput,
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: MemberShape, **shapes.problems(403, 404, 412, 422)},
+    )
+    def patch(self, request: Request, person: str) -> Response:
+        """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one.
+
+        Keys of a person who becomes billing or auditor are revoked.
+        """
+        queries.member(self.tenant, person)
+        given = RoleInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        with self._unchanged(person):
+            row = actions.change_role(self.actor, self.tenant, person, role=given.validated_data["role"])
+        return self._shown(row)
+
+    @extend_schema(
+        operation_id="people_remove",
+        request=None,
+        parameters=[shapes.TENANT, shapes.IF_MATCH],
+        responses={204: None, **shapes.problems(403, 404, 412)},
+    )
+    def delete(self, request: Request, person: str) -> Response:
+        """Take a person out of the tenant; with one's own id: leave it. Keys that they made are revoked."""
+        with self._unchanged(person):
+            actions.remove(self.actor, self.tenant, person)
+        return Response(status=204)
+
+    def _shown(self, row: Membership) -> Response:
+        return Response(show_member(row), headers={"ETag": _tag(row)})
+
+    @contextmanager
+    def _unchanged(self, person: str) -> Iterator[None]:
+        """As `etags.unchanged`, under the lock that guards who belongs to the tenant."""
+        if etags.HEADER not in self.request.headers:
+            yield
+            return
+        with transaction.atomic():
+            actions.lock_people(self.tenant)
+            etags.demand(self.request, _tag(queries.member(self.tenant, person)))
+            yield
+
+
+def _tag(row: Membership) -> str:
+    """The role is all that can be changed of a person in a tenant."""
+    return f'"{row.role}"'
+
+
+class InvitationsView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.PEOPLE_READ, "POST": Permission.PEOPLE_WRITE}
+
+    @extend_schema(
+        operation_id="invitations_list",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={200: shapes.listed("Invitation", InvitationShape(many=True)), **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """Invitations that can still be taken."""
+        return Response(pages.page(request, queries.invitations(self.tenant), show_invitation))
+
+    @extend_schema(
+        operation_id="invitations_create",
+        request=InvitationInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        responses={201: InvitationMade, **shapes.problems(403, 404, 409)},
+    )
+    def post(self, request: Request) -> Response:
+        """Invite somebody by e-mail address. No mail is sent: pass the link on yourself. It holds for 7 days."""
+        given = InvitationInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        row, token = actions.invite(self.actor, self.tenant, **given.validated_data)
+        return Response({**show_invitation(row), "token": token, "link": link_of(token)}, status=201)
+
+
+class InvitationView(TenantView):
+    permissions: ClassVar[Any] = {"DELETE": Permission.PEOPLE_WRITE}
+
+    @extend_schema(
+        operation_id="invitations_withdraw",
+        request=None,
+        parameters=[shapes.TENANT],
+        responses={204: None, **shapes.problems(403, 404)},
+    )
+    def delete(self, request: Request, invitation: str) -> Response:
+        """Withdraw an invitation: its link leads nowhere."""
+        actions.withdraw(self.actor, self.tenant, invitation)
+        return Response(status=204)
+
+
+class JoinView(CallerView):
+    @extend_schema(
+        operation_id="join",
+        request=JoinInput,
+        parameters=[shapes.IDEMPOTENCY],
+        responses={200: Joined, **shapes.problems(403, 404, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Take an invitation as the person who has signed in. Who has not signed up yet names it at sign-up."""
+        if self.caller.person is None:
+            raise Forbidden("a tenant is joined by a person who has signed in")
+        given = JoinInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        row = actions.join(self.actor, self.caller.person, given.validated_data["token"])
+        return Response({**show_member(row), "tenant": row.tenant.public_id})
+
+
+def link_of(token: str) -> str:
+    """The address of the console's page for an invitation."""
+    return f"{config.current().public_url.rstrip('/')}/join/{quote(token)}"

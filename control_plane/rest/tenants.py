@@ -1,0 +1,187 @@
+"""REST: signing up, in and out; tenants."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.api import etags, pages, shapes
+from control_plane.rest.tenant_shapes import (
+    SignedIn,
+    SignedUp,
+    SignInInput,
+    SignUpInput,
+    TenantInput,
+    TenantShape,
+    TenantTold,
+    show_person,
+    show_tenant,
+)
+from control_plane.rest.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
+from control_plane.rest.views import CallerView, PublicView, TenantView, tagged, told, with_delivery
+from penstock.contract.errors import Forbidden, InvalidRequest
+from tenants import actions, queries
+from tenants.models import Tenant
+from tenants.people import actions as people
+from tenants.roles import Permission
+
+
+class SignUpView(PublicView):
+    throttle_classes = (SignUpThrottle,)
+
+    @extend_schema(
+        operation_id="sign_up",
+        request=SignUpInput,
+        responses={201: SignedUp, **shapes.problems(403, 404, 409)},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Make a person and the tenant that he owns, or one who joins the tenant of an invitation."""
+        given = SignUpInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        email, password = given.validated_data["email"], given.validated_data["password"]
+        if "invitation" in given.validated_data:
+            person, member, token = people.sign_up_invited(
+                email=email,
+                password=password,
+                token=given.validated_data["invitation"],
+                request_id=self.request_id(),
+                source=self.source(),
+                browser=self.browser(),
+            )
+            tenant = member.tenant
+        else:
+            person, tenant, token = actions.sign_up(
+                email=email,
+                password=password,
+                tenant_name=given.validated_data["tenant"],
+                request_id=self.request_id(),
+                source=self.source(),
+                browser=self.browser(),
+            )
+        answer = {
+            "person": show_person(person),
+            "tenant": with_delivery(tenant, actions.KIND_TENANT, show_tenant(tenant)),
+            "token": token,
+        }
+        return Response(answer, status=201)
+
+
+class SignInView(PublicView):
+    throttle_classes = (SignInThrottle, SignInAddressThrottle)
+
+    @extend_schema(
+        operation_id="sign_in", request=SignInInput, responses={200: SignedIn, **shapes.problems()}, auth=[]
+    )
+    def post(self, request: Request) -> Response:
+        """Open a session."""
+        given = SignInInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        person, token = actions.sign_in(**given.validated_data, source=self.source(), browser=self.browser())
+        return Response({"person": show_person(person), "token": token})
+
+
+class SignOutView(CallerView):
+    @extend_schema(operation_id="sign_out", request=None, responses={204: None, **shapes.problems()})
+    def post(self, request: Request) -> Response:
+        """End the session of the token."""
+        if self.caller.person is None:
+            raise InvalidRequest("only a session can be ended; a key is revoked")
+        actions.sign_out(str(request.auth))
+        return Response(status=204)
+
+
+class TenantsView(CallerView):
+    @extend_schema(
+        operation_id="tenants_list",
+        parameters=shapes.PAGING,
+        responses={200: shapes.listed("Tenant", TenantShape(many=True)), **shapes.problems()},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenants of the caller: a person's, a key's own, or all for an operator."""
+        return Response(pages.page(request, self._visible(), show_tenant))
+
+    def _visible(self) -> QuerySet[Tenant]:
+        caller = self.caller
+        if caller.operator is not None:
+            return queries.all_tenants()
+        if caller.person is not None:
+            return queries.tenants_of(caller.person)
+        own = caller.key.tenant.public_id if caller.key is not None else ""
+        return queries.all_tenants().filter(public_id=own)
+
+    @extend_schema(
+        operation_id="tenants_create",
+        request=TenantInput,
+        parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
+        responses={201: TenantTold, 202: TenantTold, **shapes.problems(403, 409, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Make another tenant, owned by the person who asks.
+
+        A person owns 10, unless an operator allows more, and makes none while one of theirs is suspended.
+        """
+        if self.caller.person is None:
+            raise Forbidden("a tenant is made by a person who has signed in")
+        given = TenantInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        tenant = actions.create_tenant(
+            self.actor, name=given.validated_data["name"], owner=self.caller.person
+        )
+        return told(tenant, actions.KIND_TENANT, show_tenant(tenant), 201)
+
+
+class OneTenantView(TenantView):
+    """About the tenant that the address names."""
+
+    def wanted_tenant(self, request: Request) -> str | None:
+        return str(self.kwargs["tenant"])
+
+
+class TenantDetailView(OneTenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.TENANT_READ}
+
+    @extend_schema(
+        operation_id="tenants_get",
+        parameters=[shapes.ETAG],
+        responses={200: TenantShape, **shapes.problems(404)},
+    )
+    def get(self, request: Request, tenant: str) -> Response:
+        """One tenant."""
+        return tagged(self.tenant, show_tenant(self.tenant))
+
+
+class TenantSuspendView(OneTenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.TENANT_SUSPEND}
+    conditional = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="tenants_suspend",
+        request=None,
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: TenantTold, 202: TenantTold, **shapes.problems(403, 404, 412)},
+    )
+    def post(self, request: Request, tenant: str) -> Response:
+        """Operators: refuse the tenant's keys until it is resumed."""
+        with etags.unchanged(request, self.tenant):
+            changed = actions.set_suspended(self.actor, self.tenant, True)
+        return told(changed, actions.KIND_TENANT, show_tenant(changed))
+
+
+class TenantResumeView(OneTenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.TENANT_SUSPEND}
+    conditional = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="tenants_resume",
+        request=None,
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: TenantTold, 202: TenantTold, **shapes.problems(403, 404, 412)},
+    )
+    def post(self, request: Request, tenant: str) -> Response:
+        """Operators: let a suspended tenant's keys in again."""
+        with etags.unchanged(request, self.tenant):
+            changed = actions.set_suspended(self.actor, self.tenant, False)
+        return told(changed, actions.KIND_TENANT, show_tenant(changed))

@@ -1,0 +1,186 @@
+"""What every REST view is made of: permissions by table, the tenant of the request, idempotency, delivered answers."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from control_plane.api import etags, idempotency, parameters, problems
+from control_plane.api.models import IdempotentRequest
+from control_plane.api.parameters import TENANT_HEADER
+from control_plane.audit.actor import Actor
+from control_plane.outbox import in_request
+from control_plane.outbox.models import DesiredObject
+from control_plane.rest.callers import Caller, Place, caller_of, place_of
+from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
+from tenants.models import Tenant
+from tenants.roles import Permission, Standing, allowed
+
+
+class _Repeated(Exception):
+    """The request was answered before; this is the answer."""
+
+    def __init__(self, status: int, answer: Any) -> None:
+        super().__init__(status)
+        self.status, self.answer = status, answer
+
+
+class PublicView(APIView):
+    """For everybody, with or without a credential."""
+
+    authentication_classes = ()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        parameters.check(request)
+
+    def source(self) -> str:
+        return str(self.request.META.get("REMOTE_ADDR", ""))[:64]
+
+    def browser(self) -> str:
+        return str(self.request.META.get("HTTP_USER_AGENT", ""))
+
+    def request_id(self) -> str:
+        return str(getattr(self.request, "request_id", ""))
+
+
+class CallerView(APIView):
+    """For whoever has a valid credential; not about one tenant. POST takes an idempotency key."""
+
+    conditional: ClassVar[frozenset[str]] = frozenset()
+    """Methods that heed If-Match; with any other that changes something it is refused, not passed over."""
+    _idempotent: IdempotentRequest | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls."""
+        caller = caller_of(self.request)
+        if caller is None:
+            raise Unauthenticated("Authorization: Bearer <API key or token> required")
+        return caller
+
+    @property
+    def actor(self) -> Actor:
+        """For actions and their audit entries."""
+        return self.caller.actor
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        self.admit(request)
+        parameters.check(request)
+        if (
+            etags.HEADER in request.headers
+            and request.method not in ("GET", "HEAD")
+            and request.method not in self.conditional
+        ):
+            raise InvalidRequest(
+                f"{etags.HEADER}: {request.method} {request.path} heeds no condition; leave it out"
+            )
+        key = request.headers.get(idempotency.HEADER)
+        if request.method == "POST" and key is not None:
+            place = getattr(self, "place", None)
+            tenant = place.tenant.public_id if isinstance(place, Place) else ""
+            known = idempotency.begin(
+                self.caller.actor.id,
+                key,
+                method="POST",
+                path=f"{request.get_full_path()} {tenant}",
+                body=bytes(request.body),
+            )
+            if known.status is not None:
+                raise _Repeated(known.status, known.answer)
+            self._idempotent = known
+
+    def admit(self, request: Request) -> None:
+        """Raise unless the caller may do this."""
+        _ = self.caller
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, _Repeated):
+            kind = problems.CONTENT_TYPE if exc.status >= 400 else None
+            return Response(
+                exc.answer, status=exc.status, headers={"Idempotency-Replayed": "true"}, content_type=kind
+            )
+        try:
+            return super().handle_exception(exc)
+        except Exception:
+            # A fault of ours: nothing is known of its outcome, so the key may be used again.
+            if self._idempotent is not None:
+                self._idempotent.delete()
+                self._idempotent = None
+            raise
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._idempotent is not None and isinstance(response, Response):
+            idempotency.finish(self._idempotent, response.status_code, response.data)
+            self._idempotent = None
+        return super().finalize_response(request, response, *args, **kwargs)
+
+
+class OperatorView(CallerView):
+    """For operators only, about the whole service."""
+
+    permissions: ClassVar[Mapping[str, Permission]]
+    """What each method demands, by the table in tenants.roles."""
+
+    def admit(self, request: Request) -> None:
+        permission = self.permissions.get(str(request.method))
+        if self.caller.operator is None or (
+            permission is not None and not allowed(Standing.OPERATOR, permission)
+        ):
+            raise Forbidden("an operator's token is required")
+
+
+class TenantView(CallerView):
+    """About one tenant: the key's own, or the one that the header names, or the person's only one."""
+
+    permissions: ClassVar[Mapping[str, Permission]]
+    """What each method demands, by the table in tenants.roles."""
+    place: Place
+
+    @property
+    def tenant(self) -> Tenant:
+        """The tenant that the request is about."""
+        return self.place.tenant
+
+    def wanted_tenant(self, request: Request) -> str | None:
+        """The public id of the tenant that the request names, if it does."""
+        return request.headers.get(TENANT_HEADER)
+
+    def admit(self, request: Request) -> None:
+        self.place = place_of(self.caller, self.wanted_tenant(request))
+        permission = self.permissions.get(str(request.method))
+        if permission is not None:
+            self.place.demand(permission)
+
+
+def tagged(row: DesiredObject, shown: dict[str, Any], status: int = 200) -> Response:
+    """An answer about the object with its ETag."""
+    return Response(shown, status=status, headers={"ETag": etags.of(row)})
+
+
+def told(row: DesiredObject, kind: str, shown: dict[str, Any], status: int = 200) -> Response:
+    """The answer to a change, which is delivered to the brokers first: 202 when they do not have it in time."""
+    answer = with_delivery(row, kind, shown)
+    return tagged(row, answer, status if answer["delivered"] else 202)
+
+
+def with_delivery(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:
+    """`shown` after a change: delivers it, which takes up to 2 s, and adds `delivered` and the token.
+
+    Not delivered: the conditions say what the brokers refused, if they did.
+    """
+    delivered = in_request.deliver_now(kind, row.public_id, row.generation)
+    if "delivered_generation" in shown:
+        fresh = type(row)._default_manager.get(pk=row.pk)
+        shown["delivered_generation"] = fresh.delivered_generation
+        shown["conditions"] = fresh.conditions
+        if "topic_id" in shown:
+            shown["topic_id"] = getattr(fresh, "topic_id", shown["topic_id"])
+    return {
+        **shown,
+        "delivered": delivered,
+        "token": {"object": row.public_id, "generation": row.generation},
+    }
