@@ -95,7 +95,12 @@ def _make_others(admin: AdminClient) -> None:
     def make(number: int) -> None:
         turn = number % len(ids)
         admin.create_topic(
-            _OTHERS_TENANT, f"other-{number}", TopicSettings(), [ids[turn:] + ids[:turn]], timeout_s=60.0
+            _OTHERS_TENANT,
+            f"other-{number}",
+            TopicSettings(),
+            [ids[turn:] + ids[:turn]],
+            topic_id=number.to_bytes(16, "big"),  # with it a call whose answer is late may be repeated
+            timeout_s=60.0,
         )
 
     with ThreadPoolExecutor(_MADE_AT_ONCE) as pool:

@@ -7,11 +7,14 @@ from django.utils import timezone
 
 from control_plane.outbox import actions, queries, wake_ups
 from control_plane.outbox.registry import deliverer
+from data_plane.contract.broker_calls import within
 from penstock.contract.errors import PenstockError
 
 ROUNDS_MAX = 5
 """An object that changes faster than it is delivered is left to the next wake-up."""
 SWEEP_MAX = 200
+DELIVERY_S = actions.LEASE_S - 2.0
+"""Of all calls of one delivery together, so that nobody else begins one before it has ended."""
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +26,8 @@ def deliver(kind: str, object_id: str) -> bool:
         if claim is None:
             return queries.is_delivered(kind, object_id, 2**62)
         try:
-            done = deliverer(kind).deliver(object_id, claim.generation)
+            with within(DELIVERY_S):
+                done = deliverer(kind).deliver(object_id, claim.generation)
         except PenstockError as error:
             _log.warning("delivery failed", extra={"object": object_id, "error": error.message})
             actions.settle_failed(claim, error.code.name.lower(), error.message, timezone.now())

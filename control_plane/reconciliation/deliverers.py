@@ -13,7 +13,7 @@ from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
-from penstock.contract.errors import AlreadyExists, NotFound
+from penstock.contract.errors import AlreadyExists, BrokerUnavailable, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
@@ -120,6 +120,10 @@ class TopicDeliverer:
             except NotFound:
                 raise taken from None
             if found.topic_id != topic.topic_id and topic.tenant.public_id != SYSTEM_TENANT:
+                if topics.is_being_deleted(topic.tenant, found.topic_id):
+                    raise BrokerUnavailable(
+                        f"{topic.name}: the deletion of the topic that had this name has not reached the brokers yet"
+                    ) from None
                 raise
             # Internal topics may have been made by whoever started the brokers; they are never deleted.
             topic.topic_id = found.topic_id

@@ -125,7 +125,7 @@ class TopicsView(TenantView):
         """Make a topic."""
         given = TopicInput(data=request.data)
         given.is_valid(raise_exception=True)
-        topic, _ = creation.create_topic(self.actor, self.tenant, **given.validated_data)
+        topic = creation.create_topic(self.actor, self.tenant, **given.validated_data)
         return told(topic, actions.KIND_TOPIC, show_topic(topic), 201)
 
 

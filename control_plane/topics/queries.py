@@ -77,6 +77,11 @@ def with_copies_due() -> QuerySet[Topic]:
     return Topic.objects.filter(copies_due=True, deleted_at=None, on_brokers=True).select_related("tenant")
 
 
+def is_being_deleted(tenant: Tenant, topic_id: str) -> bool:
+    """Whether this is a topic of the tenant's that shall be gone, and the brokers may still have."""
+    return Topic.objects.filter(tenant=tenant, topic_id=topic_id).exclude(deleted_at=None).exists()
+
+
 def topic_for_delivery(public_id: str) -> Topic:
     """A topic by its id, deleted or not: for the service itself."""
     return Topic.objects.select_related("tenant").get(public_id=public_id)

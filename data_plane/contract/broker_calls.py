@@ -45,7 +45,7 @@ _OPTIONS = (
 AnswerT = TypeVar("AnswerT", bound=Message)
 
 
-class NotSupported(InvalidRequest):
+class NotSupported(BrokerUnavailable):
     """The brokers do not know this call."""
 
     remedy = "Bring the brokers to the control plane's version."
@@ -114,6 +114,8 @@ class BrokerCalls:
         while waiting and (left_s := deadline - time.monotonic()) > 0:
             started = {address: self._start(address, request, left_s) for address in waiting}
             waiting = [address for address in waiting if _is_behind(started[address])]
+            if waiting:  # one that refuses at once, because it has just started, is not asked without a pause
+                time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
 
     def change(
         self,
@@ -132,7 +134,7 @@ class BrokerCalls:
         while True:
             try:
                 return self._send_once(method, request, answer_type, call_s)
-            except OutcomeUnknown:
+            except (NotSupported, OutcomeUnknown):
                 raise
             except PenstockError as refusal:
                 if not refusal.retriable or time.monotonic() + _RETRY_S > deadline:
@@ -180,7 +182,7 @@ class BrokerCalls:
                 except AnswerLost as error:
                     failure = BrokerUnavailable(f"no answer from {self.addresses}: {error}")
                     self.addresses.lost(address)
-                except Outrun:
+                except (NotSupported, Outrun):
                     raise
                 except PenstockError as refusal:
                     if refusal.kind not in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME):
@@ -201,8 +203,9 @@ class BrokerCalls:
             method, request_serializer=_to_bytes, response_deserializer=answer_type.FromString
         )
         self._count(method)
+        left_s = max(0.0, ends_at(timeout_s) - time.monotonic())
         try:
-            answer: AnswerT = call(request, timeout=timeout_s, metadata=self._metadata)
+            answer: AnswerT = call(request, timeout=left_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise read_failure(error, address) from error
         return answer

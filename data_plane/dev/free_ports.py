@@ -18,7 +18,7 @@ _kept: deque[socket.socket] = deque(maxlen=64)
 
 
 def free_port(taken: set[int]) -> int:
-    """A free port below the ephemeral range, added to `taken`; nobody else who asks this function is given it for now.
+    """A free port below the ephemeral range, added to `taken`; nobody else is given it until its server listens.
 
     A port of the ephemeral range could be given to somebody's outgoing connection while its server is down
     (even to a client that is trying to reach that very port, which then talks to itself); the server could

@@ -117,7 +117,7 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
         _check_each(form, place, partitions, settings)
         if not form.failed and partitions is not None:
             try:
-                row, _ = creation.create_topic(
+                row = creation.create_topic(
                     place.actor,
                     place.tenant,
                     name=form.text("name"),

@@ -1,0 +1,123 @@
+"""A topic is made in the request: what brokers refuse is undone, and what they cannot do yet is done later."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from control_plane.brokers import client as brokers
+from control_plane.outbox import actions as outbox
+from control_plane.outbox import conditions, delivery
+from control_plane.topics import actions, creation
+from control_plane.topics.models import Topic
+from data_plane.contract.admin_client import AdminClient
+from penstock.contract.errors import AlreadyExists, LimitExceeded
+from tenants.models import Tenant
+from tests.control_plane.world import ACTOR, make_tenant
+from tests.integration.brokers import Brokers
+from tests.integration.brokers import brokers as started
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with started(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminClient]:
+    with AdminClient(addresses(cluster), cluster.secret) as made:
+        monkeypatch.setattr(brokers, "client", lambda: made)
+        yield made
+
+
+def addresses(cluster: Brokers) -> list[str]:
+    return [broker.internal_address for broker in cluster.spec.brokers]
+
+
+def create(tenant: Tenant, name: str = "orders", **settings: int) -> Topic:
+    return creation.create_topic(ACTOR, tenant, name=name, partitions=1, settings=settings)
+
+
+def failure(topic: Topic) -> str:
+    found = conditions.find(Topic.objects.get(pk=topic.pk).conditions, conditions.DELIVERY)
+    assert found is not None
+    return f"{found['reason']}: {found['message']}"
+
+
+def is_on_brokers(topic: Topic) -> bool:
+    return Topic.objects.get(pk=topic.pk).on_brokers
+
+
+def test_a_topic_is_on_the_brokers_when_the_call_returns(admin: AdminClient) -> None:
+    assert is_on_brokers(create(make_tenant("acme")))
+
+
+def test_a_topic_made_again_waits_until_the_deletion_of_the_first_has_reached_the_brokers(
+    admin: AdminClient,
+) -> None:
+    tenant = make_tenant("again")
+    first = create(tenant)
+    actions.delete_topic(ACTOR, tenant, first.name)
+    second = create(tenant)
+    assert not is_on_brokers(second)
+    assert failure(second).startswith("broker_unavailable: orders: the deletion of the topic")
+    assert delivery.deliver(actions.KIND_TOPIC, first.public_id)
+    assert outbox.due_now(actions.KIND_TOPIC, second.public_id)
+    assert delivery.deliver(actions.KIND_TOPIC, second.public_id)
+    assert is_on_brokers(second)
+
+
+def test_a_name_that_brokers_give_to_a_topic_nobody_here_knows_is_refused(admin: AdminClient) -> None:
+    tenant = make_tenant("strange")
+    create(tenant, "known")
+    seen = brokers.describe_topic(tenant=tenant.public_id, name="known")
+    Topic.objects.all().delete()
+    with pytest.raises(AlreadyExists):
+        create(tenant, "known")
+    assert not Topic.objects.exists(), "nothing is left behind"
+    assert brokers.describe_topic(topic_id=seen.topic_id).name == "known"
+
+
+def test_what_can_never_be_placed_is_undone(admin: AdminClient) -> None:
+    tenant = make_tenant("small")
+    create(tenant)
+    with pytest.raises(LimitExceeded, match="at most 3 possible"):
+        create(tenant, "more", replication=5)
+    assert [topic.name for topic in Topic.objects.all()] == ["orders"]
+
+
+def test_a_service_that_its_brokers_do_not_know_blames_no_tenant(
+    cluster: Brokers, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AdminClient(addresses(cluster), "another secret") as stranger:
+        monkeypatch.setattr(brokers, "client", lambda: stranger)
+        topic = create(make_tenant("innocent"))
+    assert not is_on_brokers(topic)
+    assert failure(topic).startswith("unauthenticated: ")
+    monkeypatch.setattr(brokers, "client", lambda: admin)
+    assert outbox.due_now(actions.KIND_TOPIC, topic.public_id)
+    assert delivery.deliver(actions.KIND_TOPIC, topic.public_id)
+    assert is_on_brokers(topic)
+
+
+def test_a_delivery_ends_before_its_lease(
+    cluster: Brokers, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivery_s = delivery.DELIVERY_S
+    monkeypatch.setattr(delivery, "DELIVERY_S", 0.5)
+    tenant = make_tenant("patient")
+    topic = actions.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
+    cluster.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        assert not delivery.deliver(actions.KIND_TOPIC, topic.public_id)
+        took_s = time.monotonic() - began
+    finally:
+        cluster.signal(signal.SIGCONT)
+    assert failure(topic).startswith("broker_unavailable: ")
+    assert took_s < outbox.LEASE_S
+    assert delivery_s < outbox.LEASE_S
