@@ -22,10 +22,10 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import KeyValue
-from data_plane.node.boot import Boot
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import open_directory
-from data_plane.node.strays import Strays
+from data_plane.node.log_directory.boot import Boot
+from data_plane.node.log_directory.directory import open_directory
+from data_plane.node.log_directory.stray_directories import Strays
 from penstock.contract import limits
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from data_plane.broker.http import LoopStalled
-from data_plane.node.levels import LEVELS
+from data_plane.node.gauges import LEVELS
 from data_plane.node.stats import Histogram
 
 PREFIX = "penstock_"

@@ -39,8 +39,8 @@ from data_plane.disk.port import DiskFault
 from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
-from data_plane.node.committer import LogDirectoryFailed
-from data_plane.node.directory import WrongDirectory
+from data_plane.node.log_directory.directory import WrongDirectory
+from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition

@@ -13,31 +13,29 @@ from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.journal import Journal
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable, WatchBatch
-from data_plane.node.access import Gate
-from data_plane.node.admin_calls import AdminCalls
-from data_plane.node.catch_up import CatchUp
-from data_plane.node.client_calls import ClientCalls
-from data_plane.node.client_service import ClientParts, client_service
-from data_plane.node.client_streams import ClientStreams
-from data_plane.node.commitments import Commitments
-from data_plane.node.committer import Committer, LogDirectoryFailed
+from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.gate import Gate
 from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
-from data_plane.node.control import Control
-from data_plane.node.cuts import Cuts
-from data_plane.node.directory import mark_clean, open_directory
-from data_plane.node.durability import TopicDurability
-from data_plane.node.fairness import Fairness
-from data_plane.node.final_readings import FinalReadings
-from data_plane.node.group_calls import GroupCalls
-from data_plane.node.group_coordinators import GroupCoordinators
-from data_plane.node.handover import Handover
-from data_plane.node.host import ReplicaHost
-from data_plane.node.in_sync import InSyncWriter
-from data_plane.node.losses import DeclaredLosses
-from data_plane.node.metadata_view import MetadataView
-from data_plane.node.metering import Metering
-from data_plane.node.placement_calls import PlacementCalls
+from data_plane.node.control.admin_calls import AdminCalls
+from data_plane.node.control.controller_seat import Control
+from data_plane.node.control.declared_losses import DeclaredLosses
+from data_plane.node.control.handover import Handover
+from data_plane.node.control.placement_calls import PlacementCalls
+from data_plane.node.groups.group_calls import GroupCalls
+from data_plane.node.groups.group_coordinators import GroupCoordinators
+from data_plane.node.integrity.commitments import Commitments
+from data_plane.node.integrity.proof_reads import Proofs
+from data_plane.node.integrity.scrubber import Scrubber
+from data_plane.node.integrity.topic_durability import TopicDurability
+from data_plane.node.log_directory.directory import mark_clean, open_directory
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.membership.registration import Registration
+from data_plane.node.membership.trusted_store import Trust, TrustedStore
+from data_plane.node.metering.cut_calls import Cuts
+from data_plane.node.metering.final_readings import FinalReadings
+from data_plane.node.metering.metering import Metering
+from data_plane.node.metering.usage_topic import UsageTopic
 from data_plane.node.ports import (
     Caller,
     Clock,
@@ -47,18 +45,20 @@ from data_plane.node.ports import (
     Service,
     Transport,
 )
-from data_plane.node.proofs import Proofs
-from data_plane.node.push import FollowerStream
-from data_plane.node.record_deletion import RecordDeletion
-from data_plane.node.registration import Registration
-from data_plane.node.replica import Replica
-from data_plane.node.retention import MayDelete, Retention
-from data_plane.node.scrub import Scrubber
+from data_plane.node.replicas.catch_up import CatchUp
+from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
+from data_plane.node.replicas.follower_stream import FollowerStream
+from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.in_sync_writer import InSyncWriter
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.retention import MayDelete, Retention
+from data_plane.node.replicas.step_aside import StepAside
+from data_plane.node.serving.client_calls import ClientCalls
+from data_plane.node.serving.client_service import ClientParts, client_service
+from data_plane.node.serving.client_streams import ClientStreams
+from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.node.stats import NodeStats
-from data_plane.node.step_aside import StepAside
 from data_plane.node.tasks import Turn
-from data_plane.node.trust import Trust, TrustedStore
-from data_plane.node.usage_topic import UsageTopic
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant

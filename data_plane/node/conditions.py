@@ -2,10 +2,10 @@
 
 from data_plane.controller.clocks import FAR_OFF_MS
 from data_plane.node.config import NodeConfig
-from data_plane.node.control import Control
-from data_plane.node.host import ReplicaHost
-from data_plane.node.retention import Retention
-from data_plane.node.step_aside import StepAside
+from data_plane.node.control.controller_seat import Control
+from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.retention import Retention
+from data_plane.node.replicas.step_aside import StepAside
 
 _NAMED_MAX = 5
 

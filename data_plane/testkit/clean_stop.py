@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.partition_log import PartitionLog
-from data_plane.node.directory import CLEAN_FILE
+from data_plane.node.log_directory.directory import CLEAN_FILE
 from data_plane.testkit.cluster import SimBroker
 from data_plane.testkit.disk import DISK_BYTES, SimDisk
 from data_plane.testkit.invariants import Invariant, InvariantViolated

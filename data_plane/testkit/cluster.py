@@ -21,10 +21,10 @@ from data_plane.disk.port import DiskFault
 from data_plane.metadata import model
 from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
-from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import WrongDirectory
+from data_plane.node.log_directory.directory import WrongDirectory
 from data_plane.node.ports import CallFailed, ConnectionLost
+from data_plane.node.replicas.committer import LogDirectoryFailed
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import DISK_BYTES, DiskFaults, SimDisk
 from data_plane.testkit.invariants import Invariant, InvariantViolated

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_plane.node.group_coordinators import GROUPS_TOPIC
+from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.testkit.activities import Activity, wait_unless
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import TENANT, SimCluster

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX, partition_directory
 from data_plane.metadata import model
-from data_plane.node.directory import IDENTITY_FILE
+from data_plane.node.log_directory.directory import IDENTITY_FILE
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Cell, FaultKind, ReachedTable, Step
 from data_plane.testkit.medium import SECTOR_BYTES, Inode

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Step
 from penstock.contract.ids import NO_BROKER

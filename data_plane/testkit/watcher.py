@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from data_plane.metadata import model
 from data_plane.metadata.model import PartitionRecord, TopicRecord
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process

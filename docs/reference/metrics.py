@@ -11,7 +11,7 @@ from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import PREFIX, family, fields_of
 from data_plane.node import broker_node, conditions, stats
-from data_plane.node.levels import LEVELS
+from data_plane.node.gauges import LEVELS
 from data_plane.node.stats import NodeStats
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
@@ -66,7 +66,7 @@ def _levels() -> Mapping[str, str]:
         if key is not None
     }
     if told != LEVELS.keys():
-        raise ValueError(f"data_plane/node/levels.py and the node disagree: {sorted(told ^ LEVELS.keys())}")
+        raise ValueError(f"data_plane/node/gauges.py and the node disagree: {sorted(told ^ LEVELS.keys())}")
     return LEVELS
 
 

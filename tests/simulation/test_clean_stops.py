@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from data_plane.node.directory import CLEAN_FILE
+from data_plane.node.log_directory.directory import CLEAN_FILE
 from data_plane.testkit.cluster import BrokerState
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import CutChoice

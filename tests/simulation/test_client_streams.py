@@ -13,8 +13,8 @@ from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.config import Timings
-from data_plane.node.consume import ConsumeStream
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.testkit.cluster import TENANT
 from data_plane.testkit.connection import Endpoint
 from data_plane.testkit.transport import SimTransport

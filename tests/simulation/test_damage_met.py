@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from data_plane.log.layout import STAMPS_SUFFIX
 from data_plane.log.sidecar import stamp_at
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import BOOT_S_MAX, Scenario

@@ -10,8 +10,8 @@ from data_plane.controller.registration import FenceFirst, Register
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, KeyValue, Put
-from data_plane.node.host import ReplicaHost
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.client.cluster_view import PartitionView
 from penstock.contract.errors import ErrorCode
@@ -20,7 +20,7 @@ from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import answers, nothing
 from tests.unit.client import test_cluster_view
 from tests.unit.controller import test_plan, test_registration, test_suspicion, test_topics
-from tests.unit.node import test_coming_back
+from tests.unit.node.replicas import test_coming_back
 from tests.unit.replication import test_in_sync_set, test_opening
 
 _ELECTIONS = "data_plane.controller.elections"
@@ -132,7 +132,7 @@ BUGS = (
     PlantedBug(
         name="a busy replica follows on into the next registration",
         rule="RL3",
-        target="data_plane.node.host:ReplicaHost.give_role",
+        target="data_plane.node.replicas.host:ReplicaHost.give_role",
         wrong=_when_it_is_at_rest,
         finders=(
             Check(

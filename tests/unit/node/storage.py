@@ -11,10 +11,10 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import KeyValue
-from data_plane.node.boot import Boot, Booted
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import Directory, open_directory
-from data_plane.node.strays import Strays
+from data_plane.node.log_directory.boot import Boot, Booted
+from data_plane.node.log_directory.directory import Directory, open_directory
+from data_plane.node.log_directory.stray_directories import Strays
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Medium
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition

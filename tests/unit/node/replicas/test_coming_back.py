@@ -1,0 +1,277 @@
+"""A follower's way back to its leader: nothing that is told it once, or given to it anew, passes it by."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import pytest
+
+from data_plane.contract import replication_pb2 as pb
+from data_plane.metadata import model
+from data_plane.metadata.port import Compare, KeyValue, MetaStore, Put, TxnResult
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.membership.registration import Registration
+from data_plane.node.ports import CallFailed
+from data_plane.node.replicas.committer import Committer
+from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.loop import SimLoop
+from data_plane.testkit.medium import Medium
+from data_plane.testkit.rng import Chances, SimRng
+from penstock.contract.errors import ErrorCode
+from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
+from tests.unit.node.storage import CONFIG, ME, SETTINGS, born, topic_id_of, where
+
+LEADER = BrokerId(2)
+LEADER_EPOCH = 4
+REGISTERED, ANEW = 7, 8
+WAIT_S = 60.0
+"""Virtual: it costs nothing."""
+NOBODY: Any = None
+
+
+class LeadersEnd:
+    """The leader, by hand: what a test says in its name, and what the follower said."""
+
+    peer = "leader"
+
+    def __init__(self) -> None:
+        self._said: asyncio.Queue[bytes] = asyncio.Queue()
+        self._heard: asyncio.Queue[bytes] = asyncio.Queue()
+        self._taken = asyncio.Event()
+
+    async def connect(self, address: str, method: str, timeout_ms: int) -> "LeadersEnd":
+        return self
+
+    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        raise CallFailed(ErrorCode.INTERNAL, "nobody calls here")
+
+    async def send(self, frame: bytes) -> None:
+        self._heard.put_nowait(frame)
+
+    async def receive(self) -> bytes:
+        frame = await self._said.get()
+        self._taken.set()
+        return frame
+
+    def close(self) -> None:
+        """There is but one stream."""
+
+    async def answer(self, answer: pb.ReplicaAnswer) -> None:
+        """Returns when the follower has done with it what it does at once."""
+        self._taken.clear()
+        answer.leader_epoch = LEADER_EPOCH
+        head = pb.ReplicaAnswerHead(answers=[answer])
+        self._said.put_nowait(pack_frame(FrameKind.REPLICA_ANSWER, head.SerializeToString()))
+        await self._taken.wait()
+
+    async def heard(self) -> tuple[FrameKind, bytes] | None:
+        """What the follower says next; None when it stays silent."""
+        try:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self._heard.get(), WAIT_S))
+        except TimeoutError:
+            return None
+        return kind, bytes(head)
+
+    async def opened(self) -> pb.ReplicaOpenHead:
+        heard = await self.heard()
+        assert heard is not None, "it opens"
+        assert heard[0] is FrameKind.REPLICA_OPEN
+        return pb.ReplicaOpenHead.FromString(heard[1])
+
+
+class WillingStore:
+    """Takes every transaction; what comes of it is the test's to tell."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def txn(self, compares: list[Compare], changes: list[Put]) -> TxnResult:
+        self.asked.extend(change.key for change in changes)
+        return TxnResult(succeeded=True, revision=ANEW)
+
+
+class Follower:
+    """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.leader = LeadersEnd()
+        self.store = WillingStore()
+        disk, clock, rng, stats = SimDisk(Medium()), SimClock(loop), SimRng(1, Chances(1)), NodeStats()
+        view = MetadataView(NOBODY, CONFIG.timings)
+        self.host = ReplicaHost(
+            CONFIG, view.image, disk, cast(MetaStore, self.store), self.leader, clock, rng, stats
+        )
+        self.registration = Registration(
+            CONFIG, "directory", view, NOBODY, clock, rng,
+            data_lost=lambda topic_id: False, damaged=lambda where: False,
+            gained=self.host.look_at_all, lost=lambda reason: self.host.look_at_all(),
+        )  # fmt: skip
+        self.image = view.image
+        self.image.load(_metadata(in_sync=(LEADER,)), ANEW)
+        journal = self.host.recover(born(disk))
+        committer = Committer(
+            disk,
+            journal,
+            CONFIG,
+            clock,
+            stats,
+            self.host.all,
+            self.host.became_durable,
+            lambda: Turn(clock, SimRng(0)),
+        )
+        self.tasks = [loop.create_task(committer.run()), loop.create_task(self.host.run())]
+        self.host.connect(
+            committer, NOBODY, self.registration, lambda work: self.tasks.append(loop.create_task(work))
+        )
+
+    @property
+    def replica(self) -> Replica:
+        return self.host.replicas[where(1)]
+
+    def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+
+def _metadata(in_sync: tuple[BrokerId, ...], leader: BrokerId = LEADER) -> list[KeyValue]:
+    topic = model.TopicRecord(
+        topic_id=topic_id_of(1), tenant=TenantId("tn_a"), name="orders", partitions=1, settings=SETTINGS
+    )
+    record = model.PartitionRecord(
+        partition=0, replicas=(ME, LEADER), replica_generations=(1, 1), leader=leader, leader_epoch=LEADER_EPOCH,
+        in_sync=in_sync,
+    )  # fmt: skip
+    broker = model.BrokerRecord(
+        broker_id=LEADER, directory_id="d", client_address="c:2", internal_address="i:2", zone="z"
+    )
+    live = model.LiveRecord(incarnation="i", directory_id="d")
+    values = {
+        model.topic_key(topic.topic_id): topic.encode(),
+        model.cell_key(topic.topic_id, 0): model.encode_cell({0: record}),
+        model.broker_key(LEADER): broker.encode(),
+        model.live_key(LEADER): live.encode(),
+    }
+    return [KeyValue(key=key, value=value, mod_revision=1) for key, value in values.items()]
+
+
+def _run(story: "Coroutine[Any, Any, None]", loop: SimLoop) -> None:
+    try:
+        loop.run_until_complete(story)
+        assert not loop.failures
+    finally:
+        loop.close()
+
+
+def test_what_a_busy_replica_followed_is_opened_again_under_the_new_registration() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        opened = await follower.leader.opened()
+        assert opened.broker_epoch == REGISTERED
+        await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        follower.replica.busy = True
+        follower.registration._drop("the session expired")
+        assert follower.replica.following is None, "what it was given is over at once"
+        follower.registration._begin(ANEW)
+        assert follower.replica.following is None, "a role is given when it is at rest"
+        follower.replica.no_longer_busy()
+        kind, _ = await follower.leader.heard() or (None, b"")
+        assert kind is FrameKind.REPLICA_CLOSE
+        assert (await follower.leader.opened()).broker_epoch == ANEW
+        follower.stop()
+
+    _run(story(), loop)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(ErrorCode.OK, FrameKind.REPLICA_HELD), (ErrorCode.NOT_LEADER, FrameKind.REPLICA_OPEN)]
+)  # fmt: skip
+def test_an_answer_to_a_busy_replica_counts_when_it_is_at_rest(error: ErrorCode, said: FrameKind) -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        opened = await follower.leader.opened()
+        follower.replica.busy = True
+        await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle, error=error))
+        follower.replica.no_longer_busy()
+        heard = await follower.leader.heard()
+        assert heard is not None, "it goes on"
+        assert heard[0] is said
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_replica_that_stops_leaves_its_leader_at_once() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        opened = await follower.leader.opened()
+        await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        follower.replica.stop("damage was found")
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_CLOSE
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_stopped_replica_that_was_taken_in_all_the_same_gives_itself_up_again() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        follower.replica.stop("damage was found")
+        await follower.leader.heard()
+        follower.image.load(_metadata(in_sync=(ME, LEADER)), ANEW + 1)
+        follower.host.look_at_all()
+        assert await follower.leader.heard() is None, "it takes no part"
+        assert follower.store.asked == [model.cell_key(topic_id_of(1), 0)] * 2
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_replica_whose_partition_has_no_leader_leaves_and_follows_again_when_it_has_one() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        opened = await follower.leader.opened()
+        told: list[object] = []
+        follower.replica.on_role["test"] = lambda replica: told.append(replica.following)
+        await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+        assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        for times in (1, 2):
+            follower.image.load(_metadata((LEADER,), leader=NO_BROKER), ANEW + 2 * times)
+            for _ in range(2):
+                follower.host.look_at_all()
+                assert follower.replica.following is None
+            assert len(told) == 2 * times - 1, "each change is told once"
+            assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_CLOSE
+            follower.image.load(_metadata((LEADER,)), ANEW + 2 * times + 1)
+            follower.host.look_at_all()
+            assert follower.replica.following is not None
+            assert len(told) == 2 * times
+            opened = await follower.leader.opened()
+            await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
+            assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        follower.stop()
+
+    _run(story(), loop)
