@@ -137,7 +137,7 @@ class BrokerProcess:
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
-        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.levels))
+        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.gauges))
         host, _, port = self._config.http_listen.rpartition(":")
         return HttpListener(
             host.strip("[]"),

@@ -18,21 +18,21 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
 from data_plane.node.control.admin_calls import AdminCalls
-from data_plane.node.control.controller_seat import Control
+from data_plane.node.control.controller_seat import ControllerSeat
 from data_plane.node.control.declared_losses import DeclaredLosses
 from data_plane.node.control.handover import Handover
 from data_plane.node.control.placement_calls import PlacementCalls
 from data_plane.node.groups.group_calls import GroupCalls
 from data_plane.node.groups.group_coordinators import GroupCoordinators
 from data_plane.node.integrity.commitments import Commitments
-from data_plane.node.integrity.proof_reads import Proofs
+from data_plane.node.integrity.proof_reads import ProofReads
 from data_plane.node.integrity.scrubber import Scrubber
 from data_plane.node.integrity.topic_durability import TopicDurability
 from data_plane.node.log_directory.directory import mark_clean, open_directory
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.membership.trusted_store import Trust, TrustedStore
-from data_plane.node.metering.cut_calls import Cuts
+from data_plane.node.metering.cut_calls import CutCalls
 from data_plane.node.metering.final_readings import FinalReadings
 from data_plane.node.metering.metering import Metering
 from data_plane.node.metering.usage_topic import UsageTopic
@@ -135,7 +135,7 @@ class BrokerNode:
         await self.view.load()
         await self._know_cluster()
         directory = open_directory(self._disk, self.config, self._rng)
-        self.host.room.before_recovery()
+        self.host.disk_space.before_recovery()
         try:
             journal = self.host.recover(directory)
         except DiskFull as full:
@@ -188,7 +188,7 @@ class BrokerNode:
 
     def _compose(self, journal: Journal, directory_id: str, data_lost: Callable[..., bool]) -> None:
         config, clock, store, view = self.config, self._clock, self._store, self.view
-        room = self.host.room
+        room = self.host.disk_space
         self._background: list[asyncio.Task[None]] = []
         self._last_epoch = 0
         self.committer = Committer(
@@ -226,7 +226,7 @@ class BrokerNode:
             self.host.all,
             self.host.reassigning,
         )
-        self.control = Control(
+        self.control = ControllerSeat(
             config,
             view,
             self.registration,
@@ -311,7 +311,7 @@ class BrokerNode:
         self._placement = PlacementCalls(
             config, view, self._admin, self.host, self.handover, self._transport, clock
         )
-        self._cuts = Cuts(
+        self._cuts = CutCalls(
             config,
             view,
             store,
@@ -321,7 +321,7 @@ class BrokerNode:
             self.registration.confident,
             self.metering,
         )
-        proofs = Proofs(self._gate, self.host.find, self._disk, clock, self.registration.confident)
+        proofs = ProofReads(self._gate, self.host.find, self._disk, clock, self.registration.confident)
         commitments = Commitments(self._gate, view, store, clock)
         self._deletion = RecordDeletion(
             self._gate,
@@ -475,7 +475,7 @@ class BrokerNode:
         if self.booted.is_set():
             self.registration.doubt()
 
-    def levels(self) -> dict[str, int]:
+    def gauges(self) -> dict[str, int]:
         """What can be counted now rather than since the start, for metrics."""
         replicas = self.host.all()
         led = [replica.leading for replica in replicas if replica.leading is not None]
@@ -489,7 +489,7 @@ class BrokerNode:
             "partitions_under_min_in_sync": sum(1 for leading in led if not leading.enough_in_sync),
             "controller": int(self.booted.is_set() and self.control.seated),
             "registered": int(self.booted.is_set() and self.registration.in_force()),
-            **(self.conditions.levels() if self.booted.is_set() else {}),
+            **(self.conditions.gauges() if self.booted.is_set() else {}),
             "log_bytes": sum(replica.log.size_bytes for replica in replicas),
             "client_connections": self._gate.connections,
             "group_partitions_coordinated": len(self.groups.serving()) if self.booted.is_set() else 0,

@@ -2,7 +2,7 @@
 
 from data_plane.controller.clocks import FAR_OFF_MS
 from data_plane.node.config import NodeConfig
-from data_plane.node.control.controller_seat import Control
+from data_plane.node.control.controller_seat import ControllerSeat
 from data_plane.node.replicas.host import ReplicaHost
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.replicas.step_aside import StepAside
@@ -17,7 +17,7 @@ class Conditions:
         self,
         config: NodeConfig,
         host: ReplicaHost,
-        control: Control,
+        control: ControllerSeat,
         retention: Retention,
         step_aside: StepAside,
     ) -> None:
@@ -35,7 +35,7 @@ class Conditions:
                 f" at most {self._config.timings.clock_off_ms_max} allowed; nothing is deleted for its age"
                 + (", and this broker leads nothing that another one can lead" if far else "")
             )
-        room = self._host.room
+        room = self._host.disk_space
         if room.full or room.refuses_writes:
             found["disk"] = room.full or room.refuses_writes
         if self._step_aside.slow:
@@ -54,9 +54,9 @@ class Conditions:
             found["damage"] = "; ".join(broken[:_NAMED_MAX]) + more
         return found
 
-    def levels(self) -> dict[str, int]:
+    def gauges(self) -> dict[str, int]:
         """By name of the metric."""
-        room = self._host.room
+        room = self._host.disk_space
         return {
             "strays": self._host.strays.count,
             "damaged_files": self._host.quarantine.count,

@@ -1,9 +1,9 @@
-"""What each level of a broker says: numbers that go up and down, looked up when somebody asks."""
+"""What each gauge of a broker says: numbers that go up and down, looked up when somebody asks."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-LEVELS: Mapping[str, str] = MappingProxyType(
+GAUGES: Mapping[str, str] = MappingProxyType(
     {
         "replicas": "Replicas that this broker holds, led ones included.",
         "replicas_broken": "Of those, stopped by a fault that needs somebody: they neither lead nor follow.",

@@ -14,7 +14,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.control.declared_losses import describe_loss
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Rng
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from penstock.contract.errors import (
     ErrorCode,
     InvalidRequest,

@@ -27,7 +27,7 @@ _WRITES_AT_ONCE = 1_000
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 
-class Control:
+class ControllerSeat:
     """Any broker may hold the controller key; each of its writes compares that key's revision (RL9).
 
     A wrong suspicion is harmless: whoever is fenced wrongly registers anew (RL3).

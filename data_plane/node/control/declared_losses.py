@@ -26,7 +26,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError

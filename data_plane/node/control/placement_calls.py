@@ -13,7 +13,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.host import ReplicaHost
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.progress import UNKNOWN_END
 from penstock.contract.errors import BrokerUnavailable, NotFound, PenstockError

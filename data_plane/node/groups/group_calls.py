@@ -23,7 +23,7 @@ from data_plane.node.groups.group_coordinators import GroupCoordinators
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from data_plane.node.tasks import Turn
 from penstock.contract import errors, limits, methods
 from penstock.contract.errors import PenstockError

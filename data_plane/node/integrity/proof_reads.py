@@ -13,7 +13,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from data_plane.throttling.buckets import TokenBuckets
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
@@ -33,7 +33,7 @@ READ_BYTES_MAX = limits.MIB
 """Answered at once, unless one batch is larger."""
 
 
-class Proofs:
+class ProofReads:
     """Handler of the client listener's calls ReadStamped and ReadSeals."""
 
     def __init__(

@@ -25,7 +25,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.host import ReplicaHost
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import demand_few, parsed
+from data_plane.node.requests import demand_few, parsed
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, in_turns, together
 from penstock.contract.errors import ErrorCode, NotLeader, PenstockError

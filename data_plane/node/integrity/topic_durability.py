@@ -8,7 +8,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.integrity.scrubber import Scrubber
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Transport
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from penstock.contract.errors import BrokerUnavailable, NoLeader, NotFound, PenstockError
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 

@@ -20,7 +20,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.node.config import NodeConfig
 from data_plane.node.log_directory.directory import Directory
-from data_plane.node.log_directory.stray_directories import Strays
+from data_plane.node.log_directory.stray_directories import StrayDirectories
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 
@@ -55,7 +55,7 @@ class Boot:
         config: NodeConfig,
         image: ClusterImage,
         directory: Directory,
-        strays: Strays,
+        strays: StrayDirectories,
         tail: TailBudget,
         *,
         now_ms: int,

@@ -26,7 +26,7 @@ _LOOKS_UNTIL_TRIED = 10
 """And after so many looks it is tried again: not everything that a disk runs out of is counted in bytes."""
 
 
-class Room:
+class DiskSpace:
     """Of one log directory. `look` is called often; the texts say why something is refused, empty when it is not."""
 
     def __init__(self, config: NodeConfig, disk: Disk) -> None:

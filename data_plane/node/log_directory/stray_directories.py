@@ -12,7 +12,7 @@ NOTE_FILE = "stray.json"
 """In each of them: when and why it was set aside."""
 
 
-class Strays:
+class StrayDirectories:
     """Those of one log directory. A metadata store that was wiped or rolled back deletes nothing."""
 
     def __init__(self, disk: Disk, keep_ms: int) -> None:

@@ -38,7 +38,7 @@ from data_plane.node.metering.metering import Metering
 from data_plane.node.metering.usage_topic import USAGE_TOPIC
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
@@ -56,7 +56,7 @@ _NO_CHANGE = Transaction(compares=(), changes=())
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-class Cuts:
+class CutCalls:
     """Both ends of a cut on one broker."""
 
     def __init__(

@@ -15,7 +15,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Rng, Transport
 from data_plane.node.replicas.replica import ProduceOutcome, Replica
-from data_plane.node.serving.client_calls import parsed
+from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError

@@ -17,9 +17,9 @@ from data_plane.metadata.port import MetaStore, OutcomeUnknown, Put, StoreUnavai
 from data_plane.node.config import NodeConfig
 from data_plane.node.log_directory.boot import Boot
 from data_plane.node.log_directory.directory import Directory
-from data_plane.node.log_directory.disk_space import Room
+from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
-from data_plane.node.log_directory.stray_directories import Strays
+from data_plane.node.log_directory.stray_directories import StrayDirectories
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Clock, Rng, Transport
 from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
@@ -54,10 +54,10 @@ class ReplicaHost:
         self._transport = transport
         self._clock, self._rng, self._stats = clock, rng, stats
         self._tail = TailBudget(config.tail_bytes)
-        self.strays = Strays(disk, config.stray_keep_ms)
-        self.room = Room(config, disk)
+        self.strays = StrayDirectories(disk, config.stray_keep_ms)
+        self.disk_space = DiskSpace(config, disk)
         self.quarantine = Quarantine(disk, config.damaged_keep_ms)
-        self.room.give_up_damaged = self.quarantine.give_up
+        self.disk_space.give_up_damaged = self.quarantine.give_up
         self.replicas: dict[TopicPartition, Replica] = {}
         self.damaged: dict[TopicPartition, str] = {}
         """Partitions whose data here failed its checks at boot: unclean (RL45, RL122)."""
@@ -283,8 +283,8 @@ class ReplicaHost:
                 self._rng,
                 self._stats,
                 self.trim,
-                lambda: self.room.full,
-                lambda: bool(self.room.full) or self.slow(),
+                lambda: self.disk_space.full,
+                lambda: bool(self.disk_space.full) or self.slow(),
             )
             self._spawn(link.run())
         return link
@@ -433,7 +433,7 @@ class ReplicaHost:
             return None
         if self._config.broker_id not in record.replicas:
             return None
-        if self.room.read_only:
+        if self.disk_space.read_only:
             self._make_later(where)
             return None
         path = layout.partition_directory(where)
@@ -472,8 +472,8 @@ class ReplicaHost:
             wrote=self._wrote,
             unsettled=lambda replica: self._in_sync.unsettled(replica),
             stopped=self._stopped,
-            read_only=lambda: self.room.read_only,
-            lacks_room=self.room.lacked,
+            read_only=lambda: self.disk_space.read_only,
+            lacks_room=self.disk_space.lacked,
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         log.name = replica.name

@@ -53,7 +53,7 @@ class Retention:
         since_ms, strays_ms = 0, 0
         await self._look_at_what_is_aside()
         while True:
-            self._host.room.look(self._trim_all)
+            self._host.disk_space.look(self._trim_all)
             if since_ms >= self._config.timings.retention_check_ms:
                 since_ms = 0
                 await self._look_at_all()

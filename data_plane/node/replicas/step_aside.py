@@ -6,7 +6,7 @@ from collections.abc import Callable
 from data_plane.controller.step_aside import steps_aside
 from data_plane.metadata.port import MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
-from data_plane.node.log_directory.disk_space import Room
+from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Clock
@@ -29,7 +29,7 @@ class StepAside:
         clock: Clock,
         stats: NodeStats,
         committer: Committer,
-        room: Room,
+        room: DiskSpace,
     ) -> None:
         self._config, self._view, self._registration = config, view, registration
         self._store, self._clock, self._stats = store, clock, stats

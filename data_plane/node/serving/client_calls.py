@@ -3,9 +3,6 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import TypeVar
-
-from google.protobuf.message import DecodeError, Message
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.controller.topics import take_producer_ids
@@ -19,8 +16,9 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.requests import demand_few, parsed
 from data_plane.node.tasks import Turn, in_turns
-from penstock.contract import errors, limits
+from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
@@ -30,27 +28,6 @@ _EPOCH_MAX = 2**15 - 1
 _TRIES = 20
 _TOLD_A_TURN = 50
 """Topics and partitions that are told of before others have their turn of the event loop."""
-
-M = TypeVar("M", bound=Message)
-
-
-def parsed(kind: type[M], request: bytes) -> M:
-    """The request as a message, or `CallFailed(INVALID_REQUEST)`."""
-    try:
-        message = kind()
-        message.ParseFromString(request)
-        return message
-    except DecodeError:
-        raise CallFailed(ErrorCode.INVALID_REQUEST, f"the request is no {kind.__name__}") from None
-
-
-def demand_few(count: int, what: str) -> None:
-    """Refuse what would hold up the event loop (RL137) with `CallFailed(LIMIT_EXCEEDED)`."""
-    if count > limits.FRAME_ENTRIES_MAX:
-        raise CallFailed(
-            ErrorCode.LIMIT_EXCEEDED,
-            f"{count} {what} in one request, at most {limits.FRAME_ENTRIES_MAX} allowed",
-        )
 
 
 class ClientCalls:

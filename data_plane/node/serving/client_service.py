@@ -7,7 +7,7 @@ from data_plane.node.admission.fairness import Fairness, fairly
 from data_plane.node.admission.gate import Gate
 from data_plane.node.groups.group_calls import GroupCalls, is_beat
 from data_plane.node.integrity.commitments import Commitments
-from data_plane.node.integrity.proof_reads import Proofs
+from data_plane.node.integrity.proof_reads import ProofReads
 from data_plane.node.integrity.scrubber import Scrubber
 from data_plane.node.ports import Caller, CallHandler, Connection, Service
 from data_plane.node.serving.client_calls import ClientCalls
@@ -23,7 +23,7 @@ class ClientParts:
     streams: ClientStreams
     calls: ClientCalls
     groups: GroupCalls
-    proofs: Proofs
+    proofs: ProofReads
     commitments: Commitments
     deletion: RecordDeletion
     scrubber: Scrubber

@@ -65,7 +65,7 @@ class ClientStreams:
             self._clock,
             self._rng,
             self._stats,
-            lambda: self._host.room.refuses_writes,
+            lambda: self._host.disk_space.refuses_writes,
             self._writing,
             lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
             tally,

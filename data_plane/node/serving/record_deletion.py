@@ -8,7 +8,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.metering.metering import Metering
 from data_plane.node.ports import Caller, Clock
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.client_calls import demand_few, parsed
+from data_plane.node.requests import demand_few, parsed
 from data_plane.node.tasks import Turn
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError

@@ -120,7 +120,7 @@ BUGS = (
     PlantedBug(
         name="what the metadata does not know is deleted at boot",
         rule="RL53",
-        target="data_plane.node.log_directory.stray_directories:Strays.set_aside",
+        target="data_plane.node.log_directory.stray_directories:StrayDirectories.set_aside",
         wrong=_deleted,
         finders=(
             Check(test=test_stray_directories.test_a_metadata_store_that_lost_everything_deletes_nothing),
@@ -129,7 +129,7 @@ BUGS = (
     PlantedBug(
         name="strays go by a clock that nobody trusts",
         rule="RL53",
-        target="data_plane.node.log_directory.stray_directories:Strays.look",
+        target="data_plane.node.log_directory.stray_directories:StrayDirectories.look",
         wrong=told(clock_trusted=True),
         finders=(Check(test=test_stray_directories.test_no_clock_that_jumps_deletes_a_stray),),
     ),
@@ -222,7 +222,7 @@ BUGS = (
     PlantedBug(
         name="produce is refused before retention was asked",
         rule="RL128",
-        target="data_plane.node.log_directory.disk_space:Room.look",
+        target="data_plane.node.log_directory.disk_space:DiskSpace.look",
         wrong=_retention_later,
         finders=(Check(test=test_disk_space.test_what_is_due_is_deleted_before_anything_is_refused),),
     ),
@@ -295,7 +295,7 @@ BUGS = (
     PlantedBug(
         name="a write that found no room tells nobody",
         rule="RL128",
-        target="data_plane.node.log_directory.disk_space:Room.lacked",
+        target="data_plane.node.log_directory.disk_space:DiskSpace.lacked",
         wrong=nothing,
         finders=(
             Check(
@@ -306,7 +306,7 @@ BUGS = (
     PlantedBug(
         name="the ballast is kept when recovery needs its room",
         rule="RL128",
-        target="data_plane.node.log_directory.disk_space:Room.before_recovery",
+        target="data_plane.node.log_directory.disk_space:DiskSpace.before_recovery",
         wrong=nothing,
         finders=(
             Check(

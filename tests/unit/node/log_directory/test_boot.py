@@ -8,7 +8,7 @@ import pytest
 from data_plane.log import layout
 from data_plane.log.identity import Identity, write_identity
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
-from data_plane.node.log_directory.disk_space import Room
+from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.stray_directories import is_stray
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import SimDisk
@@ -222,7 +222,7 @@ def test_a_stray_is_set_aside_whole_or_not_at_all() -> None:
 
 def test_whatever_a_cut_leaves_of_the_ballast_a_broker_starts() -> None:
     life = left(2)
-    room = Room(replace(CONFIG, ballast_bytes=4_096), life.disk)
+    room = DiskSpace(replace(CONFIG, ballast_bytes=4_096), life.disk)
 
     def operate() -> None:
         room.look(lambda: 0)
@@ -232,6 +232,6 @@ def test_whatever_a_cut_leaves_of_the_ballast_a_broker_starts() -> None:
     def check(after: SimDisk, at: str) -> None:
         again = opened(after.medium, image_of(1))
         assert end_of(again) == end_of(life), at
-        Room(replace(CONFIG, ballast_bytes=4_096), again.disk).look(lambda: 0)
+        DiskSpace(replace(CONFIG, ballast_bytes=4_096), again.disk).look(lambda: 0)
 
     assert explore_crashes(life.disk, operate, check, states_per_point_max=24).points > 1

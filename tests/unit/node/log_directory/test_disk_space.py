@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from data_plane.disk.port import DiskFull
-from data_plane.node.log_directory.disk_space import BALLAST_FILE, Room
+from data_plane.node.log_directory.disk_space import BALLAST_FILE, DiskSpace
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Medium
 from tests.unit.node.storage import CONFIG
@@ -18,11 +18,11 @@ class Filled:
     def __init__(self, *, ballast: int = 100 * KIB, soft: int = DISK, hard: int = DISK) -> None:
         config = replace(CONFIG, disk_soft_free_bytes=soft, disk_hard_free_bytes=hard, ballast_bytes=ballast)
         self.disk = SimDisk(Medium(), faults=DiskFaults(capacity_bytes=DISK))
-        self.room = Room(config, self.disk)
+        self.room = DiskSpace(config, self.disk)
         self.due = 0
         self.asked = 0
 
-    def look(self, free: int) -> Room:
+    def look(self, free: int) -> DiskSpace:
         file = self.disk.open("filling", create=True)
         used_by_others = self.disk.medium.used_bytes() - file.size()
         file.truncate(0)
@@ -93,7 +93,7 @@ def test_recovery_on_a_full_disk_gets_the_ballast_and_on_another_one_does_not() 
         filled = Filled()
         filled.look(5_000 * KIB)
         filled.look(free)
-        Room(CONFIG, filled.disk).before_recovery()
+        DiskSpace(CONFIG, filled.disk).before_recovery()
         assert filled.disk.exists(BALLAST_FILE) is kept
 
 

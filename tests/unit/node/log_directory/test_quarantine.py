@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from data_plane.log import layout
 from data_plane.log.retention import GUARD_MS
-from data_plane.node.log_directory.disk_space import Room
+from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Medium
@@ -82,7 +82,7 @@ def test_notes_that_are_lost_begin_their_time_anew() -> None:
 def test_when_room_is_short_they_go_before_anything_else() -> None:
     disk = disk_with(LOG, STAMPS, disk=SimDisk(Medium(), faults=DiskFaults(capacity_bytes=20_000)))
     quarantine = begun(disk)
-    room = Room(replace(CONFIG, ballast_bytes=100_000), disk)
+    room = DiskSpace(replace(CONFIG, ballast_bytes=100_000), disk)
     room.give_up_damaged = quarantine.give_up
     asked: list[None] = []
 

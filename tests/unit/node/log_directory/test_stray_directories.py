@@ -2,7 +2,7 @@
 
 from data_plane.log import layout
 from data_plane.log.small_file import read_whole
-from data_plane.node.log_directory.stray_directories import NOTE_FILE, Strays, is_stray
+from data_plane.node.log_directory.stray_directories import NOTE_FILE, StrayDirectories, is_stray
 from tests.unit.log.batches import NOW_MS
 from tests.unit.node.storage import CONFIG, DAY_MS, Storage, image_of, opened, where
 
@@ -56,7 +56,7 @@ def test_a_replica_of_another_generation_is_a_stray_and_a_second_one_has_a_name_
 
 def test_strays_go_after_their_days_and_not_before() -> None:
     disk = opened(two_topics().disk.medium, image_of(1)).disk
-    strays = Strays(disk, CONFIG.stray_keep_ms)
+    strays = StrayDirectories(disk, CONFIG.stray_keep_ms)
     assert strays.look(NOW_MS, 0.0, clock_trusted=True) == []
     almost = NOW_MS + 2 * DAY_MS - 1
     assert strays.look(almost, 2.0 * DAY_MS, clock_trusted=True) == []
@@ -69,7 +69,7 @@ def test_strays_go_after_their_days_and_not_before() -> None:
 
 def test_no_clock_that_jumps_deletes_a_stray() -> None:
     disk = opened(two_topics().disk.medium, image_of(1)).disk
-    strays = Strays(disk, CONFIG.stray_keep_ms)
+    strays = StrayDirectories(disk, CONFIG.stray_keep_ms)
     year = NOW_MS + 365 * DAY_MS
     assert strays.look(year, 0.0, clock_trusted=True) == []  # this broker has only begun
     assert strays.look(year, HOUR_MS - 1.0, clock_trusted=True) == []
@@ -80,7 +80,7 @@ def test_no_clock_that_jumps_deletes_a_stray() -> None:
 def test_a_stray_without_a_note_begins_its_days_when_it_is_seen() -> None:
     disk = opened(two_topics().disk.medium, image_of(1)).disk
     disk.remove(f"topics/{stray_of(2)}/{NOTE_FILE}")
-    strays = Strays(disk, CONFIG.stray_keep_ms)
+    strays = StrayDirectories(disk, CONFIG.stray_keep_ms)
     later = NOW_MS + 100 * DAY_MS
     assert strays.look(later, 0.0, clock_trusted=True) == []
     assert strays.look(later + DAY_MS, 1.0 * DAY_MS, clock_trusted=True) == []
@@ -90,7 +90,7 @@ def test_a_stray_without_a_note_begins_its_days_when_it_is_seen() -> None:
 def test_a_stray_keeps_the_note_of_when_and_why_it_was_set_aside() -> None:
     disk = opened(two_topics().disk.medium, image_of(1)).disk
     note = f"topics/{stray_of(2)}/{NOTE_FILE}"
-    strays = Strays(disk, CONFIG.stray_keep_ms)
+    strays = StrayDirectories(disk, CONFIG.stray_keep_ms)
     before = read_whole(disk, note)
     for at_ms in (NOW_MS, NOW_MS + DAY_MS):
         assert strays.look(at_ms, 0.0, clock_trusted=True) == []

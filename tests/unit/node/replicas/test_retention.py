@@ -53,10 +53,13 @@ def look(times: Times, logs: list[Log], off_ms: Callable[[], int | None]) -> Ret
         SimpleNamespace(log=log, busy=False, leading=True, log_start_target=0, log_start_due=None)
         for log in logs
     ]
-    room = SimpleNamespace(look=lambda delete_due: delete_due())
+    disk_space = SimpleNamespace(look=lambda delete_due: delete_due())
     aside = SimpleNamespace(look=_nothing)
     host = SimpleNamespace(
-        room=room, all=lambda: replicas, strays=SimpleNamespace(look=lambda *_, **__: []), quarantine=aside
+        disk_space=disk_space,
+        all=lambda: replicas,
+        strays=SimpleNamespace(look=lambda *_, **__: []),
+        quarantine=aside,
     )
     retention = Retention(
         CONFIG, cast(Any, host), times, NodeStats(), off_ms, lambda where, end: pytest.fail("nothing is due")
