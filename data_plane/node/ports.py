@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from data_plane.authz.access import Principal
+from data_plane.metadata.model import LossRecord
+from penstock.contract.ids import TopicPartition
 
 
 class Clock(Protocol):
@@ -92,6 +94,16 @@ class Service:
     """
     turn: Callable[[str, Caller, bytes], Awaitable[None]] = _at_once
     """Awaited before a call's handler, which begins in the same step. Who leaves meanwhile is not served."""
+
+
+class Notices(Protocol):
+    """What an operator is to read in the log."""
+
+    def loss_declared(self, where: TopicPartition, loss: LossRecord) -> None:
+        """This broker has declared a loss."""
+
+    def store_refused(self, reason: str) -> None:
+        """The metadata store may not be acted on."""
 
 
 class Transport(Protocol):

@@ -29,12 +29,12 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
     disk = SimDisk(left)
     if not disk.exists(CLEAN_FILE):
         if broker.faults.capacity_bytes < DISK_BYTES or any(
-            replica.log.owes_a_sync for replica in node.host.replicas.values()
+            replica.log.owes_a_sync for replica in node.replicas.by_partition.values()
         ):
             return False
         raise InvariantViolated(Invariant.I22, f"{broker.host} was stopped and left no marker")
     entries = read_checkpoint(disk).entries
-    for where, replica in sorted(node.host.replicas.items()):
+    for where, replica in sorted(node.replicas.by_partition.items()):
         if replica.broken or replica.log.damage or watcher.damaged(broker, where):
             continue
         entry, end = entries.get(where), min(ends.get(where, 0), replica.log.log_end_offset)

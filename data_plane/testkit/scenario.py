@@ -319,7 +319,7 @@ class Scenario:
         found = []
         for where, record in watcher.records.items():
             node = None if record.leader == NO_BROKER else cluster.broker(record.leader).node
-            replica = None if node is None else node.host.replicas.get(where)
+            replica = None if node is None else node.replicas.by_partition.get(where)
             leading = None if replica is None else replica.leading
             led = leading is not None and leading.leader_epoch == record.leader_epoch
             found.append((watcher.name_of(where), led))
@@ -483,7 +483,7 @@ class Scenario:
         for where, record in watcher.records.items():
             for broker_id in record.replicas:
                 node = cluster.broker(broker_id).node
-                replica = None if node is None else node.host.replicas.get(where)
+                replica = None if node is None else node.replicas.by_partition.get(where)
                 end = watcher.ledger(where).end
                 if replica is None or replica.log.high_watermark != end or replica.log.log_end_offset != end:
                     return False

@@ -92,7 +92,7 @@ class Watcher:
                     return
                 self._by_process[process] = broker
             if broker.node is not None and broker.process is process:
-                for replica in broker.node.host.replicas.values():
+                for replica in broker.node.replicas.by_partition.values():
                     self._look_at(broker, replica)
         except InvariantViolated as violation:
             self._cluster.timeline.note("checker", violation.name, violation.explanation)
@@ -247,7 +247,7 @@ class Watcher:
             broker_id
         ) in leading.record.replicas:  # the set may have shrunk since: whoever left it holds it yet
             other = self._cluster.broker(broker_id)
-            held = None if other.node is None else other.node.host.replicas.get(replica.where)
+            held = None if other.node is None else other.node.replicas.by_partition.get(replica.where)
             if held is None or held.broken or held.busy or self.damaged(other, replica.where):
                 holders += 1  # not to be seen now: I10 judges it when it is
             else:
@@ -272,7 +272,7 @@ class Watcher:
             node = broker.node
             if node is None or broker.state is BrokerState.DOWN or not node.ready:
                 continue
-            replica = node.host.replicas.get(where)
+            replica = node.replicas.by_partition.get(where)
             if replica is None or replica.broken or replica.busy:
                 continue
             held = replica.log.durable_end_offset if strict else replica.log.log_end_offset
@@ -386,7 +386,7 @@ class Watcher:
                 del stored[broker_id]
                 broker = self._cluster.broker(broker_id)
                 assert broker.node is not None
-                replica = broker.node.host.replicas[where]
+                replica = broker.node.replicas.by_partition[where]
                 self._compare_sound(broker, replica, replica.log.log_start_offset, self.ledger(where).end)
             if not stored:
                 continue

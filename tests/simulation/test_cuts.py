@@ -105,7 +105,7 @@ class Period:
         return leader, next(broker for broker in self.cluster.brokers if broker is not leader)
 
     def replica_of(self, broker: SimBroker, where: TopicPartition) -> Any:
-        return None if broker.node is None else broker.node.host.replicas.get(where)
+        return None if broker.node is None else broker.node.replicas.by_partition.get(where)
 
     # -- what happens -----------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class MetByItself(Scenario):
         """A broker that follows, with its replica; None before anybody does."""
         assert self.cluster is not None
         for broker in self.cluster.brokers:
-            replica = None if broker.node is None else broker.node.host.replicas.get(where)
+            replica = None if broker.node is None else broker.node.replicas.by_partition.get(where)
             if replica is not None and replica.following is not None:
                 return broker, replica
         return None

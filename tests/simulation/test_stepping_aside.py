@@ -59,7 +59,7 @@ class SlowForAWhile(Scenario):
 
     def _spoil(self, broker: SimBroker, where: TopicPartition) -> None:
         assert broker.node is not None
-        replica = broker.node.host.replicas[where]
+        replica = broker.node.replicas.by_partition[where]
         damage = DamagedRange(0, 1, "spoilt")
         replica.log.scrub.found_damage(damage)
         replica.found_damage(str(damage))

@@ -43,6 +43,7 @@ class ControllerSeat:
         clock: Clock,
         rng: Rng,
         stats: NodeStats,
+        *,
         ask_leaders: Callable[[Sequence[LeaderMove]], Awaitable[None]],
     ) -> None:
         """`ask_leaders` has leaders hand over as planned; what does not move is planned again."""

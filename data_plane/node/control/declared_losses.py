@@ -51,13 +51,15 @@ class DeclaredLosses:
         transport: Transport,
         clock: Clock,
         stats: NodeStats,
+        *,
         find: Callable[[TopicPartition], Replica | None],
         seated: Callable[[], bool],
+        announce: Callable[[TopicPartition, LossRecord], None],
     ) -> None:
+        """`announce` is called with each loss that this broker declares."""
         self._config, self._view, self._registration = config, view, registration
         self._store, self._transport, self._clock, self._stats = store, transport, clock, stats
-        self._find, self._seated = find, seated
-        self.announce: Callable[[TopicPartition, LossRecord], None] = lambda where, loss: None
+        self._find, self._seated, self._announce = find, seated, announce
 
     @property
     def _image(self) -> ClusterImage:
@@ -102,7 +104,7 @@ class DeclaredLosses:
         result = await self._store.txn([*write.compares, *authority], write.changes)
         if result.succeeded:
             self._stats.declared_losses += 1
-            self.announce(where, write.loss)
+            self._announce(where, write.loss)
         await self._view.reached(result.revision, self._config.timings.call_ms)
         return result.succeeded
 

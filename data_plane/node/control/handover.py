@@ -22,6 +22,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
 from data_plane.replication.leader import LeaderState
@@ -61,14 +62,12 @@ class Handover:
         transport: Transport,
         clock: Clock,
         stats: NodeStats,
-        find: Callable[[TopicPartition], Replica | None],
-        led: Callable[[], list[Replica]],
-        reassigning: dict[TopicPartition, None],
+        replicas: ReplicaSet,
     ) -> None:
         """`reassigning` holds the partitions led here whose replicas are being changed."""
         self._config, self._view, self._registration, self._store = config, view, registration, store
         self._transport, self._clock, self._stats = transport, clock, stats
-        self._find, self._led, self._reassigning = find, led, reassigning
+        self._replicas = replicas
         self._one_by_one = asyncio.Lock()
         """Of moves asked for from several sides one goes on at a time."""
         self._leaving = False
@@ -79,12 +78,12 @@ class Handover:
         """Close the reassignments of partitions led here, as soon as they may be closed."""
         while True:
             await asyncio.sleep(_REASSIGN_LOOK_S)
-            if self._reassigning:
-                moves = [move for where in list(self._reassigning) if (move := self._finish(where))]
+            if self._replicas.reassigning:
+                moves = [move for where in list(self._replicas.reassigning) if (move := self._finish(where))]
                 await self._move_all(moves)
 
     def _finish(self, where: TopicPartition) -> _Move | None:
-        replica = self._find(where)
+        replica = self._replicas.find(where)
         if replica is None or replica.leading is None or replica.busy:
             return None
         min_insync = replica.topic.settings.min_insync_replicas
@@ -104,7 +103,9 @@ class Handover:
         """Hand over whatever is led here and somebody else may lead; for a clean stop, before it is announced."""
         self._leaving = True
         me, alive = self._config.broker_id, alive_in(self._view.image)
-        led = [replica for replica in self._led() if replica.leading is not None and not replica.busy]
+        led = [
+            replica for replica in self._replicas.all() if replica.leading is not None and not replica.busy
+        ]
         members = dict.fromkeys(b for r in led if r.leading is not None for b in r.leading.record.in_sync)
         there = await self._there([broker for broker in members if broker != me and alive(broker)])
         moves: list[_Move] = []
@@ -128,7 +129,7 @@ class Handover:
         moves: list[_Move] = []
         asked: list[tuple[int, _Move]] = []
         for at, one in enumerate(wanted):
-            replica = self._find(one.where)
+            replica = self._replicas.find(one.where)
             leading = None if replica is None else replica.leading
             if replica is None or leading is None or leading.leader_epoch != one.leader_epoch:
                 reasons[at] = f"broker {self._config.broker_id} does not lead it in epoch {one.leader_epoch}"

@@ -11,8 +11,8 @@ from data_plane.node.control.admin_calls import AdminCalls, Change
 from data_plane.node.control.handover import Handover
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
-from data_plane.node.replicas.host import ReplicaHost
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.progress import UNKNOWN_END
@@ -28,12 +28,12 @@ class PlacementCalls:
         config: NodeConfig,
         view: MetadataView,
         admin: AdminCalls,
-        host: ReplicaHost,
+        replicas: ReplicaSet,
         handover: Handover,
         transport: Transport,
         clock: Clock,
     ) -> None:
-        self._config, self._view, self._admin, self._host = config, view, admin, host
+        self._config, self._view, self._admin, self._replicas = config, view, admin, replicas
         self._handover, self._transport, self._clock = handover, transport, clock
 
     async def alter_replicas(self, caller: Caller, request: bytes) -> bytes:
@@ -132,7 +132,7 @@ class PlacementCalls:
     ) -> dict[TopicPartition, list[pb.MoveProgress]]:
         found: dict[TopicPartition, list[pb.MoveProgress]] = {}
         for where, record in moving:
-            replica = self._host.find(where)
+            replica = self._replicas.find(where)
             if replica is not None and replica.leading is not None:
                 leading = replica.leading
                 found[where] = [_progress(replica, leading, broker) for broker in record.adding]

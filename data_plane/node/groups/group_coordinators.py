@@ -52,6 +52,7 @@ class GroupCoordinators:
         clock: Clock,
         stats: NodeStats,
         confident: Callable[[], bool],
+        *,
         retention_ms: int,
         advance: Callable[[Replica, int], bool],
         begin_turn: Callable[[], Turn],

@@ -23,8 +23,8 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
-from data_plane.node.replicas.host import ReplicaHost
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import demand_few, parsed
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, in_turns, together
@@ -59,13 +59,14 @@ class Scrubber:
         clock: Clock,
         stats: NodeStats,
         gate: Gate,
-        host: ReplicaHost,
+        replicas: ReplicaSet,
+        *,
         begin_turn: Callable[[], Turn],
     ) -> None:
         self._begin_turn = begin_turn
         self._config, self._image, self._disk, self._transport = config, image, disk, transport
         self._clock, self._stats, self._gate = clock, stats, gate
-        self._replicas, self._find = host.all, host.find
+        self._replicas, self._find = replicas.all, replicas.find
         self._compared: dict[TopicPartition, _Compared] = {}
 
     # -- reading back --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from data_plane.disk.port import Disk, DiskFault
 from data_plane.node.config import NodeConfig
+from data_plane.node.log_directory.quarantine import Quarantine
 from penstock.contract.limits import MIB
 
 BALLAST_FILE = "ballast"
@@ -29,20 +30,25 @@ _LOOKS_UNTIL_TRIED = 10
 class DiskSpace:
     """Of one log directory. `look` is called often; the texts say why something is refused, empty when it is not."""
 
-    def __init__(self, config: NodeConfig, disk: Disk) -> None:
-        self._config, self._disk = config, disk
+    def __init__(self, config: NodeConfig, disk: Disk, quarantine: Quarantine) -> None:
+        self._config, self._disk, self._quarantine = config, disk, quarantine
         self.refuses_writes = ""
         self.read_only = ""
         self.ballast_freed = 0
         """How often the ballast was given up."""
-        self.changed: Callable[[], None] = lambda: None
-        """Told when the disk has become full, and when it no longer is."""
-        self.give_up_damaged: Callable[[], bool] = lambda: False
-        """Deletes what was set aside as damaged; whether there was anything."""
+        self._listeners: list[Callable[[], None]] = []
         self._looks = 0
         self._holds_ballast = False
         self._lacking = ""
         self._lacking_free = self._lacking_looks = 0
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when the disk has become full, and when it no longer is."""
+        self._listeners.append(changed)
+
+    def _changed(self) -> None:
+        for changed in self._listeners:
+            changed()
 
     @property
     def full(self) -> str:
@@ -55,20 +61,20 @@ class DiskSpace:
         self._lacking_free = self._disk.usage().free_bytes
         self._lacking = f"a write found no room on the disk, {self._lacking_free} bytes free"
         if not before:
-            self.changed()
+            self._changed()
 
     def look(self, delete_due: Callable[[], int]) -> None:
         """`delete_due` begins what retention has to delete and tells how many partitions that is in."""
         before = bool(self.full)
         self._look(delete_due)
         if bool(self.full) is not before:
-            self.changed()
+            self._changed()
 
     def _look(self, delete_due: Callable[[], int]) -> None:
         usage = self._disk.usage()
         soft = min(self._config.disk_soft_free_bytes, usage.total_bytes * SOFT_FREE_PERCENT_MAX // 100)
         hard = min(self._config.disk_hard_free_bytes, usage.total_bytes * HARD_FREE_PERCENT_MAX // 100)
-        if usage.free_bytes < soft and self.give_up_damaged():
+        if usage.free_bytes < soft and self._quarantine.give_up():
             usage = self._disk.usage()
         free = usage.free_bytes
         self.read_only = (

@@ -10,6 +10,7 @@ from data_plane.log.journal import Journal
 from data_plane.log.outcomes import Unsynced
 from data_plane.log.start_state import StartState
 from data_plane.node.config import NodeConfig
+from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
@@ -31,7 +32,7 @@ class LogDirectoryFailed(Exception):
 class Committer:
     """The only writer of the journal, and the only one that makes anything durable while the broker serves.
 
-    `durable` is told of each replica whose durable end moved.
+    `replicas` answers with every replica whose log is open. Each is told when its durable end has moved.
     """
 
     def __init__(
@@ -42,13 +43,13 @@ class Committer:
         clock: Clock,
         stats: NodeStats,
         replicas: Callable[[], list[Replica]],
-        durable: Callable[[Replica], None],
+        disk_space: DiskSpace,
         begin_turn: Callable[[], Turn],
     ) -> None:
         self._begin_turn = begin_turn
         self._disk, self._journal, self._config = disk, journal, config
         self._clock, self._stats = clock, stats
-        self._replicas, self._durable = replicas, durable
+        self._replicas, self._disk_space = replicas, disk_space
         self._dirty: dict[Replica, None] = {}
         self._relaxed: dict[Replica, float] = {}
         """Replicas that are flushed by time, with the moment it is due."""
@@ -63,10 +64,6 @@ class Committer:
         self._written_bytes = 0
         self.sync_began_ms: float | None = None
         """When the sync of the running round began (monotonic); None while there is none."""
-        self.lacks_room: Callable[[], bool] = lambda: False
-        """Told when the disk is too full for the journal or a checkpoint; whether that made room."""
-        self.cannot_commit: Callable[[], None] = lambda: None
-        """Told when nothing could make room for the journal."""
 
     def wrote(self, replica: Replica) -> None:
         """The replica's log has something that is not durable yet."""
@@ -185,7 +182,7 @@ class Committer:
             await work
         except DiskFull:
             self._stats.no_room += 1
-            self.lacks_room()
+            self._disk_space.free_ballast()
 
     async def checkpoint(self) -> None:
         """Sync the segment files, write the checkpoint, give journal files back.
@@ -219,7 +216,6 @@ class Committer:
             async for replica, unsynced in self._begin_turn().through(taken):
                 replica.log.mark_durable(unsynced)
                 replica.became_durable()
-                self._durable(replica)
         for future, act in waiting:
             act()
             if not future.done():
@@ -244,8 +240,8 @@ class Committer:
             except DiskFull:
                 pass  # no new file could be made, and nothing was changed
             self._stats.no_room += 1
-            if not self.lacks_room():
-                self.cannot_commit()
+            if not self._disk_space.free_ballast():
+                self._disk_space.lacked()
             await asyncio.sleep(_NO_ROOM_S)
 
     async def _sync(self, steps: list[SyncStep]) -> None:

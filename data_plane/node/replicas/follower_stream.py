@@ -72,6 +72,7 @@ class FollowerStream:
         clock: Clock,
         stats: NodeStats,
         progressed: Callable[[Replica], None],
+        *,
         catch_up: CatchUp,
     ) -> None:
         self._catch_up = catch_up

@@ -53,6 +53,7 @@ class LeaderLink:
         committer: Committer,
         clock: Clock,
         rng: Rng,
+        *,
         stats: NodeStats,
         trim: Callable[[Replica, int], None],
         full: Callable[[], str],

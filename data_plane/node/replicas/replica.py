@@ -75,9 +75,10 @@ class Replica:
         wrote: Callable[["Replica", int], None],
         unsettled: Listener,
         stopped: Listener,
+        held_more: Listener,
         replica_lag_ms_max: int,
-        read_only: Callable[[], str] = lambda: "",
-        lacks_room: Callable[[], None] = lambda: None,
+        read_only: Callable[[], str],
+        lacks_room: Callable[[], None],
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
         self.record: PartitionRecord | None = None
@@ -106,7 +107,7 @@ class Replica:
         self.on_role: dict[object, Listener] = {}
         self._at_rest: list[asyncio.Future[None]] = []
         self._me, self._clock, self._stats = me, clock, stats
-        self._wrote, self._unsettled, self._stopped = wrote, unsettled, stopped
+        self._wrote, self._unsettled, self._stopped, self._held_more = wrote, unsettled, stopped, held_more
         self._lag_ms_max = replica_lag_ms_max
         self._read_only, self._lacks_room = read_only, lacks_room
         self._waiters: deque[_Waiter] = deque()
@@ -359,6 +360,7 @@ class Replica:
     def became_durable(self) -> None:
         """The log's durable end moved."""
         if self.leading is None:
+            self._held_more(self)
             return
         durable = self.log.durable_end_offset
         self._answer_due()

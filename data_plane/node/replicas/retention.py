@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from data_plane.node.config import NodeConfig
+from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.ports import Clock
-from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import in_turns
 from penstock.contract.ids import TopicPartition
@@ -24,7 +26,9 @@ class Retention:
     def __init__(
         self,
         config: NodeConfig,
-        host: ReplicaHost,
+        replicas: ReplicaSet,
+        due: DueWork,
+        log_directory: LogDirectory,
         clock: Clock,
         stats: NodeStats,
         clock_off_ms: Callable[[], int | None],
@@ -32,7 +36,7 @@ class Retention:
     ) -> None:
         """`clock_off_ms`: how far this broker's wall clock is off the middle of the cluster's just now, None = not
         known."""
-        self._config, self._host = config, host
+        self._config, self._replicas, self._due, self._log_directory = config, replicas, due, log_directory
         self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
         self._stats = stats
         self._seen: dict[TopicPartition, int] = {}
@@ -53,7 +57,7 @@ class Retention:
         since_ms, strays_ms = 0, 0
         await self._look_at_what_is_aside()
         while True:
-            self._host.disk_space.look(self._trim_all)
+            self._log_directory.disk_space.look(self._trim_all)
             if since_ms >= self._config.timings.retention_check_ms:
                 since_ms = 0
                 await self._look_at_all()
@@ -66,13 +70,13 @@ class Retention:
 
     async def _look_at_what_is_aside(self) -> None:
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
-        self._host.strays.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
-        await self._host.quarantine.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
+        self._log_directory.strays.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
+        await self._log_directory.quarantine.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
 
     async def _look_at_all(self) -> None:
         seen: dict[TopicPartition, int] = {}
-        async for some in in_turns(self._host.all(), _LOOKED_AT_ONCE):
-            held = [replica for replica in some if self._host.find(replica.where) is replica]
+        async for some in in_turns(self._replicas.all(), _LOOKED_AT_ONCE):
+            held = [replica for replica in some if self._replicas.has(replica)]
             self._trim(held)
             for replica in held:
                 seen[replica.where] = replica.log.log_end_offset
@@ -82,7 +86,7 @@ class Retention:
 
     def _trim_all(self) -> int:
         """At once, for the sake of room; how many partitions have something to be deleted."""
-        return self._trim(self._host.all())
+        return self._trim(self._replicas.all())
 
     def _trim(self, replicas: Sequence[Replica]) -> int:
         """Of those led here; how many have something to be deleted."""
@@ -103,7 +107,7 @@ class Retention:
             replica.want_log_start(end)
         due = replica.log_start_due
         if due is not None:
-            self._host.trim(replica, due)
+            self._due.trim(replica, due)
         return replica.log_start_target > log.log_start_offset
 
 

@@ -29,15 +29,15 @@ class StepAside:
         clock: Clock,
         stats: NodeStats,
         committer: Committer,
-        room: DiskSpace,
+        disk_space: DiskSpace,
     ) -> None:
         self._config, self._view, self._registration = config, view, registration
         self._store, self._clock, self._stats = store, clock, stats
-        self._committer, self._room = committer, room
+        self._committer, self._disk_space = committer, disk_space
         self._reason = ""
-        self.changed: Callable[[], None] = lambda: None
-        """Told when syncs have become slow, and when they no longer are."""
+        self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
+        disk_space.listen(self._wake.set)
         self._left_all_at = -1
         """Revision of the metadata at which there was nothing more to leave."""
 
@@ -50,12 +50,12 @@ class StepAside:
         """What is wrong with the syncs; empty when nothing is."""
         return self._reason
 
-    def look_now(self) -> None:
-        """The disk has become full, or no longer is."""
-        self._wake.set()
+    def listen(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when syncs have become slow, and when they no longer are."""
+        self._listeners.append(changed)
 
     async def run(self) -> None:
-        """Look for ever; step aside while a sync does not end, or the disk is full."""
+        """Look again and again; step aside while a sync does not end, or the disk is full."""
         bound_ms = self._config.timings.slow_sync_ms
         while True:
             began_ms = self._committer.sync_began_ms
@@ -65,10 +65,11 @@ class StepAside:
                 self._reason = f"a sync has taken {bound_ms} ms and more"
                 self._stats.slow_syncs += not was_slow
             if self.slow is not was_slow:
-                self.changed()
+                for changed in self._listeners:
+                    changed()
             self._wake.clear()
             wait_ms = bound_ms / _LOOKS_PER_BOUND
-            if (self.slow or self._room.full) and await self._step_aside():
+            if (self.slow or self._disk_space.full) and await self._step_aside():
                 wait_ms /= _LOOKS_PER_BOUND
             try:
                 async with asyncio.timeout(wait_ms / 1000):

@@ -2,20 +2,18 @@
 
 from collections.abc import Callable
 
-from data_plane.disk.port import Disk
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
-from data_plane.node.config import NodeConfig
+from data_plane.node.environment import Environment
+from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
-from data_plane.node.ports import Caller, Clock, Connection, Rng
+from data_plane.node.ports import Caller, Connection
 from data_plane.node.replicas.committer import Committer
-from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.produce_stream import ProduceStream
-from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import Turn
 from data_plane.throttling.pacing import Pacing
 
 
@@ -24,28 +22,26 @@ class ClientStreams:
 
     def __init__(
         self,
-        config: NodeConfig,
+        environment: Environment,
+        *,
         view: MetadataView,
         gate: Gate,
         fairness: Fairness,
-        disk: Disk,
-        clock: Clock,
-        rng: Rng,
-        stats: NodeStats,
-        host: ReplicaHost,
+        replicas: ReplicaSet,
+        disk_space: DiskSpace,
         committer: Committer,
         metering: Metering,
-        *,
         writing: Callable[[], bool],
         reading: Callable[[], bool],
-        begin_turn: Callable[[], Turn],
     ) -> None:
         """`writing` and `reading`: may this broker do so by what it knows of the metadata?"""
-        self._config, self._gate, self._fairness, self._disk = config, gate, fairness, disk
-        self._clock, self._rng, self._stats = clock, rng, stats
-        self._host, self._committer, self._metering = host, committer, metering
-        self._writing, self._reading, self._begin_turn = writing, reading, begin_turn
-        self._pacing = Pacing(view.image, config.broker_id)
+        self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
+        self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
+        self._gate, self._fairness = gate, fairness
+        self._replicas, self._disk_space = replicas, disk_space
+        self._committer, self._metering = committer, metering
+        self._writing, self._reading = writing, reading
+        self._pacing = Pacing(view.image, self._config.broker_id)
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -60,16 +56,16 @@ class ClientStreams:
             connection,
             principal,
             self._gate,
-            self._host.find,
+            self._replicas.find,
             self._committer,
             self._clock,
             self._rng,
             self._stats,
-            lambda: self._host.disk_space.refuses_writes,
-            self._writing,
-            lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
-            tally,
-            self._fairness.of(principal.tenant),
+            refuses_writes=lambda: self._disk_space.refuses_writes,
+            confident=self._writing,
+            pace=lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
+            tally=tally,
+            turns=self._fairness.of(principal.tenant),
         )
         try:
             await self._gate.during(principal, stream.serve())
@@ -83,15 +79,15 @@ class ClientStreams:
             connection,
             principal,
             self._gate,
-            self._host.find,
+            self._replicas.find,
             self._disk,
             self._config,
             self._stats,
-            self._reading,
-            self._metering,
-            tally,
-            self._fairness.of(principal.tenant),
-            self._begin_turn,
+            confident=self._reading,
+            metering=self._metering,
+            tally=tally,
+            turns=self._fairness.of(principal.tenant),
+            begin_turn=self._begin_turn,
         )
         self._consumers[stream] = None
         try:

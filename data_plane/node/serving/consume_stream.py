@@ -56,6 +56,7 @@ class ConsumeStream:
         disk: Disk,
         config: NodeConfig,
         stats: NodeStats,
+        *,
         confident: Callable[[], bool],
         metering: Metering,
         tally: RequestTally,

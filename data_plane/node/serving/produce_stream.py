@@ -58,6 +58,7 @@ class ProduceStream:
         clock: Clock,
         rng: Rng,
         stats: NodeStats,
+        *,
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],

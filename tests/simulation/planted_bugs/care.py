@@ -8,7 +8,7 @@ from data_plane.controller.elections import departures
 from data_plane.log.checkpoint import Checkpoint
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
-from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.leader_links import LeaderLinks
 from data_plane.node.replicas.replica import Replica
 from penstock.contract.ids import BrokerId, TopicPartition
 from tests.simulation import test_stepping_aside
@@ -108,12 +108,10 @@ def _only_what_is_held(right: Any) -> Callable[..., Any]:
 def _unsaid(right: Any) -> Callable[..., None]:
     """The leader goes on to believe that the replica follows."""
 
-    def _stopped(host: ReplicaHost, replica: Replica) -> None:
-        links, host._links = host._links, {}
-        right(host, replica)
-        host._links = links
+    def leave_all(links: LeaderLinks, replica: Replica) -> None:
+        """Nothing is told."""
 
-    return _stopped
+    return leave_all
 
 
 BUGS = (
@@ -266,7 +264,7 @@ BUGS = (
     PlantedBug(
         name="a damaged replica is given up once",
         rule="RL122",
-        target="data_plane.node.replicas.host:ReplicaHost._counted_on",
+        target="data_plane.node.replicas.assignment:Assignment._counted_on",
         wrong=answers(False),
         finders=(
             Check(
@@ -277,7 +275,7 @@ BUGS = (
     PlantedBug(
         name="a stopped replica does not leave its leader",
         rule="RL122",
-        target="data_plane.node.replicas.host:ReplicaHost._stopped",
+        target="data_plane.node.replicas.leader_links:LeaderLinks.leave_all",
         wrong=_unsaid,
         finders=(Check(test=test_coming_back.test_a_replica_that_stops_leaves_its_leader_at_once),),
     ),

@@ -9,6 +9,7 @@ from data_plane.log import layout
 from data_plane.log.identity import Identity, write_identity
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
 from data_plane.node.log_directory.disk_space import DiskSpace
+from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.node.log_directory.stray_directories import is_stray
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import SimDisk
@@ -220,9 +221,13 @@ def test_a_stray_is_set_aside_whole_or_not_at_all() -> None:
     assert explored.points > 1
 
 
+def _space_of(disk: SimDisk) -> DiskSpace:
+    return DiskSpace(replace(CONFIG, ballast_bytes=4_096), disk, Quarantine(disk, CONFIG.damaged_keep_ms))
+
+
 def test_whatever_a_cut_leaves_of_the_ballast_a_broker_starts() -> None:
     life = left(2)
-    room = DiskSpace(replace(CONFIG, ballast_bytes=4_096), life.disk)
+    room = _space_of(life.disk)
 
     def operate() -> None:
         room.look(lambda: 0)
@@ -232,6 +237,6 @@ def test_whatever_a_cut_leaves_of_the_ballast_a_broker_starts() -> None:
     def check(after: SimDisk, at: str) -> None:
         again = opened(after.medium, image_of(1))
         assert end_of(again) == end_of(life), at
-        DiskSpace(replace(CONFIG, ballast_bytes=4_096), again.disk).look(lambda: 0)
+        _space_of(again.disk).look(lambda: 0)
 
     assert explore_crashes(life.disk, operate, check, states_per_point_max=24).points > 1

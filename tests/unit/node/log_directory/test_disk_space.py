@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from data_plane.disk.port import DiskFull
 from data_plane.node.log_directory.disk_space import BALLAST_FILE, DiskSpace
+from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Medium
-from tests.unit.node.storage import CONFIG
+from tests.unit.node.storage import CONFIG, DAY_MS
 
 KIB = 1_024
 DISK = 10_000 * KIB
@@ -18,7 +19,7 @@ class Filled:
     def __init__(self, *, ballast: int = 100 * KIB, soft: int = DISK, hard: int = DISK) -> None:
         config = replace(CONFIG, disk_soft_free_bytes=soft, disk_hard_free_bytes=hard, ballast_bytes=ballast)
         self.disk = SimDisk(Medium(), faults=DiskFaults(capacity_bytes=DISK))
-        self.room = DiskSpace(config, self.disk)
+        self.room = DiskSpace(config, self.disk, Quarantine(self.disk, DAY_MS))
         self.due = 0
         self.asked = 0
 
@@ -93,7 +94,7 @@ def test_recovery_on_a_full_disk_gets_the_ballast_and_on_another_one_does_not() 
         filled = Filled()
         filled.look(5_000 * KIB)
         filled.look(free)
-        DiskSpace(CONFIG, filled.disk).before_recovery()
+        DiskSpace(CONFIG, filled.disk, Quarantine(filled.disk, DAY_MS)).before_recovery()
         assert filled.disk.exists(BALLAST_FILE) is kept
 
 
@@ -103,7 +104,7 @@ def test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_i
     filled = Filled(ballast=0)
     changes: list[bool] = []
     filled.look(5_000 * KIB)
-    filled.room.changed = lambda: changes.append(bool(filled.room.full))
+    filled.room.listen(lambda: changes.append(bool(filled.room.full)))
     filled.room.lacked()
     assert filled.room.full == f"a write found no room on the disk, {5_000 * KIB} bytes free"
     assert filled.look(5_299 * KIB).full, "3 % of the disk is more"
@@ -120,7 +121,7 @@ def test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_i
 def test_it_is_told_once_when_a_disk_becomes_full_and_once_when_it_no_longer_is() -> None:
     filled = Filled()
     changes: list[bool] = []
-    filled.room.changed = lambda: changes.append(bool(filled.room.full))
+    filled.room.listen(lambda: changes.append(bool(filled.room.full)))
     for free in (5_000, 299, 298, 999, 5_000):
         filled.look(free * KIB)
     assert changes == [True, False]

@@ -82,8 +82,7 @@ def test_notes_that_are_lost_begin_their_time_anew() -> None:
 def test_when_room_is_short_they_go_before_anything_else() -> None:
     disk = disk_with(LOG, STAMPS, disk=SimDisk(Medium(), faults=DiskFaults(capacity_bytes=20_000)))
     quarantine = begun(disk)
-    room = DiskSpace(replace(CONFIG, ballast_bytes=100_000), disk)
-    room.give_up_damaged = quarantine.give_up
+    room = DiskSpace(replace(CONFIG, ballast_bytes=100_000), disk, quarantine)
     asked: list[None] = []
 
     def delete_due() -> int:

@@ -1,22 +1,25 @@
 """A follower's way back to its leader: nothing that is told it once, or given to it anew, passes it by."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
 
 from data_plane.contract import replication_pb2 as pb
+from data_plane.log import layout
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, KeyValue, MetaStore, Put, TxnResult
+from data_plane.node.environment import Environment
+from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import CallFailed
-from data_plane.node.replicas.committer import Committer
-from data_plane.node.replicas.host import ReplicaHost
+from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.replicas.wing import Hosting
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import Turn
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.loop import SimLoop
@@ -96,43 +99,73 @@ class WillingStore:
         return TxnResult(succeeded=True, revision=ANEW)
 
 
+class Readings:
+    """Last readings of deleted topics: the test's to make."""
+
+    def __init__(self) -> None:
+        self.owed: dict[Replica, Callable[[Replica], None]] = {}
+        self.wanted = False
+
+    def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
+        if self.wanted:
+            self.owed[replica] = release
+        return self.wanted
+
+    def held(self) -> list[Replica]:
+        return list(self.owed)
+
+    def make(self) -> None:
+        for replica, release in self.owed.items():
+            release(replica)
+        self.owed.clear()
+
+
 class Follower:
     """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
 
     def __init__(self, loop: SimLoop) -> None:
-        self.leader = LeadersEnd()
-        self.store = WillingStore()
-        disk, clock, rng, stats = SimDisk(Medium()), SimClock(loop), SimRng(1, Chances(1)), NodeStats()
-        view = MetadataView(NOBODY, CONFIG.timings)
-        self.host = ReplicaHost(
-            CONFIG, view.image, disk, cast(MetaStore, self.store), self.leader, clock, rng, stats
+        self.leader, self.store, self.readings = LeadersEnd(), WillingStore(), Readings()
+        clock = SimClock(loop)
+        self.disk = SimDisk(Medium())
+        environment = Environment(
+            config=CONFIG,
+            clock=clock,
+            rng=SimRng(1, Chances(1)),
+            transport=self.leader,
+            disk=self.disk,
+            stats=NodeStats(),
         )
-        self.registration = Registration(
-            CONFIG, "directory", view, NOBODY, clock, rng,
-            data_lost=lambda topic_id: False, damaged=lambda where: False,
-            gained=self.host.look_at_all, lost=lambda reason: self.host.look_at_all(),
-        )  # fmt: skip
+        view = MetadataView(NOBODY, CONFIG.timings)
         self.image = view.image
         self.image.load(_metadata(in_sync=(LEADER,)), ANEW)
-        journal = self.host.recover(born(disk))
-        committer = Committer(
-            disk,
-            journal,
-            CONFIG,
-            clock,
-            stats,
-            self.host.all,
-            self.host.became_durable,
-            lambda: Turn(clock, SimRng(0)),
+        self.replicas, log_directory = ReplicaSet(), LogDirectory(environment)
+        born(self.disk)
+        directory, booted = log_directory.open(self.image)
+        self.registration = Registration(
+            CONFIG, "directory", view, NOBODY, clock, environment.rng,
+            data_lost=lambda topic_id: False, damaged=lambda where: False,
+            gained=lambda: self.assignment.look_at_all(), lost=lambda reason: self.assignment.look_at_all(),
+        )  # fmt: skip
+        self.hosting = Hosting(
+            environment,
+            view=view,
+            registration=self.registration,
+            store=cast(MetaStore, self.store),
+            replicas=self.replicas,
+            log_directory=log_directory,
+            booted=booted,
+            distrust=Distrust(self.image, directory, booted, self.replicas),
+            last_readings=self.readings,
+            clock_off_ms=lambda: None,
+            may_delete=lambda where, end: True,
+            spawn=lambda work: self.tasks.append(loop.create_task(work)),
         )
-        self.tasks = [loop.create_task(committer.run()), loop.create_task(self.host.run())]
-        self.host.connect(
-            committer, NOBODY, self.registration, lambda work: self.tasks.append(loop.create_task(work))
-        )
+        self.assignment = self.hosting.assignment
+        self.tasks = [loop.create_task(part) for part in self.hosting.tasks()]
 
     @property
     def replica(self) -> Replica:
-        return self.host.replicas[where(1)]
+        return self.replicas.by_partition[where(1)]
 
     def stop(self) -> None:
         for task in self.tasks:
@@ -158,6 +191,11 @@ def _metadata(in_sync: tuple[BrokerId, ...], leader: BrokerId = LEADER) -> list[
         model.live_key(LEADER): live.encode(),
     }
     return [KeyValue(key=key, value=value, mod_revision=1) for key, value in values.items()]
+
+
+def _tombstone() -> KeyValue:
+    buried = model.Tombstone(tenant="tn_a", name="orders", partitions=1)
+    return KeyValue(key=model.tombstone_key(topic_id_of(1)), value=buried.encode(), mod_revision=ANEW + 1)
 
 
 def _run(story: "Coroutine[Any, Any, None]", loop: SimLoop) -> None:
@@ -239,7 +277,7 @@ def test_a_stopped_replica_that_was_taken_in_all_the_same_gives_itself_up_again(
         follower.replica.stop("damage was found")
         await follower.leader.heard()
         follower.image.load(_metadata(in_sync=(ME, LEADER)), ANEW + 1)
-        follower.host.look_at_all()
+        follower.assignment.look_at_all()
         assert await follower.leader.heard() is None, "it takes no part"
         assert follower.store.asked == [model.cell_key(topic_id_of(1), 0)] * 2
         follower.stop()
@@ -261,17 +299,38 @@ def test_a_replica_whose_partition_has_no_leader_leaves_and_follows_again_when_i
         for times in (1, 2):
             follower.image.load(_metadata((LEADER,), leader=NO_BROKER), ANEW + 2 * times)
             for _ in range(2):
-                follower.host.look_at_all()
+                follower.assignment.look_at_all()
                 assert follower.replica.following is None
             assert len(told) == 2 * times - 1, "each change is told once"
             assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_CLOSE
             follower.image.load(_metadata((LEADER,)), ANEW + 2 * times + 1)
-            follower.host.look_at_all()
+            follower.assignment.look_at_all()
             assert follower.replica.following is not None
             assert len(told) == 2 * times
             opened = await follower.leader.opened()
             await follower.leader.answer(pb.ReplicaAnswer(handle=opened.partitions[0].handle))
             assert (await follower.leader.heard() or ("nothing",))[0] is FrameKind.REPLICA_HELD
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_deleted_topics_replica_stays_until_its_last_reading_is_made() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.readings.wanted = True
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        path = layout.partition_directory(where(1))
+        follower.image.load([_tombstone()], ANEW + 1)
+        follower.assignment.look_at_all()
+        await asyncio.sleep(WAIT_S)
+        assert follower.disk.exists(path) and follower.readings.owed
+        follower.readings.make()
+        await asyncio.sleep(WAIT_S)
+        assert not follower.disk.exists(path)
         follower.stop()
 
     _run(story(), loop)

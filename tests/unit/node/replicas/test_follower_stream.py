@@ -123,7 +123,7 @@ def led(broker: Miniature | None = None, unsettled: Listener = lambda replica: N
     replica = Replica(
         where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
         wrote=lambda replica, size: None, unsettled=unsettled, stopped=lambda replica: None,
-        replica_lag_ms_max=10_000,
+        held_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", lacks_room=lambda: None,
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(
@@ -144,7 +144,7 @@ def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> 
     image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
     return FollowerStream(
         wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(), lambda _: None,
-        CatchUp(0, StillClock(), NodeStats()),
+        catch_up=CatchUp(0, StillClock(), NodeStats()),
     )  # fmt: skip
 
 

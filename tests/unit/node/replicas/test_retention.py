@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.stats import NodeStats
 from tests.unit.log.batches import NOW_MS
@@ -55,14 +56,19 @@ def look(times: Times, logs: list[Log], off_ms: Callable[[], int | None]) -> Ret
     ]
     disk_space = SimpleNamespace(look=lambda delete_due: delete_due())
     aside = SimpleNamespace(look=_nothing)
-    host = SimpleNamespace(
-        disk_space=disk_space,
-        all=lambda: replicas,
-        strays=SimpleNamespace(look=lambda *_, **__: []),
-        quarantine=aside,
+    held = SimpleNamespace(all=lambda: replicas)
+    log_directory = SimpleNamespace(
+        disk_space=disk_space, strays=SimpleNamespace(look=lambda *_, **__: []), quarantine=aside
     )
     retention = Retention(
-        CONFIG, cast(Any, host), times, NodeStats(), off_ms, lambda where, end: pytest.fail("nothing is due")
+        CONFIG,
+        cast(Any, held),
+        DueWork(),
+        cast(Any, log_directory),
+        times,
+        NodeStats(),
+        off_ms,
+        lambda where, end: pytest.fail("nothing is due"),
     )
 
     async def once() -> None:

@@ -49,7 +49,11 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     fair = Fairness(hands, NodeStats())
     heard: list[bytes] = []
 
-    class Groups:
+    class Unasked:
+        def __getattr__(self, name: str) -> object:
+            return f"nobody asks for {name}"
+
+    class Groups(Unasked):
         async def heartbeat(self, caller: Caller, request: bytes) -> bytes:
             hands.at_ms += 1
             heard.append(request)
@@ -58,7 +62,8 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
         async def list_groups(self, caller: Caller, request: bytes) -> bytes:
             raise AssertionError("it has to wait")
 
-    service = client_service(lambda: cast(Any, SimpleNamespace(groups=Groups())), door, fair)
+    others = dict.fromkeys(("streams", "calls", "proofs", "commitments", "deletion", "scrubber"), Unasked())
+    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair)
     caller, beat, joins = of("greedy"), request(1), request(0, "orders")
 
     async def call(method: str, sent: bytes) -> bytes:

@@ -114,11 +114,11 @@ def stream_of(
         slow,
         SystemRng(),
         NodeStats(),
-        lambda: "",
-        lambda: True,
-        lambda: cast(Any, pace),
-        RequestTally(tenant, PRODUCE),
-        cast(Any, turns) or Fairness(slow, NodeStats()).of(tenant),
+        refuses_writes=lambda: "",
+        confident=lambda: True,
+        pace=lambda: cast(Any, pace),
+        tally=RequestTally(tenant, PRODUCE),
+        turns=cast(Any, turns) or Fairness(slow, NodeStats()).of(tenant),
     )
 
 
