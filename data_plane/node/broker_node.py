@@ -25,7 +25,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.membership.trusted_store import Trust, TrustedStore
 from data_plane.node.metering.wing import Usage
-from data_plane.node.ports import Clock, ConnectionLost, Notices, Rng, Service, Transport
+from data_plane.node.ports import Clock, ConnectionLost, Notices, Rng, Service, Transport, anyone, at_once
 from data_plane.node.replicas.committer import LogDirectoryFailed
 from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.replica_set import ReplicaSet
@@ -197,6 +197,8 @@ class BrokerNode:
             },
             calls={**self.integrity.calls(), **self.usage.calls(), **self.control.calls()},
             watches={},
+            enter=anyone,
+            turn=at_once,
         )
         view.listen(self._observe)
 

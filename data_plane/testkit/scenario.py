@@ -151,9 +151,9 @@ class Scenario:
 
     async def _story(self) -> None:
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster)
+        watcher = self.watcher = Watcher(cluster, lambda broker, where: nemesis.is_lossy(broker, where))
         watcher.attach()
-        self.nemesis = Nemesis(cluster, watcher, self.reached)
+        nemesis = self.nemesis = Nemesis(cluster, watcher, self.reached)
         for broker in cluster.brokers:
             cluster.start(broker)
             await asyncio.sleep(self._rng.choice((0.0, 0.3)))
@@ -166,7 +166,7 @@ class Scenario:
         self._start_workload(cluster)
         self._hire(cluster, watcher)
         acting = [asyncio.create_task(actor.run()) for actor in self.actors]
-        await self._chaos(self.nemesis)
+        await self._chaos(nemesis)
         for actor in self.actors:
             actor.over.set()
         self.timeline.note("scenario", "heal", "")

@@ -62,16 +62,15 @@ class _Seen:
 class Watcher:
     """Attach to a cluster; it stops the loop with the first `InvariantViolated`."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: SimCluster, damaged: Callable[[SimBroker, TopicPartition], bool]) -> None:
+        """`damaged`: whether a fault has spoilt the replica's files; it is then no evidence of what is committed."""
+        self._cluster, self.damaged = cluster, damaged
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self.records: dict[TopicPartition, PartitionRecord] = {}
         """The truth in the store, whatever brokers believe."""
         self.topics: dict[TopicId, TopicRecord] = {}
         self.deleted: dict[TopicId, TopicRecord] = {}
         self.elections = self.in_sync_changes = self.advances = self.moves = 0
-        self.damaged: Callable[[SimBroker, TopicPartition], bool] = lambda broker, where: False
-        """Replicas whose files a fault has spoilt: they are no evidence of what is committed."""
         self._seen: dict[Replica, _Seen] = {}
         self._led: dict[tuple[TopicPartition, int], str] = {}
         self._revisions_seen = 0

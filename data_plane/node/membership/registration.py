@@ -58,8 +58,8 @@ class Registration:
         self.session: Session | None = None
         self._config, self._directory_id = config, directory_id
         self._view, self._store, self._clock, self._rng = view, store, clock, rng
-        self._data_lost: Callable[[TopicId], bool] = data_lost
-        self._damaged = damaged
+        self._data_lost, self._damaged = data_lost, damaged
+        self._registered_before = False
         self._gained, self._lost = gained, lost
         self._ended = asyncio.Event()
         self._leaving = False
@@ -161,7 +161,10 @@ class Registration:
         """Leave everything (RL42); an emptied log directory holds nothing of what the old one did (RL54)."""
         if not await self._view.reached(revision, self._config.timings.call_ms):
             return False
-        lost = (lambda topic_id: True) if emptied else self._data_lost
+
+        def lost(topic_id: TopicId) -> bool:
+            return emptied or (not self._registered_before and self._data_lost(topic_id))
+
         while True:
             writes = departures(
                 self._view.image,
@@ -192,7 +195,7 @@ class Registration:
     def _begin(self, epoch: int) -> None:
         self._ended = asyncio.Event()
         self.epoch = epoch
-        self._data_lost = lambda topic_id: False
+        self._registered_before = True
         self._confirmed_ms = self._clock.monotonic_ms()
         self._doubted = False
         self._gained()
