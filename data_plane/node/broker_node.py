@@ -153,7 +153,6 @@ class BrokerNode:
             replicas=replicas,
             log_directory=self.log_directory,
             booted=booted,
-            distrust=distrust,
             last_readings=self.usage.metering,
             clock_off_ms=lambda: self.control.seat.clock_off_ms,
             may_delete=self._may_delete,
@@ -271,7 +270,7 @@ class BrokerNode:
     def _registered(self) -> None:
         self.stats.registrations += 1
         self.trust.saw(self.view.image.revision, registered=self.registration.epoch)
-        self._distrust.forget_given_up()
+        self._distrust.gave_up()
         self._acting = False
         if self.registration.in_force():
             self._acting = True
@@ -319,7 +318,7 @@ class BrokerNode:
         led = [replica.leading for replica in replicas if replica.leading is not None]
         return {
             "replicas": len(replicas),
-            "replicas_broken": sum(1 for replica in replicas if replica.broken),
+            "replicas_broken": sum(1 for replica in replicas if replica.stopped),
             "partitions_led": len(led),
             "partitions_under_replicated": sum(
                 1 for leading in led if len(leading.record.in_sync) < len(leading.record.replicas)

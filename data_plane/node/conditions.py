@@ -7,6 +7,7 @@ from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.replicas.step_aside import StepAside
+from data_plane.replication.health import ReadOnly, Sound, reason_of
 
 _NAMED_MAX = 5
 
@@ -48,9 +49,9 @@ class Conditions:
                 f"{self._log_directory.strays.count} directories that the metadata does not know are set aside"
             )
         broken = [
-            f"{r.name}: {r.broken or r.writes_stopped}"
-            for r in self._replicas.all()
-            if r.broken or r.writes_stopped
+            f"{replica.name}: {reason_of(replica.health)}"
+            for replica in self._replicas.all()
+            if not isinstance(replica.health, Sound)
         ]
         if broken:
             more = f" and {len(broken) - _NAMED_MAX} more" if len(broken) > _NAMED_MAX else ""
@@ -69,5 +70,7 @@ class Conditions:
             "disk_refuses_writes": int(bool(room.refuses_writes)),
             "disk_read_only": int(bool(room.read_only)),
             "disk_slow": int(self._step_aside.slow),
-            "replicas_without_writes": sum(1 for replica in self._replicas.all() if replica.writes_stopped),
+            "replicas_without_writes": sum(
+                isinstance(replica.health, ReadOnly) for replica in self._replicas.all()
+            ),
         }

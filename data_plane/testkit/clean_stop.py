@@ -35,7 +35,7 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
         raise InvariantViolated(Invariant.I22, f"{broker.host} was stopped and left no marker")
     entries = read_checkpoint(disk).entries
     for where, replica in sorted(node.replicas.by_partition.items()):
-        if replica.broken or replica.log.damage or watcher.damaged(broker, where):
+        if replica.stopped or replica.log.damage or watcher.damaged(broker, where):
             continue
         entry, end = entries.get(where), min(ends.get(where, 0), replica.log.log_end_offset)
         if replica.log.settings.durability is not Durability.FSYNC:

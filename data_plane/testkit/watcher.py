@@ -124,7 +124,7 @@ class Watcher:
             seen.repairs, seen.high_watermark = replica.repairs, mark
         if self.damaged(broker, replica.where):
             before, seen.high_watermark = seen.high_watermark, mark
-            if not replica.broken:
+            if not replica.stopped:
                 self._compare_sound(broker, replica, max(before, replica.log.log_start_offset), mark)
             return
         if mark < seen.high_watermark:
@@ -247,7 +247,7 @@ class Watcher:
         ) in leading.record.replicas:  # the set may have shrunk since: whoever left it holds it yet
             other = self._cluster.broker(broker_id)
             held = None if other.node is None else other.node.replicas.by_partition.get(replica.where)
-            if held is None or held.broken or held.busy or self.damaged(other, replica.where):
+            if held is None or held.stopped or held.busy or self.damaged(other, replica.where):
                 holders += 1  # not to be seen now: I10 judges it when it is
             else:
                 log = held.log
@@ -272,7 +272,7 @@ class Watcher:
             if node is None or broker.state is BrokerState.DOWN or not node.ready:
                 continue
             replica = node.replicas.by_partition.get(where)
-            if replica is None or replica.broken or replica.busy:
+            if replica is None or replica.stopped or replica.busy:
                 continue
             held = replica.log.durable_end_offset if strict else replica.log.log_end_offset
             if held < end:

@@ -56,7 +56,7 @@ class MetByItself(Scenario):
             _REPAIRED_S_MAX,
             lambda: self._in_sync(where, broker) and not replica.log.damage,
             Invariant.I20,
-            lambda: f"not whole again: {replica.broken or replica.log.damage}",
+            lambda: f"not whole again: {replica.health} {replica.log.damage}",
         )
 
     def _follower(self, where: TopicPartition) -> tuple[SimBroker, Replica] | None:

@@ -63,7 +63,7 @@ class SlowForAWhile(Scenario):
         damage = DamagedRange(0, 1, "spoilt")
         replica.log.scrub.found_damage(damage)
         replica.found_damage(str(damage))
-        assert replica.broken
+        assert replica.stopped
 
     def _leads_nothing(self, cluster: SimCluster) -> SimBroker:
         leaders = [record.leader for record in self.records.values()]

@@ -28,6 +28,7 @@ from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Tra
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
+from data_plane.replication.health import reason_of
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
@@ -178,7 +179,7 @@ class DeclaredLosses:
             replica = self._find(TopicPartition(TopicId(place.topic_id), place.partition))
             if replica is None or replica.busy or replica.following is not None:
                 continue
-            damage = replica.broken or replica.writes_stopped
+            damage = reason_of(replica.health)
             response.ends.add(
                 topic_id=place.topic_id,
                 partition=place.partition,

@@ -104,7 +104,7 @@ class Scrubber:
         total = 0
         async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
             for replica in some:
-                if replica.broken or replica.busy:
+                if replica.stopped or replica.busy:
                     continue
                 for segment in replica.log.scrub.closed(replica.log.high_watermark):
                     total += segment.size
@@ -121,7 +121,7 @@ class Scrubber:
 
     async def _read_back(self, replica: Replica, segment: Segment, bytes_per_s: int) -> None:
         scrub = replica.log.scrub
-        if replica.broken or replica.busy or segment not in scrub.closed(replica.log.high_watermark):
+        if replica.stopped or replica.busy or segment not in scrub.closed(replica.log.high_watermark):
             return
         check = scrub.begin(segment)
         valid = False

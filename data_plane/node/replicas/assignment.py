@@ -5,12 +5,12 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PARTITIONS_PER_CELL, PartitionRecord
 from data_plane.metadata.port import WatchBatch
 from data_plane.node.membership.registration import Registration
-from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.leader_links import LeaderLinks
 from data_plane.node.replicas.removal import Removal
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.replication.health import Remedy, Sound, remedy
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 
 
@@ -25,12 +25,11 @@ class Assignment:
         registration: Registration,
         replicas: ReplicaSet,
         due: DueWork,
-        distrust: Distrust,
         links: LeaderLinks,
         removal: Removal,
     ) -> None:
         self._me, self._image, self._registration = me, image, registration
-        self._replicas, self._due, self._distrust = replicas, due, distrust
+        self._replicas, self._due = replicas, due
         self._links, self._removal = links, removal
 
     def observe(self, batch: WatchBatch | None) -> None:
@@ -116,17 +115,11 @@ class Assignment:
             self._replicas.reassigning.pop(replica.where, None)
         if record is None or not self._registration.in_force():
             replica.rest()
-        elif (replica.broken or replica.writes_stopped) and self.given_as_it_is(replica, record):
+        elif self._remedy(replica, record) is not Remedy.NONE:
             replica.rest()
-            self._due.accept(replica.where)
-        elif replica.broken:
+            self._due.heal(replica.where)
+        elif replica.stopped:
             replica.rest()
-            if self._counted_on(record):
-                self._due.give_up(replica.where)
-            elif record.leader != NO_BROKER and (
-                replica.log.damage or replica.where in self._distrust.unknown_loss
-            ):
-                self._due.repair(replica.where)
         elif record.leader == self._me:
             replica.lead(record)
             due = replica.log_start_due
@@ -142,12 +135,30 @@ class Assignment:
             if replica.following is not None:
                 self._links.follow(replica, replica.following)
 
+    def remedy(self, replica: Replica) -> Remedy:
+        """What is to be done now for the replica's health."""
+        record = self._image.partition(replica.where)
+        if record is None or not self._registration.in_force() or not self._replicas.has(replica):
+            return Remedy.NONE
+        return self._remedy(replica, record)
+
+    def _remedy(self, replica: Replica, record: PartitionRecord) -> Remedy:
+        if isinstance(replica.health, Sound):
+            return Remedy.NONE  # the ordinary case, whenever the metadata moves
+        return remedy(
+            replica.health,
+            loss_declared=self._given_as_it_is(replica, record),
+            counted_on=self._counted_on(record),
+            led=record.leader != NO_BROKER,
+            damage_named=bool(replica.log.damage),
+        )
+
     def _counted_on(self, record: PartitionRecord) -> bool:
         """Whether this replica leads or may lead next: only what nobody counts on may be fetched again from another
         one that leads (RL122)."""
         return self._me == record.leader or self._me in record.in_sync or self._me in record.eligible
 
-    def given_as_it_is(self, replica: Replica, record: PartitionRecord) -> bool:
+    def _given_as_it_is(self, replica: Replica, record: PartitionRecord) -> bool:
         """An operator chose this replica as it is: a loss was declared that covers all that is wrong with it."""
         if record.leader != self._me:
             return False

@@ -5,6 +5,7 @@ from data_plane.metadata.model import PartitionRecord
 from data_plane.node.log_directory.boot import Booted
 from data_plane.node.log_directory.directory import Directory
 from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.replication.health import Sound
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
 
@@ -16,10 +17,9 @@ class Distrust:
         self, image: ClusterImage, directory: Directory, booted: Booted, replicas: ReplicaSet
     ) -> None:
         self._image, self._clean, self._replicas = image, directory.clean, replicas
-        self.damaged: dict[TopicPartition, str] = dict(booted.damaged)
-        """Partitions whose data here failed its checks: unclean (RL45, RL122)."""
-        self.unknown_loss: dict[TopicPartition, None] = {}
-        """Those of which the journal or checkpoint cannot tell what is missing."""
+        opened = {one.where: None for one in booted.opened}
+        self._gone = {where: None for where in booted.damaged if where not in opened}
+        """Partitions of which nothing could be opened: what takes their place is not trusted with what they had."""
 
     def data_lost(self, topic_id: TopicId) -> bool:
         """Whether the topic's replicas here may all miss what they acknowledged: relaxed ones after a crash (RL44)."""
@@ -29,20 +29,18 @@ class Distrust:
     def is_damaged(self, where: TopicPartition) -> bool:
         """Whether this broker has to give up what it is trusted with there (RL45, RL122). A partition's only replica
         keeps it: it serves what is good, takes no writes, and an operator repairs it."""
-        alone = where in self._replicas.by_partition and is_sole(self._image.partition(where))
-        return where in self.damaged and not alone
+        replica = self._replicas.find(where)
+        if replica is None:
+            return where in self._gone
+        bad = where in self._gone or not isinstance(replica.health, Sound)
+        return bad and not is_sole(self._image.partition(where))
 
-    def forget_given_up(self) -> None:
-        """Everything untrusted was given up: what took the place of a lost directory may be trusted again."""
-        for where in list(self.damaged):
-            replica = self._replicas.find(where)
-            if replica is None or not (replica.broken or replica.writes_stopped):
-                del self.damaged[where]
-
-    def is_whole(self, where: TopicPartition) -> None:
-        """What was wrong there was cut out."""
-        self.unknown_loss.pop(where, None)
-        self.damaged.pop(where, None)
+    def gave_up(self) -> None:
+        """Everything damaged was given up, and this broker is registered: from now on what took the place of a lost
+        directory may be trusted."""
+        self._gone.clear()
+        for replica in self._replicas.all():
+            replica.given_up()
 
 
 def is_sole(record: PartitionRecord | None) -> bool:

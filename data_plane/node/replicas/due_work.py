@@ -11,10 +11,7 @@ class DueWork:
 
     def __init__(self) -> None:
         self.to_make: dict[TopicPartition, None] = {}
-        self.to_give_up: dict[TopicPartition, None] = {}
-        self.to_repair: dict[TopicPartition, None] = {}
-        self.to_accept: dict[TopicPartition, None] = {}
-        """Those of which a loss was declared here: to be cut where the new log generation begins."""
+        self.to_heal: dict[TopicPartition, None] = {}
         self.to_trim: dict[TopicPartition, int] = {}
         self.to_remove: list[Replica] = []
         self.wake, self.removal = asyncio.Event(), asyncio.Event()
@@ -24,19 +21,9 @@ class DueWork:
         self.to_make[where] = None
         self.wake.set()
 
-    def give_up(self, where: TopicPartition) -> None:
-        """The metadata counts on a replica here that cannot be trusted."""
-        self.to_give_up[where] = None
-        self.wake.set()
-
-    def repair(self, where: TopicPartition) -> None:
-        """Another replica leads: what is damaged here is fetched again."""
-        self.to_repair[where] = None
-        self.wake.set()
-
-    def accept(self, where: TopicPartition) -> None:
-        """A loss was declared that covers the damage here."""
-        self.to_accept[where] = None
+    def heal(self, where: TopicPartition) -> None:
+        """The replica here is not sound, and something may be done about it."""
+        self.to_heal[where] = None
         self.wake.set()
 
     def trim(self, replica: Replica, offset: int) -> None:

@@ -12,7 +12,7 @@ from data_plane.node.log_directory.boot import Booted
 from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.replicas.assignment import Assignment
 from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
-from data_plane.node.replicas.distrust import Distrust, is_sole
+from data_plane.node.replicas.distrust import is_sole
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.in_sync_writer import InSyncWriter
 from data_plane.node.replicas.leader_links import LeaderLinks
@@ -21,6 +21,7 @@ from data_plane.node.replicas.repair import Repair
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.tasks import in_turns
+from data_plane.replication.health import at_boot
 from penstock.contract.ids import TopicPartition
 
 _MADE_PER_TURN = 10
@@ -37,7 +38,6 @@ class Housekeeping:
         image: ClusterImage,
         replicas: ReplicaSet,
         due: DueWork,
-        distrust: Distrust,
         committer: Committer,
         in_sync: InSyncWriter,
         links: LeaderLinks,
@@ -48,7 +48,7 @@ class Housekeeping:
     ) -> None:
         self._config, self._disk = environment.config, environment.disk
         self._clock, self._stats = environment.clock, environment.stats
-        self._image, self._replicas, self._due, self._distrust = image, replicas, due, distrust
+        self._image, self._replicas, self._due = image, replicas, due
         self._committer, self._in_sync, self._links = committer, in_sync, links
         self._assignment, self._repair, self._removal = assignment, repair, removal
         self._disk_space, self._strays = log_directory.disk_space, log_directory.strays
@@ -59,18 +59,14 @@ class Housekeeping:
         for one in booted.opened:
             if one.buried:
                 replica = self._made(one.where, one.topic, one.log)
-                replica.broken = "the topic was deleted"
                 self._removal.buried(replica)
                 continue
-            if booted.nothing_known:
-                self._distrust.damaged.setdefault(one.where, booted.nothing_known)
-                self._distrust.unknown_loss[one.where] = None
             replica = self._add(one.where, one.topic, one.log)
-            reason = self._distrust.damaged.get(one.where, "")
-            if is_sole(self._image.partition(one.where)):
-                replica.writes_stopped = reason
-            else:
-                replica.broken = reason
+            replica.health = at_boot(
+                booted.damaged.get(one.where, booted.nothing_known),
+                tail_lost=bool(booted.nothing_known),
+                only=is_sole(self._image.partition(one.where)),
+            )
 
     async def run(self) -> None:
         """Make new replicas, repair damaged ones and move log starts, many at a time."""
@@ -78,7 +74,7 @@ class Housekeeping:
             await self._due.wake.wait()
             self._due.wake.clear()
             await self._make()
-            await self._repair.do_due()
+            await self._repair.heal_due()
             for where, offset in list(self._due.to_trim.items()):
                 del self._due.to_trim[where]
                 replica = self._replicas.find(where)
@@ -168,7 +164,7 @@ class Housekeeping:
     async def _move_log_start(self, replica: Replica, offset: int) -> None:
         await replica.at_rest()
         target = replica.log_start_within(offset)
-        if replica.broken or not self._replicas.has(replica):
+        if replica.stopped or not self._replicas.has(replica):
             return
         if target <= replica.log.log_start_offset:
             return

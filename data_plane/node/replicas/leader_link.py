@@ -285,8 +285,8 @@ class LeaderLink:
         try:
             if push.stamps:
                 replica.take_over(stamps, batches, push.leader_epoch)
-        except (ReplicaRejected, DiskFull, DiskFault) as fault:
-            self._later(replica, str(fault))
+        except (ReplicaRejected, DiskFull, DiskFault):
+            self._later(replica)
             return
         log.set_high_watermark(followed.state.watermark_seen(push.high_watermark, log.log_end_offset))
         if push.metered_offset > replica.metered_offset:
@@ -308,7 +308,7 @@ class LeaderLink:
         replica, state = followed.replica, followed.state
         if answer.error:
             state.refused()
-            self._later(replica, answer.message)
+            self._later(replica)
             return
         if not state.answers(answer.handle, answer.leader_epoch):
             return
@@ -349,12 +349,11 @@ class LeaderLink:
             self._to_open[replica] = None
             self._wake.set()
 
-    def _later(self, replica: Replica, reason: str) -> None:
+    def _later(self, replica: Replica) -> None:
         """The leader refused, or the disk did: open again after a while."""
         followed = self._followed.get(replica)
         if followed is not None:
             followed.state.refused()
-            replica.note = reason
             asyncio.get_running_loop().call_later(
                 self._config.timings.reconnect_ms * 2 / 1000, self._reopen, replica
             )

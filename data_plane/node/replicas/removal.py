@@ -48,26 +48,26 @@ class Removal:
         return where in self._removing
 
     def of_deleted_topic(self, where: TopicPartition) -> None:
-        """The metadata has a tombstone of the topic: take no part from now on, remove once the last reading is made."""
-        replica = self._leave(where, "the topic was deleted")
-        self.buried(replica)
+        """The metadata has a tombstone of the topic."""
+        self.buried(self._leave(where))
 
     def of_moved_partition(self, where: TopicPartition) -> None:
         """Others hold the partition now: nothing here is waited for."""
-        self._due.remove(self._leave(where, "the partition was moved to other brokers"))
+        replica = self._leave(where)
+        replica.retire("the partition was moved to other brokers")
+        self._due.remove(replica)
 
     def buried(self, replica: Replica) -> None:
-        """It takes no part and its topic was deleted: remove it, after its last reading if that is owed."""
+        """Its topic was deleted: take no part from now on, and go after the last reading if that is owed."""
         self._removing[replica.where] = None
+        replica.retire("the topic was deleted")
         if not self._last_readings.hold(replica, self._due.remove):
             self._due.remove(replica)
 
-    def _leave(self, where: TopicPartition, reason: str) -> Replica:
-        replica = self._replicas.by_partition.pop(where)
+    def _leave(self, where: TopicPartition) -> Replica:
         self._removing[where] = None
         self._replicas.reassigning.pop(where, None)
-        replica.stop(reason)
-        return replica
+        return self._replicas.by_partition.pop(where)
 
     async def run(self) -> None:
         while True:

@@ -10,12 +10,11 @@ from data_plane.node.environment import Environment
 from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.node.replicas.assignment import Assignment
 from data_plane.node.replicas.committer import Committer
-from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.leader_links import LeaderLinks
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
-from penstock.contract.ids import TopicPartition
+from data_plane.replication.health import LostTail, Remedy
 
 
 class Repair:
@@ -29,7 +28,6 @@ class Repair:
         store: MetaStore,
         replicas: ReplicaSet,
         due: DueWork,
-        distrust: Distrust,
         committer: Committer,
         quarantine: Quarantine,
         links: LeaderLinks,
@@ -37,77 +35,78 @@ class Repair:
     ) -> None:
         self._config, self._clock = environment.config, environment.clock
         self._image, self._store, self._replicas = image, store, replicas
-        self._due, self._distrust, self._committer = due, distrust, committer
+        self._due, self._committer = due, committer
         self._quarantine, self._links, self._assignment = quarantine, links, assignment
 
     def stopped(self, replica: Replica) -> None:
         """It takes no part any more, and its leader is told, so that it is not taken for even. One that found damage in
         itself gives up what it is trusted with (RL122)."""
         self._links.leave_all(replica)
-        if replica.where in self._replicas.by_partition:
-            self._distrust.damaged[replica.where] = replica.broken
-            self._due.give_up(replica.where)
+        if self._replicas.has(replica):
+            self._due.heal(replica.where)
 
-    async def do_due(self) -> None:
+    async def heal_due(self) -> None:
         """All that is due now."""
-        for where in list(self._due.to_give_up):
-            del self._due.to_give_up[where]
-            await self._give_up(where)
-        for where in list(self._due.to_repair):
-            del self._due.to_repair[where]
+        for where in list(self._due.to_heal):
+            del self._due.to_heal[where]
             replica = self._replicas.find(where)
             if replica is not None:
-                await self._repair(replica)
-        for where in list(self._due.to_accept):
-            del self._due.to_accept[where]
-            replica = self._replicas.find(where)
-            if replica is not None:
-                await self._accept(replica)
+                await self._heal(replica)
 
-    async def _give_up(self, where: TopicPartition) -> None:
-        write = strip_replica(self._image, self._config.broker_id, where)
+    async def _heal(self, replica: Replica) -> None:
+        match self._assignment.remedy(replica):
+            case Remedy.NONE:
+                return
+            case Remedy.GIVE_UP:
+                await self._give_up(replica)
+            case Remedy.FETCH_AGAIN | Remedy.ACCEPT_LOSS if replica.busy:
+                replica.on_settled = self._assignment.give_role
+            case Remedy.FETCH_AGAIN:
+                await self._cut_for_fetching(replica)
+                self._is_whole(replica)
+            case Remedy.ACCEPT_LOSS:
+                await self._cut_at_loss(replica)
+                self._is_whole(replica)
+
+    async def _give_up(self, replica: Replica) -> None:
+        """The watch tells when it is in the metadata; what is to be done next is looked at then."""
+        write = strip_replica(self._image, self._config.broker_id, replica.where)
         if write is None:
             return
         try:
             result = await self._store.txn(write.compares, [Put(write.key, write.value)])
         except (StoreUnavailable, OutcomeUnknown):
             result = None
-        if result is None or not result.succeeded:
+        if result is not None and result.succeeded:
+            replica.given_up()
+        else:
             await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
-            self._due.give_up(where)
+            self._due.heal(replica.where)
 
-    async def _repair(self, replica: Replica) -> None:
-        """Cut the log where the damaged segment begins, which is kept beside it, and fetch the rest from the leader,
+    async def _cut_for_fetching(self, replica: Replica) -> None:
+        """Cut the log where the damaged segment begins, which is kept beside it. The rest comes from the leader,
         verified as any fetch is.
 
         Where the journal or checkpoint was damaged nobody can tell where that is: everything is fetched again.
         """
-        log, damage = replica.log, replica.log.damage
-        unknown = replica.where in self._distrust.unknown_loss
-        if replica.busy or not (damage or unknown):
-            return
+        log = replica.log
         replica.repairs += 1
-        cut = log.log_start_offset if unknown else log.scrub.refetch_from()
+        cut = log.log_start_offset if isinstance(replica.health, LostTail) else log.scrub.refetch_from()
         if cut < log.log_start_offset:
             await self._committer.start_over(replica, cut, log.state_at_start())
         else:
             await self._committer.truncate(replica, cut, declared=True)
         self._set_aside_in(replica)
-        self._distrust.is_whole(replica.where)
-        replica.broken = ""
-        self._assignment.give_role(replica)
 
-    async def _accept(self, replica: Replica) -> None:
-        """Cut the log where the new generation begins, and lead it."""
-        record = self._image.partition(replica.where)
-        if replica.busy or record is None or not self._assignment.given_as_it_is(replica, record):
-            return
+    async def _cut_at_loss(self, replica: Replica) -> None:
+        """Cut the log where the new generation begins; it leads then."""
         if replica.log.damage:
             replica.repairs += 1
             await self._committer.truncate(replica, replica.sound_end_offset, declared=True)
             self._set_aside_in(replica)
-        self._distrust.is_whole(replica.where)
-        replica.broken = replica.writes_stopped = replica.note = ""
+
+    def _is_whole(self, replica: Replica) -> None:
+        replica.made_whole()
         self._assignment.give_role(replica)
 
     def _set_aside_in(self, replica: Replica) -> None:

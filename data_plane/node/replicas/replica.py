@@ -16,6 +16,8 @@ from data_plane.log.partition_log import PartitionLog
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.node.ports import Clock
 from data_plane.node.stats import NodeStats
+from data_plane.replication import health
+from data_plane.replication.health import Health, ReadOnly, Sound, Standing
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
@@ -88,14 +90,9 @@ class Replica:
         """A truncation or the like is under way: no appends, no change of role until it is done."""
         self.on_settled: Listener | None = None
         """Told once when the replica is no longer busy."""
-        self.broken = ""
-        """Why this replica stopped (a broken invariant or corruption); it then takes no role."""
-        self.writes_stopped = ""
-        """Why nothing is written any more though this replica leads: it is damaged and the only one (RL122)."""
+        self.health: Health = Sound()
         self.repairs = 0
         """How often damage was cut out and fetched anew (RL122): its own marks may then have gone back."""
-        self.note = ""
-        """Why it does not keep up at the moment, for operators."""
         self.metered_offset = 0
         """End of the last reading committed in `__usage`, of this log generation, as far as is known here."""
         self.metered_generation = 1
@@ -219,22 +216,43 @@ class Replica:
         fetches it anew. A leader that is alone goes on with what is good, and refuses the damaged range; the only
         replica takes no writes any more until an operator has repaired it.
         """
-        if self.leading is not None and len(self.leading.record.replicas) == 1:
-            self.writes_stopped = self.writes_stopped or reason
-        elif self.leading is not None and len(self.leading.record.in_sync) < 2:
-            self.note = reason
-        else:
-            self.stop(reason)
+        self._turned(health.damaged(self.health, reason, self._standing))
 
     def notice_damage(self) -> None:
         """What the log found by itself (at a cut, while it seals, for a reading) counts as what a reader found."""
-        if self.log.damage and not self.broken:
+        if self.log.damage and not self.stopped:
             self.found_damage(f"{self.name}: {self.log.damage[0]}")
 
     def stop(self, reason: str) -> None:
-        """A broken invariant or damage: take no part any more and keep the evidence (RL138)."""
-        if not self.broken:
-            self.broken = reason
+        """A broken invariant: take no part any more and keep the evidence (RL138)."""
+        self._turned(health.damaged(self.health, reason, Standing.REPLACEABLE))
+
+    def retire(self, reason: str) -> None:
+        """The metadata no longer wants it: take no part any more."""
+        self._turned(health.retired(self.health, reason))
+
+    def given_up(self) -> None:
+        """Nobody counts on it any more, if it is damaged."""
+        self._turned(health.gave_up(self.health))
+
+    def made_whole(self) -> None:
+        """Everything bad was cut out of its log."""
+        self._turned(health.made_whole(self.health))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is in no state to take a role."""
+        return not health.takes_role(self.health)
+
+    @property
+    def _standing(self) -> Standing:
+        if self.leading is None or len(self.leading.record.in_sync) >= 2:
+            return Standing.REPLACEABLE
+        return Standing.ONLY if len(self.leading.record.replicas) == 1 else Standing.ALONE
+
+    def _turned(self, now: Health) -> None:
+        stopped_before, self.health = self.stopped, now
+        if self.stopped and not stopped_before:
             self.rest()
             self._stopped(self)
 
@@ -295,8 +313,8 @@ class Replica:
             )
         if self._read_only():
             raise errors.DiskFull(f"{self.name}: {self._read_only()}")
-        if self.writes_stopped:
-            raise errors.CorruptLog(f"{self.name}: writes are stopped, {self.writes_stopped}")
+        if isinstance(self.health, ReadOnly):
+            raise errors.CorruptLog(f"{self.name}: writes are stopped, {self.health.reason}")
         if not leading.taking:
             raise errors.NotLeader(f"{self.name}: leadership is being handed over")
         if self.busy:
@@ -453,7 +471,6 @@ class Replica:
         except errors.DiskFull:
             self._lacks_room()
             raise
-        self.note = ""
         self._stats.held_batches += len(stamps) // STAMP_BYTES
         self._wrote(self, len(batches))
 

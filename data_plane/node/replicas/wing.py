@@ -13,7 +13,6 @@ from data_plane.node.ports import Caller, Connection
 from data_plane.node.replicas.assignment import Assignment
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.committer import Committer
-from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.follower_stream import FollowerStream
 from data_plane.node.replicas.housekeeping import Housekeeping
@@ -40,7 +39,6 @@ class Hosting:
         replicas: ReplicaSet,
         log_directory: LogDirectory,
         booted: Booted,
-        distrust: Distrust,
         last_readings: LastReadings,
         clock_off_ms: Callable[[], int | None],
         may_delete: MayDelete,
@@ -91,7 +89,6 @@ class Hosting:
             registration=registration,
             replicas=replicas,
             due=due,
-            distrust=distrust,
             links=links,
             removal=self._removal,
         )
@@ -101,7 +98,6 @@ class Hosting:
             store=store,
             replicas=replicas,
             due=due,
-            distrust=distrust,
             committer=self.committer,
             quarantine=log_directory.quarantine,
             links=links,
@@ -112,7 +108,6 @@ class Hosting:
             image=image,
             replicas=replicas,
             due=due,
-            distrust=distrust,
             committer=self.committer,
             in_sync=self.in_sync,
             links=links,

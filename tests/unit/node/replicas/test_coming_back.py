@@ -15,11 +15,11 @@ from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import CallFailed
-from data_plane.node.replicas.distrust import Distrust
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.wing import Hosting
 from data_plane.node.stats import NodeStats
+from data_plane.replication.health import LostTail, Retired, Sound
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.loop import SimLoop
@@ -36,6 +36,8 @@ REGISTERED, ANEW = 7, 8
 WAIT_S = 60.0
 """Virtual: it costs nothing."""
 NOBODY: Any = None
+_STEPS_MAX = 100
+"""Of the event loop, until something begins."""
 
 
 class LeadersEnd:
@@ -89,14 +91,17 @@ class LeadersEnd:
 
 
 class WillingStore:
-    """Takes every transaction; what comes of it is the test's to tell."""
+    """Takes transactions; what comes of it is the test's to tell."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.refuses = 0
+        """So many transactions."""
 
     async def txn(self, compares: list[Compare], changes: list[Put]) -> TxnResult:
         self.asked.extend(change.key for change in changes)
-        return TxnResult(succeeded=True, revision=ANEW)
+        self.refuses -= 1
+        return TxnResult(succeeded=self.refuses < 0, revision=ANEW)
 
 
 class Readings:
@@ -140,7 +145,7 @@ class Follower:
         self.image.load(_metadata(in_sync=(LEADER,)), ANEW)
         self.replicas, log_directory = ReplicaSet(), LogDirectory(environment)
         born(self.disk)
-        directory, booted = log_directory.open(self.image)
+        _, booted = log_directory.open(self.image)
         self.registration = Registration(
             CONFIG, "directory", view, NOBODY, clock, environment.rng,
             data_lost=lambda topic_id: False, damaged=lambda where: False,
@@ -154,7 +159,6 @@ class Follower:
             replicas=self.replicas,
             log_directory=log_directory,
             booted=booted,
-            distrust=Distrust(self.image, directory, booted, self.replicas),
             last_readings=self.readings,
             clock_off_ms=lambda: None,
             may_delete=lambda where, end: True,
@@ -172,13 +176,20 @@ class Follower:
             task.cancel()
 
 
-def _metadata(in_sync: tuple[BrokerId, ...], leader: BrokerId = LEADER) -> list[KeyValue]:
+def _metadata(
+    in_sync: tuple[BrokerId, ...],
+    leader: BrokerId = LEADER,
+    *,
+    number: int = 1,
+    replicas: tuple[BrokerId, ...] = (ME, LEADER),
+    partition_epoch: int = 0,
+) -> list[KeyValue]:
     topic = model.TopicRecord(
-        topic_id=topic_id_of(1), tenant=TenantId("tn_a"), name="orders", partitions=1, settings=SETTINGS
+        topic_id=topic_id_of(number), tenant=TenantId("tn_a"), name="orders", partitions=1, settings=SETTINGS
     )
     record = model.PartitionRecord(
-        partition=0, replicas=(ME, LEADER), replica_generations=(1, 1), leader=leader, leader_epoch=LEADER_EPOCH,
-        in_sync=in_sync,
+        partition=0, replicas=replicas, replica_generations=(1,) * len(replicas), leader=leader,
+        leader_epoch=LEADER_EPOCH, in_sync=in_sync, partition_epoch=partition_epoch,
     )  # fmt: skip
     broker = model.BrokerRecord(
         broker_id=LEADER, directory_id="d", client_address="c:2", internal_address="i:2", zone="z"
@@ -331,6 +342,75 @@ def test_a_deleted_topics_replica_stays_until_its_last_reading_is_made() -> None
         follower.readings.make()
         await asyncio.sleep(WAIT_S)
         assert not follower.disk.exists(path)
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_removal_that_takes_long_delays_no_new_replica() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        going = follower.replica
+        going.busy = True
+        for revision, metadata in enumerate(([], _metadata((LEADER,), number=2)), start=ANEW + 1):
+            follower.image.load([_tombstone(), *metadata], revision)
+            follower.assignment.look_at_all()
+            await asyncio.sleep(WAIT_S)
+        assert follower.disk.exists(layout.partition_directory(where(1))), "its removal is not done"
+        assert where(2) in follower.replicas.by_partition
+        going.no_longer_busy()
+        await asyncio.sleep(WAIT_S)
+        assert not follower.disk.exists(layout.partition_directory(where(1)))
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_replica_that_is_not_wanted_any_more_takes_no_role_when_its_repair_ends() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        replica = follower.replica
+        replica.health = LostTail(reason="the journal is damaged", given_up=True)
+        follower.assignment.give_role(replica)
+        for _ in range(_STEPS_MAX):
+            if not replica.busy:
+                await asyncio.sleep(0)
+        assert replica.busy, "it is being cut"
+        follower.image.load(_metadata((LEADER,), replicas=(LEADER,), partition_epoch=1), ANEW + 1)
+        follower.assignment.look_at_all()
+        await asyncio.sleep(WAIT_S)
+        assert replica.following is None and isinstance(replica.health, Retired)
+        assert not follower.disk.exists(layout.partition_directory(where(1)))
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_damaged_replica_is_fetched_again_only_after_its_give_up_was_written() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        follower.store.refuses = 2
+        follower.replica.health = LostTail(reason="the journal is damaged")
+        follower.assignment.give_role(follower.replica)
+        await asyncio.sleep(WAIT_S)
+        assert len(follower.store.asked) == 3
+        assert follower.replica.repairs == 0, "the metadata has not moved on yet"
+        follower.assignment.look_at_all()
+        await asyncio.sleep(WAIT_S)
+        assert follower.replica.repairs == 1 and follower.replica.health == Sound()
+        assert follower.replica.following is not None
         follower.stop()
 
     _run(story(), loop)

@@ -188,7 +188,7 @@ def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_ta
         broker.move_log_start(60)  # before the follower was sent anything
         refused = await wire.answer()
         assert (refused.handle, refused.error) == (1, ErrorCode.OFFSET_OUT_OF_RANGE)
-        assert not replica.broken, "it is whole"
+        assert not replica.stopped, "it is whole"
         assert replica.leading is not None, "it leads on"
         wire.open(2)
         answer = await wire.answer()
