@@ -121,7 +121,7 @@ async def load(store: EtcdStore) -> tuple[ClusterImage, dict[str, float]]:
 
 
 async def fail_over(store: EtcdStore, image: ClusterImage, broker: BrokerId) -> dict[str, float]:
-    """Fence a broker and elect for all it led, as `data_plane/node/control.py` does."""
+    """Fence a broker and elect for all it led, as `data_plane/node/control/controller_seat.py` does."""
 
     async def follow() -> None:
         async for batch in store.watch("/", image.revision):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_plane.node.group_coordinators import GROUPS_TOPIC
+from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.testkit.activities import Activity, wait_unless
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import TENANT, SimCluster
@@ -195,10 +195,10 @@ class GroupReaders:
             (replica.where, replica.leading.leader_epoch)
             for broker in self._cluster.brokers
             if broker.node is not None
-            for replica in broker.node.host.all()
+            for replica in broker.node.replicas.all()
             if replica.topic.name == GROUPS_TOPIC
             and replica.leading is not None
-            and replica.where == broker.node.groups.partition(TENANT, GROUP)
+            and replica.where == broker.node.serving.groups.coordinators.partition(TENANT, GROUP)
         ]
         newest: dict[TopicPartition, int] = {}
         for where, epoch in leading:

@@ -18,7 +18,7 @@ from data_plane.dev.layout import ETCD
 from data_plane.log.small_file import SmallFileKind, unpack_small_file
 from data_plane.metadata.copying import EPOCHS_AHEAD
 from data_plane.metadata.lineage import Witness
-from data_plane.node.trust import WITNESS_FILE
+from data_plane.node.membership.trusted_store import WITNESS_FILE
 from penstock.contract.errors import PenstockError
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.etcd_servers import control
