@@ -9,6 +9,8 @@ from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import log_pb2
 
 NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+"""In place of a leader epoch."""
 
 
 @dataclass(slots=True)
@@ -16,7 +18,7 @@ class PartitionView:
     """Who leads one partition; `leader` -1 = nobody now, `leader_epoch` -1 = unknown."""
 
     leader: int = NO_LEADER
-    leader_epoch: int = -1
+    leader_epoch: int = UNKNOWN_EPOCH
     replicas: tuple[int, ...] = ()
     in_sync: tuple[int, ...] = ()
 

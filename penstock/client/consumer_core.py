@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
@@ -19,6 +18,7 @@ from penstock.client.group_member import GroupMember
 from penstock.client.malformed import SkipLog, skipped_batch
 from penstock.client.offset_questions import OffsetQuestion, OffsetQuestions
 from penstock.client.place import Place
+from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
 from penstock.client.times import NEVER
@@ -26,9 +26,6 @@ from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
 
 CREDIT_LATEST_MS = 1_000
 """Consumed bytes are told to the broker at least this often, however few: what was delivered is counted by
@@ -44,7 +41,7 @@ class ConsumerCore:
     """
 
     def __init__(
-        self, core: ClientCore, topics: tuple[str, ...], settings: ConsumerSettings, random: Random
+        self, core: Network, topics: tuple[str, ...], settings: ConsumerSettings, random: Random
     ) -> None:
         self.settings = settings
         self._core = core
@@ -259,9 +256,8 @@ class ConsumerCore:
                 self._look_up(cursor)
             elif cursor.state is CursorState.PLACED and cursor.retry_at <= now:
                 self._lanes.open_cursor(cursor, shares[cursor.leader], now)
-            elif cursor.credit_due_at <= now and cursor.lane is not None:
-                cursor.lane.want_credit(cursor)
-                self._core.wake_writer(cursor.lane.token)
+            elif cursor.credit_due_at <= now and cursor.broker != NO_LEADER:
+                self._lanes.give_credit(cursor)
                 cursor.credit_due_at = NEVER
         self._questions.step(now)
         self._lanes.step(now)
@@ -349,7 +345,7 @@ class ConsumerCore:
     def _refused(self, lane: FetchLane, cursor: Cursor, push: log_pb2.ConsumePush, now: float) -> None:
         """The broker has closed the handle."""
         lane.forget(cursor)
-        cursor.lane = None
+        cursor.broker = NO_LEADER
         cursor.state = CursorState.PLACED
         error = refusal(push.error, push.message)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.auto_offset_reset != "error":
@@ -405,12 +401,11 @@ class ConsumerCore:
         if (
             chunk.generation == cursor.generation
             and cursor.state is CursorState.OPEN
-            and cursor.lane is not None
+            and cursor.broker != NO_LEADER
         ):
             cursor.credit_owed += len(chunk.batch)
             if cursor.credit_owed * 4 >= cursor.window:
-                cursor.lane.want_credit(cursor)
-                self._core.wake_writer(cursor.lane.token)
+                self._lanes.give_credit(cursor)
             elif cursor.credit_due_at == NEVER:
                 cursor.credit_due_at = now + CREDIT_LATEST_MS
                 self._core.attend_at(cursor.credit_due_at)

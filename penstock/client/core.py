@@ -9,14 +9,17 @@ A runtime keeps to this: it calls every method under one lock (asyncio needs non
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
-from penstock.client.enquiry import Enquiries, Enquiry, OnAnswer, OnFailure
+from penstock.client.consumer_core import ConsumerCore
+from penstock.client.enquiry import Enquiries
 from penstock.client.outage import Outage, each_of
+from penstock.client.pending_batch import PendingBatch, ReceiptsLedger
+from penstock.client.ports import Enquiry, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
+from penstock.client.producer_core import ProducerCore
 from penstock.client.refusals import final
 from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.times import NEVER
@@ -25,12 +28,6 @@ from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError
 from penstock.contract.v1 import log_pb2
-
-if TYPE_CHECKING:
-    from penstock.client.consumer_core import ConsumerCore
-    from penstock.client.lane import Outgoing
-    from penstock.client.pending_batch import PendingBatch, ReceiptsLedger
-    from penstock.client.producer_core import ProducerCore
 
 SUSPECT_MS = 2_000
 """An address that failed is not asked for this long while another is known."""
@@ -52,11 +49,11 @@ class ClientCore:
         self._now = 0.0
         self._tokens = 0
         self._planned = NEVER
-        self._streams: dict[int, ProducerCore | ConsumerCore] = {}
+        self._streams: dict[int, StreamOwner] = {}
         self._watch_tokens: dict[int, None] = {}
         self._watchers = Watchers(self, random)
         self._enquiries = Enquiries(self, random)
-        self._interest: dict[str, list[ProducerCore | ConsumerCore]] = {}
+        self._interest: dict[str, list[StreamOwner]] = {}
         self._topics_asked: dict[str, Enquiry] = {}
         self._topic_errors: dict[str, PenstockError] = {}
         self._interest_changed = False
@@ -81,20 +78,16 @@ class ClientCore:
     # ---- members ------------------------------------------------------------------------------------------------
 
     def add_producer(self, settings: ProducerSettings, ledger: ReceiptsLedger | None) -> ProducerCore:
-        from penstock.client.producer_core import ProducerCore
-
         producer = ProducerCore(self, settings, self._random, ledger)
         self.producers.append(producer)
         return producer
 
     def add_consumer(self, topics: tuple[str, ...], settings: ConsumerSettings) -> ConsumerCore:
-        from penstock.client.consumer_core import ConsumerCore
-
         consumer = ConsumerCore(self, topics, settings, self._random)
         self.consumers.append(consumer)
         return consumer
 
-    def remove(self, member: ProducerCore | ConsumerCore, now: float) -> None:
+    def remove(self, member: StreamOwner, now: float) -> None:
         """Close one producer or consumer: what has no outcome fails, its streams end."""
         self._now = now
         member.close(now)
@@ -104,7 +97,7 @@ class ClientCore:
             self.forget_topic(name, member)
 
     def close(self, now: float) -> None:
-        members: list[ProducerCore | ConsumerCore] = [*self.producers, *self.consumers]
+        members: list[StreamOwner] = [*self.producers, *self.consumers]
         for member in members:
             self.remove(member, now)
         self._watchers.close()
@@ -211,17 +204,17 @@ class ClientCore:
         self._enquiries.failed(token, code, message, now)
         self.attend()
 
-    def next_frame(self, token: int, now: float) -> tuple[Outgoing | bytes | None, float]:
-        """What a stream's writer sends next, or None and when to look again. An `Outgoing` is encoded
+    def next_frame(self, token: int, now: float) -> tuple[UnencodedFrame | bytes | None, float]:
+        """What a stream's writer sends next, or None and when to look again. An `UnencodedFrame` is encoded
         outside the lock.
         """
         self._now = now
         member = self._streams.get(token)
         return member.next_outgoing(token, now) if member is not None else (None, NEVER)
 
-    def encoded(self, token: int, outgoing: Outgoing) -> None:
-        """An `Outgoing` has become a frame; told before the frame is sent."""
-        outgoing.owner.encoded(token, outgoing)
+    def encoded(self, token: int, outgoing: UnencodedFrame) -> None:
+        """An `UnencodedFrame` has become a frame; told before the frame is sent."""
+        outgoing.encoded(token)
 
     # ---- what members ask of the core ---------------------------------------------------------------------------
 
@@ -248,9 +241,9 @@ class ClientCore:
         if at < self.woken.get(token, NEVER):
             self.woken[token] = at
 
-    def open_stream(self, member: ProducerCore | ConsumerCore, address: str, method: str) -> int:
+    def open_stream(self, owner: StreamOwner, address: str, method: str) -> int:
         token = self.new_token()
-        self._streams[token] = member
+        self._streams[token] = owner
         self.act(OpenStream(token=token, address=address, method=method))
         return token
 
@@ -330,8 +323,8 @@ class ClientCore:
 
     # ---- metadata -----------------------------------------------------------------------------------------------
 
-    def watch_topic(self, name: str, member: ProducerCore | ConsumerCore) -> TopicView | None:
-        """The topic as known now, or None while it is being asked for. From now on `member` hears of its
+    def watch_topic(self, name: str, owner: StreamOwner) -> TopicView | None:
+        """The topic as known now, or None while it is being asked for. From now on `owner` hears of its
         changes.
 
         Raises what the brokers finally answered, once; the next call asks anew.
@@ -341,10 +334,10 @@ class ClientCore:
         error = self._topic_errors.pop(name, None)
         if error is not None:
             raise error
-        members = self._interest.setdefault(name, [])
-        if member not in members:
-            members.append(member)
-            if len(members) == 1:
+        owners = self._interest.setdefault(name, [])
+        if owner not in owners:
+            owners.append(owner)
+            if len(owners) == 1:
                 self._interest_changed = True
                 self.attend()
         view = self.view.topics.get(name)
@@ -352,12 +345,12 @@ class ClientCore:
             self._ask_topic(name)
         return view
 
-    def forget_topic(self, name: str, member: ProducerCore | ConsumerCore) -> None:
-        members = self._interest.get(name)
-        if members is None or member not in members:
+    def forget_topic(self, name: str, owner: StreamOwner) -> None:
+        owners = self._interest.get(name)
+        if owners is None or owner not in owners:
             return
-        members.remove(member)
-        if not members:
+        owners.remove(owner)
+        if not owners:
             del self._interest[name]
             self.view.forget(name)
             asked = self._topics_asked.pop(name, None)

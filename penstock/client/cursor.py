@@ -14,19 +14,15 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH
 from penstock.client.messages import Message
 from penstock.client.times import NEVER
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import CONTROL, split_batches
 
-if TYPE_CHECKING:
-    from penstock.client.fetch_lane import FetchLane
-
 BEGINNING, END = -2, -1
 """Times that `ListOffsets` takes for the log's two ends."""
-UNKNOWN_EPOCH = -1
 _PLACE = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's
 header.
@@ -64,6 +60,7 @@ class Cursor:
 
     __slots__ = (
         "asked",
+        "broker",
         "buffer",
         "buffered_bytes",
         "credit_due_at",
@@ -79,7 +76,6 @@ class Cursor:
         "held",
         "high_watermark",
         "label",
-        "lane",
         "leader",
         "leader_epoch",
         "line",
@@ -112,8 +108,9 @@ class Cursor:
         self.line = self.generation = 0
         self.offset = self.fetch_offset = -1
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
-        self.leader = self.leader_epoch = -1
-        self.lane: FetchLane | None = None
+        self.leader, self.leader_epoch = NO_LEADER, UNKNOWN_EPOCH
+        self.broker = NO_LEADER
+        """The broker on whose stream it is open."""
         self.retry_at = 0.0
         self.failures = 0
         self.buffer: deque[Chunk] = deque()

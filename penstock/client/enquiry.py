@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
 
 from penstock.client.actions import StartCall
 from penstock.client.backoff import Backoff
 from penstock.client.outage import each_of
+from penstock.client.ports import Connections, Enquiry
 from penstock.client.refusals import final, refusal
 from penstock.client.times import NEVER
 from penstock.contract.errors import BrokerUnavailable, PenstockError
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
 
 _TRY_MS_FIRST = 1_500
 _TRY_MS_LONGEST = 10_000
@@ -23,34 +18,11 @@ _TRY_MS_LONGEST = 10_000
 time.
 """
 
-OnAnswer = Callable[[bytes, float], None]
-OnFailure = Callable[[PenstockError, float], None]
-
-
-@dataclass(slots=True, eq=False)
-class Enquiry:
-    """One request. `broker` None = any broker can answer it."""
-
-    method: str
-    request: bytes
-    deadline: float
-    on_answer: OnAnswer
-    on_failure: OnFailure
-    broker: int | None
-    once: bool = False
-    """The first failure is the answer; whoever asks decides what next."""
-    retry_at: float = 0.0
-    attempts: int = 0
-    token: int = -1
-    address: str = ""
-    errors: dict[str, str] = field(default_factory=dict)
-    """Last failure by address, for the message when all is lost."""
-
 
 class Enquiries:
     """Those under way. Each ends in exactly one call of `on_answer` or `on_failure`."""
 
-    def __init__(self, core: ClientCore, random: Random) -> None:
+    def __init__(self, core: Connections, random: Random) -> None:
         self._core = core
         self._backoff = Backoff(50, 1_000, random)
         self._waiting: list[Enquiry] = []

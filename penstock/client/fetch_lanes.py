@@ -3,20 +3,15 @@ up when lost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.cursor import Cursor, CursorState
 from penstock.client.fetch_lane import FetchLane, FetchLaneState
+from penstock.client.ports import Network, StreamOwner
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import ConsumerSettings
 from penstock.client.times import NEVER
 from penstock.contract import limits, methods
-
-if TYPE_CHECKING:
-    from penstock.client.consumer_core import ConsumerCore
-    from penstock.client.core import ClientCore
 
 WINDOW_BYTES_MIN = 4 * limits.KIB
 """With very many partitions each still gets its turn, one batch at a time."""
@@ -30,7 +25,7 @@ class FetchLanes:
     """Times in ms. A cursor that is open is on exactly one of them, its leader's."""
 
     def __init__(
-        self, core: ClientCore, consumer: ConsumerCore, settings: ConsumerSettings, backoff: Backoff
+        self, core: Network, consumer: StreamOwner, settings: ConsumerSettings, backoff: Backoff
     ) -> None:
         self._core, self._consumer, self._settings, self._backoff = core, consumer, settings, backoff
         self._group = "" if settings.group is None else settings.group.group
@@ -86,7 +81,7 @@ class FetchLanes:
             return
         share = self._settings.fetch_bytes // max(1, sharers)
         cursor.window = max(WINDOW_BYTES_MIN, min(self._settings.partition_fetch_bytes, share))
-        cursor.state, cursor.lane = CursorState.OPEN, lane
+        cursor.state, cursor.broker = CursorState.OPEN, lane.broker
         lane.want_open(cursor)
         self._core.wake_writer(lane.token)
 
@@ -101,13 +96,21 @@ class FetchLanes:
         lane.opened(self._core.open_stream(self._consumer, address, methods.CONSUME), now)
         return True
 
+    def give_credit(self, cursor: Cursor) -> None:
+        """Tell the broker what was consumed, if the partition is open."""
+        lane = self._lanes.get(cursor.broker)
+        if lane is not None:
+            lane.want_credit(cursor)
+            self._core.wake_writer(lane.token)
+
     def close_cursor(self, cursor: Cursor) -> None:
         """It is open nowhere now; what was fetched stays."""
-        if cursor.lane is not None:
-            cursor.lane.want_close(cursor)
-            if cursor.lane.state is FetchLaneState.OPEN:
-                self._core.wake_writer(cursor.lane.token)
-            cursor.lane = None
+        lane = self._lanes.get(cursor.broker)
+        if lane is not None:
+            lane.want_close(cursor)
+            if lane.state is FetchLaneState.OPEN:
+                self._core.wake_writer(lane.token)
+            cursor.broker = NO_LEADER
         if cursor.state is CursorState.OPEN:
             cursor.state = CursorState.PLACED
 
@@ -121,7 +124,7 @@ class FetchLanes:
         lane.failures += 1
         lane.retry_at = now + self._backoff.delay_ms(lane.failures)
         for cursor in list(lane.cursors.values()):
-            cursor.lane = None
+            cursor.broker = NO_LEADER
             cursor.generation += 1
             cursor.state = CursorState.PLACED
             cursor.credit_owed, cursor.credit_due_at = 0, NEVER

@@ -37,7 +37,7 @@ class DeliveryType(Protocol[_Made]):
 class Sender(Protocol):
     """Who is told of batches; the producer's core."""
 
-    def batch_begun(self, batch: PendingBatch) -> None: ...
+    def batch_begun(self, queue: PartitionQueue, batch: PendingBatch) -> None: ...
 
     def offer(self, queue: PartitionQueue) -> None:
         """The queue may have something to send."""
@@ -305,7 +305,7 @@ class Filling:
             now + settings.delivery_timeout_ms,
         )
         queue.open = batch
-        self._sender.batch_begun(batch)
+        self._sender.batch_begun(queue, batch)
         return batch
 
     def _drop_empty(self, queue: PartitionQueue) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from penstock.client.backoff import Backoff
+from penstock.client.ports import Enquiry, Network, OnAnswer, OnFailure
 from penstock.client.refusals import final, refusal
 from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
-    from penstock.client.enquiry import Enquiry, OnAnswer
 
 CALL_MS = 3_000
 """A coordinator that was stopped or cut off does not refuse: after this time another one is looked for."""
@@ -34,13 +30,13 @@ class _Call:
     method: str
     request: bytes
     on_answer: OnAnswer
-    on_failure: Callable[[PenstockError, float], None]
+    on_failure: OnFailure
 
 
 class GroupCalls:
     """Calls that wait for the coordinator to be found fail together when it cannot be."""
 
-    def __init__(self, core: ClientCore, group: str, random: Random) -> None:
+    def __init__(self, core: Network, group: str, random: Random) -> None:
         self._core, self._group = core, group
         self._backoff = Backoff(50, 1_000, random)
         self._coordinator: int | None = None
@@ -56,7 +52,7 @@ class GroupCalls:
         request: Request,
         now: float,
         on_answer: OnAnswer,
-        on_failure: Callable[[PenstockError, float], None],
+        on_failure: OnFailure,
     ) -> None:
         """Exactly one of the callbacks comes, later, unless `close` does."""
         self._waiting.append(_Call(_METHODS[kind], request.SerializeToString(), on_answer, on_failure))

@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.group_calls import GroupCalls
 from penstock.client.group_events import GroupEvent
 from penstock.client.place import Place
+from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.client.times import NEVER
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
 
 FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 
@@ -46,7 +43,7 @@ class GroupCommits:
 
     def __init__(
         self,
-        core: ClientCore,
+        core: Network,
         calls: GroupCalls,
         group: str,
         member_id: str,

@@ -19,26 +19,24 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.client.backoff import Backoff
-from penstock.client.cursor import UNKNOWN_EPOCH
+from penstock.client.cluster_view import UNKNOWN_EPOCH
+from penstock.client.cursor import Cursor
 from penstock.client.group_calls import GroupCalls
 from penstock.client.group_commits import CommitRequest, GroupCommits
 from penstock.client.group_events import EventKind, GroupEvent
 from penstock.client.group_heartbeat import JOIN, LEAVE, heartbeat_request
 from penstock.client.group_offsets import CommittedAnswer, ask_committed, fetch_request
 from penstock.client.place import Place
+from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
 from penstock.client.times import NEVER
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
-
-if TYPE_CHECKING:
-    from penstock.client.consumer_core import ConsumerCore
-    from penstock.client.core import ClientCore
 
 _NOTHING: Mapping[Place, int] = MappingProxyType({})
 CLOSE_MS = 5_000
@@ -50,11 +48,28 @@ COMMIT_MS = 30_000
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
+class AssignedPartitions(Protocol):
+    """What a member uses of its consumer, which reads what the group assigns."""
+
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+
+    cursors: dict[Place, Cursor]
+
+    def adopt(self, place: Place, offset: int, epoch: int, *, new: bool) -> None: ...
+
+    def let_go(self, place: Place) -> None: ...
+
+    def hold(self, place: Place) -> None: ...
+
+    def release(self, place: Place) -> None: ...
+
+
 class GroupMember:
     """See the module."""
 
     def __init__(
-        self, core: ClientCore, consumer: ConsumerCore, settings: GroupSettings, random: Random
+        self, core: Network, consumer: AssignedPartitions, settings: GroupSettings, random: Random
     ) -> None:
         self.settings = settings
         self.member_id = random.randbytes(16).hex()

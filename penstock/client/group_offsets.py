@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from penstock.client.group_calls import GroupCalls
 from penstock.client.place import Place
+from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +33,7 @@ def fetch_request(
 
 
 def ask_committed(
-    core: ClientCore, calls: GroupCalls, group: str, places: Mapping[Place, bytes], deadline: float
+    core: Network, calls: GroupCalls, group: str, places: Mapping[Place, bytes], deadline: float
 ) -> CommittedAnswer:
     """Ask for these places (topic id by place); tried again until `deadline`."""
     answer = CommittedAnswer({})

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import NamedTuple, Protocol
 
 from penstock.client.partition_queue import PartitionQueue
 from penstock.client.pending_batch import Identity, PendingBatch
@@ -24,9 +24,6 @@ from penstock.contract.ids import NO_PRODUCER_ID
 from penstock.contract.invariant import invariant
 from penstock.contract.v1 import log_pb2
 from penstock.records.build import NO_EPOCH, BatchBuilder, with_producer
-
-if TYPE_CHECKING:
-    from penstock.client.producer_core import ProducerCore
 
 FRAME_PAYLOAD_BYTES = 4 * limits.MIB
 """A frame takes no further batch beyond this; its largest single batch may be bigger."""
@@ -50,10 +47,9 @@ class LaneState(Enum):
 class Ticket:
     """What one batch needs to become bytes, read under the core's lock and used outside it."""
 
+    queue: PartitionQueue
     batch: PendingBatch
     id: int
-    topic_id: bytes
-    partition: int
     leader_epoch: int
     identity: Identity | None
     base_sequence: int
@@ -64,13 +60,24 @@ class Ticket:
     reserved: int
 
 
+class Unanswered(NamedTuple):
+    """A batch that was sent, with its partition."""
+
+    queue: PartitionQueue
+    batch: PendingBatch
+
+
+class OutgoingOwner(Protocol):
+    """The producer whose batches leave."""
+
+    def encoded(self, token: int, outgoing: Outgoing) -> None: ...
+
+
 @dataclass(slots=True)
 class Outgoing:
-    """Batches that leave together. `encode` is pure and slow: call it outside the lock, then
-    `ProducerCore.encoded`.
-    """
+    """Batches that leave together. `encode` is pure and slow: call it outside the lock, then `encoded`."""
 
-    owner: ProducerCore
+    owner: OutgoingOwner
     acks: int
     tickets: Sequence[Ticket]
     frame: bytes = b""
@@ -89,14 +96,18 @@ class Outgoing:
             payload.append(data)
             add(
                 id=ticket.id,
-                topic_id=ticket.topic_id,
-                partition=ticket.partition,
+                topic_id=ticket.queue.topic_id,
+                partition=ticket.queue.partition,
                 size=len(data),
                 leader_epoch=ticket.leader_epoch,
             )
         self.payload_bytes = sum(map(len, payload))
         self.frame = pack_frame(FrameKind.PRODUCE, head.SerializeToString(), payload)
         return self.frame
+
+    def encoded(self, token: int) -> None:
+        """It has become a frame of this stream. Under the lock, before the frame is sent."""
+        self.owner.encoded(token, self)
 
 
 def _encode(ticket: Ticket, encoded: bytes | None) -> bytes:
@@ -145,7 +156,7 @@ class Lane:
         self.next_id = 0
         self.throttled: PenstockError | None = None
         """The last refusal of a batch for a rate, which keeps its credit for a while too."""
-        self.unanswered: dict[int, PendingBatch] = {}
+        self.unanswered: dict[int, Unanswered] = {}
         self.last_heard = 0.0
         self.sent_at = 0.0
         """When the oldest silence began: the first send after nothing was unanswered."""
@@ -177,7 +188,7 @@ class Lane:
     def enlist_due(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
             queue = heapq.heappop(self._heap)[2]
-            if queue.lane is self:
+            if queue.leader == self.broker:
                 self.enlist(queue)
 
     @property
@@ -188,12 +199,12 @@ class Lane:
         """Something waits to go out here or is unanswered; queues that moved to another lane do not count."""
         return (
             bool(self.unanswered)
-            or any(queue.lane is self for queue in self.ready)
-            or any(entry[2].lane is self and not entry[2].idle for entry in self._heap)
+            or any(queue.leader == self.broker for queue in self.ready)
+            or any(entry[2].leader == self.broker and not entry[2].idle for entry in self._heap)
         )
 
     def select(
-        self, owner: ProducerCore, now: float, identity: Identity | None, acks: int
+        self, owner: OutgoingOwner, now: float, identity: Identity | None, acks: int
     ) -> tuple[Outgoing | None, float]:
         """The next frame's batches, or None with the time to look again (events may come earlier)."""
         if self.state is not LaneState.OPEN:
@@ -206,10 +217,10 @@ class Lane:
         ready = self.ready
         while ready and total < FRAME_PAYLOAD_BYTES and len(tickets) < FRAME_BATCHES_MAX:
             queue = ready[0]
-            batch = queue.sendable(now, identity) if queue.lane is self else None
+            batch = queue.sendable(now, identity) if queue.leader == self.broker else None
             if batch is None:
                 ready.popleft()
-                if queue.lane is self:
+                if queue.leader == self.broker:
                     queue.listed = False
                     self.look_at(queue, queue.wake_at(now))
                 continue
@@ -237,12 +248,11 @@ class Lane:
         batch.encoding = True
         if not self.unanswered:
             self.sent_at = now
-        self.unanswered[batch.id] = batch
+        self.unanswered[batch.id] = Unanswered(queue, batch)
         return Ticket(
+            queue,
             batch,
             batch.id,
-            queue.topic_id,
-            queue.partition,
             queue.leader_epoch,
             batch.identity,
             batch.base_sequence,

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER
+from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, PenstockError
 from penstock.contract.v1 import log_pb2
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
 
 _ASK_MS = 5_000
 """After this time without an answer the leader is looked up anew."""
@@ -41,7 +38,7 @@ class OffsetQuestion:
 
 
 class OffsetQuestions:
-    def __init__(self, core: ClientCore, random: Random) -> None:
+    def __init__(self, core: Network, random: Random) -> None:
         self._core = core
         self._backoff = Backoff(50, 1_000, random)
         self._open: list[OffsetQuestion] = []

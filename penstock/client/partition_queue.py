@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from penstock.client.cluster_view import NO_LEADER
 from penstock.client.pending_batch import Identity, PendingBatch
 from penstock.client.refusals import LEADERSHIP_CODES, held_up_by, unknown_because
 from penstock.client.times import NEVER
@@ -34,9 +34,6 @@ from penstock.contract.errors import (
     TimedOut,
 )
 from penstock.contract.invariant import invariant
-
-if TYPE_CHECKING:
-    from penstock.client.lane import Lane
 
 _SEQUENCES = 2**31
 """Sequences wrap after 2^31 - 1 (RL61)."""
@@ -71,7 +68,6 @@ class PartitionQueue:
         "identity",
         "in_flight",
         "label",
-        "lane",
         "leader",
         "leader_epoch",
         "listed",
@@ -109,8 +105,8 @@ class PartitionQueue:
         self.held_up: PenstockError | None = None
         """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
         self.failures = 0
-        self.leader, self.leader_epoch = -1, -1
-        self.lane: Lane | None = None
+        self.leader, self.leader_epoch = NO_LEADER, -1
+        """The broker whose stream it is sent on."""
         self.listed = False
 
     # ---- filling ----------------------------------------------------------------------------------------------
@@ -302,7 +298,7 @@ class PartitionQueue:
                 f"{self.label}: waited behind a refused batch; {cause.message}"
                 f" (gave up after delivery_timeout_ms={timeout_ms:g})"
             )
-        where = "has no leader" if self.leader < 0 else "could not be sent to its leader"
+        where = "has no leader" if self.leader == NO_LEADER else "could not be sent to its leader"
         why = "" if cause is None else f" ({cause.message})"
         return TimedOut(
             f"{self.label}: {where} within delivery_timeout_ms={timeout_ms:g}{why}; nothing was applied"

@@ -5,15 +5,12 @@ receipts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.client.refusals import held_up_by
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import BATCH_HEADER_BYTES
-
-if TYPE_CHECKING:
-    from penstock.client.partition_queue import PartitionQueue
-    from penstock.records.build import BatchBuilder
+from penstock.records.build import BatchBuilder
 
 
 class Receipt(NamedTuple):
@@ -53,6 +50,18 @@ class Identity(NamedTuple):
     producer_epoch: int
 
 
+class BatchPartition(Protocol):
+    """What a batch and its deliveries tell of their partition."""
+
+    topic: str
+    partition: int
+    label: str
+    append_time: bool
+    """The broker gives messages their time."""
+    held_up: PenstockError | None
+    """What the last attempt met."""
+
+
 class PendingBatch:
     """Shared by all deliveries of its messages.
 
@@ -87,7 +96,7 @@ class PendingBatch:
     )
 
     def __init__(
-        self, queue: PartitionQueue, builder: BatchBuilder, order: int, linger_until: float, deadline: float
+        self, queue: BatchPartition, builder: BatchBuilder, order: int, linger_until: float, deadline: float
     ) -> None:
         self.queue = queue
         self.builder: BatchBuilder | None = builder

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.filling import Filling, Route
-from penstock.client.lane import Lane, LaneState, Outgoing
+from penstock.client.lane import Lane, LaneState, Outgoing, Unanswered
 from penstock.client.partition_queue import Failure, PartitionQueue
 from penstock.client.pending_batch import Identity, PendingBatch, ReceiptsLedger
+from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
 from penstock.client.times import NEVER
@@ -28,13 +29,16 @@ from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.topic_settings import TimestampType
 from penstock.contract.v1 import log_pb2
 
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
-
 OPEN_TIMEOUT_MS = 3_000
 """A stream that grants no credit in this time is given up; the next attempt may go elsewhere."""
 STALL_MS = 15_000
 """A stream that owes answers and says nothing for this long is given up, whatever the metadata says."""
+
+
+class ProducerNetwork(Network, Protocol):
+    """What a producer uses of the core."""
+
+    def outcome_known(self, batch: PendingBatch) -> None: ...
 
 
 class ProducerCore:
@@ -46,7 +50,7 @@ class ProducerCore:
 
     def __init__(
         self,
-        core: ClientCore,
+        core: ProducerNetwork,
         settings: ProducerSettings,
         random: Random,
         ledger: ReceiptsLedger | None,
@@ -65,7 +69,7 @@ class ProducerCore:
         self._epoch_wanted = False
         self._identity_failures = 0
         self._identity_retry_at = 0.0
-        self._expiry: deque[PendingBatch] = deque()
+        self._expiry: deque[tuple[PartitionQueue, PendingBatch]] = deque()
         self.failed_messages = 0
         self.closed = False
 
@@ -87,12 +91,11 @@ class ProducerCore:
             raise error
         return self._make_route(view)
 
-    def batch_begun(self, batch: PendingBatch) -> None:
+    def batch_begun(self, queue: PartitionQueue, batch: PendingBatch) -> None:
         """A message opened a batch: its linger and its deadline begin."""
-        self._expiry.append(batch)
+        self._expiry.append((queue, batch))
         self._core.attend_at(batch.deadline)
-        queue = batch.queue
-        lane = queue.lane
+        lane = self.lanes.get(queue.leader)
         if lane is not None:
             lane.look_at(queue, batch.linger_until)
             if lane.state is LaneState.OPEN:
@@ -107,14 +110,14 @@ class ProducerCore:
 
     def pending(self) -> list[PendingBatch]:
         """All batches without an outcome, in the order they were begun."""
-        return [batch for batch in self._expiry if not batch.done]
+        return [batch for _, batch in self._expiry if not batch.done]
 
     @property
     def keeps_receipts(self) -> bool:
         return self._ledger is not None
 
     def oldest(self) -> PendingBatch | None:
-        return next((batch for batch in self._expiry if not batch.done), None)
+        return next((batch for _, batch in self._expiry if not batch.done), None)
 
     # ---- routes and leaders -------------------------------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class ProducerCore:
                 f"{view.name}: was deleted and created anew; this message was for the old topic"
             )
             for queue in route.queues:
-                queue.lane = None
+                queue.leader = NO_LEADER
                 self._fail(queue.abandon(error))
             if view.error is not None:
                 self._core.forget_topic(view.name, self)
@@ -174,7 +177,7 @@ class ProducerCore:
         """Follow a new leader at once: what the old one has not answered is sent again, under the same
         numbers.
         """
-        former = queue.lane
+        former = self.lanes.get(queue.leader)
         queue.held_up = None
         queue.leader, queue.leader_epoch = leader, leader_epoch
         lane = self._lane(leader) if leader != NO_LEADER else None
@@ -183,7 +186,6 @@ class ProducerCore:
             if lane is not None:
                 self.offer(queue)
             return
-        queue.lane = lane
         if former is not None:
             cause = errors.NotLeader(
                 f"{queue.label}: leadership moved to epoch {leader_epoch} before an answer came"
@@ -203,7 +205,7 @@ class ProducerCore:
 
     def offer(self, queue: PartitionQueue) -> None:
         """The queue may have something to send: let its lane look."""
-        lane = queue.lane
+        lane = self.lanes.get(queue.leader)
         if lane is None or queue.idle:
             return
         lane.enlist(queue)
@@ -233,7 +235,7 @@ class ProducerCore:
     def next_step_at(self) -> float:
         at = NEVER
         if self._expiry:
-            at = self._expiry[0].deadline
+            at = self._expiry[0][1].deadline
         for lane in self.lanes.values():
             if lane.state is LaneState.CLOSED:
                 if lane.has_work():
@@ -248,15 +250,15 @@ class ProducerCore:
 
     def _expire(self, now: float) -> None:
         expiry = self._expiry
-        while expiry and (expiry[0].done or expiry[0].deadline <= now):
-            batch = expiry.popleft()
+        while expiry and (expiry[0][1].done or expiry[0][1].deadline <= now):
+            queue, batch = expiry.popleft()
             if batch.done:
                 continue
-            queue = batch.queue
-            if batch in queue.in_flight and queue.lane is not None:
-                queue.lane.unanswered.pop(batch.id, None)
-            if queue.held_up is None and queue.lane is not None and queue.lane.credit < batch.wire_bytes_max:
-                queue.held_up = queue.lane.throttled
+            lane = self.lanes.get(queue.leader)
+            if batch in queue.in_flight and lane is not None:
+                lane.unanswered.pop(batch.id, None)
+            if queue.held_up is None and lane is not None and lane.credit < batch.wire_bytes_max:
+                queue.held_up = lane.throttled
             self._fail(queue.expired(batch, self.settings.delivery_timeout_ms))
             self._settle(queue)
 
@@ -307,7 +309,7 @@ class ProducerCore:
                 continue
             batch.encoded, batch.encoded_as = ticket.encoded, (ticket.identity, ticket.base_sequence)
             batch.builder = None
-            queue = batch.queue
+            queue = ticket.queue
             if silent and batch in queue.in_flight:
                 if lane is not None:
                     lane.unanswered.pop(batch.id, None)
@@ -333,24 +335,26 @@ class ProducerCore:
             lane.state, lane.failures = LaneState.OPEN, 0
         lane.credit += answer.credit_bytes
         for result in answer.results:
-            batch = lane.unanswered.pop(result.id, None)
-            if batch is not None:
-                self._answered(batch, result, now)
+            unanswered = lane.unanswered.pop(result.id, None)
+            if unanswered is not None:
+                self._answered(lane, unanswered, result, now)
         self._core.wake_writer(token)
 
-    def _answered(self, batch: PendingBatch, result: log_pb2.ProduceResult, now: float) -> None:
-        queue = batch.queue
+    def _answered(
+        self, lane: Lane, unanswered: Unanswered, result: log_pb2.ProduceResult, now: float
+    ) -> None:
+        queue, batch = unanswered
         if result.error == ErrorCode.OK:
             queue.applied(batch)
             if self._ledger is not None and batch.encoded is not None:
-                self._enter(self._ledger, batch, batch.encoded, result)
+                self._enter(self._ledger, unanswered, batch.encoded, result)
             self._complete(batch, None, result.base_offset, result.accepted_ms, result.duplicate)
             self._settle(queue)
             return
         error = refusal(result.error, result.message)
         attempts_max = self.settings.max_attempts
-        if error.code is ErrorCode.THROTTLED and queue.lane is not None:
-            queue.lane.throttled = error
+        if error.code is ErrorCode.THROTTLED:
+            lane.throttled = error
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
@@ -383,12 +387,12 @@ class ProducerCore:
         lane.failures += 1
         lane.retry_at = now + self._reopen.delay_ms(lane.failures)
         unanswered, lane.unanswered = list(lane.unanswered.values()), {}
-        queues = {id(batch.queue): batch.queue for batch in unanswered}
-        for batch in unanswered:
-            self._fail(batch.queue.lost(batch, error, self.settings.max_attempts))
+        queues = {id(queue): queue for queue, _ in unanswered}
+        for queue, batch in unanswered:
+            self._fail(queue.lost(batch, error, self.settings.max_attempts))
         for route in self._routes.values():
             for queue in route.queues:
-                if queue.lane is lane and not queue.idle:
+                if queue.leader == lane.broker and not queue.idle:
                     queue.held_up = error
                     if code is not None and final(error):
                         self._fail(queue.abandon(error))
@@ -470,13 +474,13 @@ class ProducerCore:
     # ---- outcomes -----------------------------------------------------------------------------------------------
 
     def _enter(
-        self, ledger: ReceiptsLedger, batch: PendingBatch, sent: bytes, result: log_pb2.ProduceResult
+        self, ledger: ReceiptsLedger, unanswered: Unanswered, sent: bytes, result: log_pb2.ProduceResult
     ) -> None:
         """A batch has one outcome, so one that the broker answers as a duplicate is entered once like any other.
 
         It rests as it was sent: place and time that a broker writes into it change no length.
         """
-        queue = batch.queue
+        queue, batch = unanswered
         ledger.acknowledged(
             queue.topic,
             queue.topic_id,
@@ -505,7 +509,7 @@ class ProducerCore:
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)
-        while self._expiry and self._expiry[0].done:
+        while self._expiry and self._expiry[0][1].done:
             self._expiry.popleft()
 
     # ---- closing ------------------------------------------------------------------------------------------------

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from penstock.client.backoff import Backoff
+from penstock.client.ports import Connections
 from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.v1 import log_pb2
-
-if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
 
 WATCHES = 2
 _FIRST_PUSH_MS = 2_000
@@ -41,7 +38,7 @@ class _Watch:
 class Watchers:
     """Keeps `WATCHES` streams to different brokers while there is a topic to watch."""
 
-    def __init__(self, core: ClientCore, random: Random) -> None:
+    def __init__(self, core: Connections, random: Random) -> None:
         self._core = core
         self._backoff = Backoff(50, 1_000, random)
         self._watches = [_Watch() for _ in range(WATCHES)]

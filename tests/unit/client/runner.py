@@ -10,7 +10,6 @@ from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consumer_core import ConsumerCore
 from penstock.client.core import ClientCore
 from penstock.client.handing_out import HandingOut
-from penstock.client.lane import Outgoing
 from penstock.client.malformed import SkippedBatch, skipped_batch
 from penstock.client.messages import Message
 from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt, ReceiptsLedger
@@ -297,11 +296,11 @@ class Runner:
                     stream.look_at = max(at, self.now + 0.001)
                     break
                 moved = True
-                if isinstance(out, Outgoing):
+                if isinstance(out, bytes):
+                    frame = out
+                else:
                     frame = out.encode()
                     self.core.encoded(token, out)
-                else:
-                    frame = out
                 self._broker_takes(token, stream, frame)
             if stream.session is not None and stream.broker not in self.cluster.silent:
                 for push in stream.session.pushes():

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.client.actions import StartCall
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
-from penstock.client.enquiry import Enquiry
 from penstock.client.offset_questions import OffsetQuestion
+from penstock.client.ports import Enquiry
 from penstock.client.times import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, Forbidden, PenstockError, Throttled
