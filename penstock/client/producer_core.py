@@ -132,6 +132,10 @@ class ProducerCore:
                 f"{view.name}: was deleted and created anew; this message was for the old topic"
             )
             for queue in route.queues:
+                former = self.lanes.get(queue.leader)
+                if former is not None:
+                    for batch in queue.in_flight:
+                        former.unanswered.pop(batch.id, None)
                 queue.leader = NO_LEADER
                 self._fail(queue.abandon(error))
             if view.error is not None:

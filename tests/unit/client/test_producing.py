@@ -581,6 +581,26 @@ def test_a_deleted_topic_fails_what_waits_for_it_and_a_new_one_of_that_name_is_a
     assert delivery.receipt() == ("orders", 0, 0, 1_700_000_000_000, False)
 
 
+def test_a_stream_may_end_after_the_topic_of_its_unanswered_batch_was_deleted() -> None:
+    runner = started()
+    producer = runner.producer()
+    runner.send(producer, "orders", b"a", partition=0)
+    runner.run(20)
+    leader = runner.cluster.topics["orders"].partitions[0].leader
+    runner.cluster.silent[leader] = None
+    delivery = runner.send(producer, "orders", b"b", partition=0)
+    runner.run(20)
+    runner.cluster.delete("orders")
+    runner.run(20)
+    assert isinstance(delivery.error, errors.OutcomeUnknown)
+    runner.lose_streams(leader)
+    runner.cluster.silent.clear()
+    runner.cluster.create("orders", 1)
+    again = runner.send(producer, "orders", b"c")
+    runner.run(2_000)
+    assert again.receipt().offset == 0
+
+
 def test_new_partitions_are_used_as_soon_as_they_are_known() -> None:
     runner = started()
     producer = runner.producer()
