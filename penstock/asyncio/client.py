@@ -14,21 +14,22 @@ from penstock.asyncio.channels import GrpcTransport
 from penstock.asyncio.consumer import Consumer, Hook
 from penstock.asyncio.producer import Producer
 from penstock.asyncio.runtime import Runtime
-from penstock.client import descriptions, group_descriptions, record_safety
+from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
+from penstock.client.consuming.malformed import OnMalformed
 from penstock.client.descriptions import BrokerDescription, TopicDescription
-from penstock.client.group_descriptions import (
+from penstock.client.groups import descriptions as group_descriptions
+from penstock.client.groups.descriptions import (
     BROKER_MS,
     PAUSE_MS,
     Conversation,
     GroupDescription,
     GroupSummary,
 )
-from penstock.client.malformed import OnMalformed
+from penstock.client.producing.delivery import hurried
 from penstock.client.record_safety import PartitionDurability
+from penstock.client.serialization import inbound, outbound
 from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPolicy, OffsetReset, Partitioner
-from penstock.client.settling import hurried
-from penstock.client.shaping import inbound, outbound
 from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings

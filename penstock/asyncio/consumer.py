@@ -9,21 +9,21 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.asyncio.runtime import Runtime
-from penstock.client.consumer_core import ConsumerCore
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import HandingOut
+from penstock.client.consuming.fetch_position import BEGINNING, END, Chunk, Cursor
+from penstock.client.consuming.malformed import OnMalformed, skipped_batch
+from penstock.client.consuming.polling import Rest
+from penstock.client.consuming.seeking import SeekTo, no_group, seek_target
+from penstock.client.consuming.topic_wait import TopicWait
 from penstock.client.core import unavailable
-from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
-from penstock.client.group_events import EventKind
-from penstock.client.group_member import CLOSE_MS, GroupMember
-from penstock.client.handing_out import HandingOut
-from penstock.client.malformed import OnMalformed, skipped_batch
+from penstock.client.groups.assignment import EventKind
+from penstock.client.groups.member import CLOSE_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
 from penstock.client.place import Place
-from penstock.client.rest import Rest
-from penstock.client.seeking import SeekTo, no_group, seek_target
+from penstock.client.serialization import Inbound
 from penstock.client.settings import ConsumerSettings
-from penstock.client.shaping import Inbound
 from penstock.client.times import NEVER
-from penstock.client.topic_wait import TopicWait
 from penstock.contract.errors import Closed, TimedOut
 
 _METADATA_S = 30.0

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.core import unavailable
-from penstock.client.filling import HeaderList, Route
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.accumulator import HeaderList, Route
+from penstock.client.producing.delivery import hurried
+from penstock.client.producing.producer import ProducerCore
+from penstock.client.serialization import Headers, Outbound, all_plain, header_list
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import hurried
-from penstock.client.shaping import Headers, Outbound, all_plain, header_list
 from penstock.client.times import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of

@@ -16,9 +16,9 @@ from typing import Any
 from penstock.asyncio.delivery import outcome
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
-from penstock.client.pending_batch import PendingBatch
+from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.delivery import settle, tell_lost
 from penstock.client.settings import ConnectionSettings
-from penstock.client.settling import settle, tell_lost
 from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
 from penstock.transport.process import watch_process

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.core import unavailable
-from penstock.client.filling import HeaderList
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.accumulator import HeaderList
+from penstock.client.producing.delivery import hurried, settle
+from penstock.client.producing.producer import ProducerCore
+from penstock.client.serialization import Headers, Outbound, all_plain, header_list
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import hurried, settle
-from penstock.client.shaping import Headers, Outbound, all_plain, header_list
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
 
 if TYPE_CHECKING:
-    from penstock.client.filling import Route
+    from penstock.client.producing.accumulator import Route
 
 _Value = TypeVar("_Value", contravariant=True)
 _Key = TypeVar("_Key", contravariant=True)

@@ -20,9 +20,9 @@ from penstock.blocking.channels import Channels
 from penstock.blocking.delivery import outcomes_missing
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
-from penstock.client.pending_batch import PendingBatch
+from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.delivery import hurried, settle, tell_lost
 from penstock.client.settings import ConnectionSettings
-from penstock.client.settling import hurried, settle, tell_lost
 from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.client.seeking import no_group
+from penstock.client.consuming.seeking import no_group
 from penstock.client.settings import (
     ConsumerSettings,
     GroupSettings,

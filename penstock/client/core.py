@@ -14,16 +14,16 @@ from google.protobuf.message import DecodeError
 
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
-from penstock.client.consumer_core import ConsumerCore
-from penstock.client.enquiry import Enquiries
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.metadata_watches import Watchers
 from penstock.client.outage import Outage, each_of
-from penstock.client.pending_batch import PendingBatch, ReceiptsLedger
 from penstock.client.ports import Enquiry, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.batch import PendingBatch, ReceiptsLedger
+from penstock.client.producing.producer import ProducerCore
 from penstock.client.refusals import final
+from penstock.client.requests import Enquiries
 from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.times import NEVER
-from penstock.client.watchers import Watchers
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.client.descriptions import TopicDescription, metadata_request, topic_in
-from penstock.client.group_descriptions import Conversation, Question
+from penstock.client.groups.descriptions import Conversation, Question
 from penstock.client.place import Place
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.contract import methods

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.producer import ProducerCore
 from penstock.contract.errors import Belief, ErrorCode, PenstockError
 from tests.unit.client.runner import Runner, SyncDelivery
 

@@ -7,13 +7,13 @@ from random import Random
 
 from penstock.client.actions import CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.arguments import consumer_settings, producer_settings
-from penstock.client.consumer_core import ConsumerCore
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import HandingOut
+from penstock.client.consuming.malformed import SkippedBatch, skipped_batch
 from penstock.client.core import ClientCore
-from penstock.client.handing_out import HandingOut
-from penstock.client.malformed import SkippedBatch, skipped_batch
 from penstock.client.messages import Message
-from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt, ReceiptsLedger
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.batch import PendingBatch, PendingDelivery, Receipt, ReceiptsLedger
+from penstock.client.producing.producer import ProducerCore
 from penstock.contract import methods
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.handing_out import HandingOut
+from penstock.client.consuming.fetch_collector import HandingOut
 from penstock.client.messages import Message
-from penstock.client.shaping import Inbound, inbound, outbound
+from penstock.client.serialization import Inbound, inbound, outbound
 from penstock.contract.errors import ConfigurationError, SerializationFailed
 from penstock.contract.v1.log_pb2 import InitProducerRequest, InitProducerResponse
 from penstock.serializers import JSON, MESSAGE_ID, TEXT, Avro, Protobuf, Serializer, new_message_id

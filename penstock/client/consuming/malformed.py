@@ -1,0 +1,75 @@
+"""What a consumer tells of batches whose records are not what their headers say, and how often the log hears of it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.client.consuming.fetch_position import Chunk
+from penstock.client.place import Place
+from penstock.records.batch import read_header
+
+TOLD_EVERY_MS = 10_000
+"""Whoever may produce can send such batches without end: the log has a line a partition in this time, with a count."""
+_log = logging.getLogger("penstock.malformed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedBatch:
+    """A batch that is stored as its producer sent it and whose records are not what its header says.
+
+    It takes the offsets `first_offset` to `end_offset` (exclusive), none of which is handed out.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    reason: str
+    """What is wrong with it, for people."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: offsets {self.first_offset} to {self.end_offset - 1} are no messages:"
+            f" {self.reason}"
+        )
+
+
+def skipped_batch(chunk: Chunk) -> SkippedBatch:
+    """What there is to tell of a chunk that was found malformed."""
+    return SkippedBatch(
+        topic=chunk.cursor.topic,
+        partition=chunk.cursor.partition,
+        first_offset=read_header(chunk.batch).base_offset,
+        end_offset=chunk.next_offset,
+        reason=chunk.malformed,
+    )
+
+
+OnMalformed = Callable[[SkippedBatch], object]
+
+
+@dataclass(slots=True)
+class SkipLog:
+    """Counts what one consumer skips, and warns of it."""
+
+    messages: int = 0
+    """Offsets that were skipped so far."""
+    _told_at: dict[Place, float] = field(default_factory=dict)
+    _untold: dict[Place, int] = field(default_factory=dict)
+
+    def note(self, skipped: SkippedBatch, now: float) -> None:
+        """It was skipped at `now`, in ms."""
+        self.messages += skipped.end_offset - skipped.first_offset
+        place = (skipped.topic, skipped.partition)
+        if now - self._told_at.get(place, -TOLD_EVERY_MS) < TOLD_EVERY_MS:
+            self._untold[place] = self._untold.get(place, 0) + 1
+            return
+        self._told_at[place] = now
+        more = self._untold.pop(place, 0)
+        _log.warning(
+            "penstock: skipped a malformed batch: %s. Brokers do not look into batches; look for a producer with a key"
+            " that may produce to %s.%s",
+            skipped,
+            skipped.topic,
+            f" {more} batches of this partition were skipped since the last such line." if more else "",
+        )

@@ -1,0 +1,88 @@
+"""What waits for the outcome of a batch runs once, in order, whoever comes first; and what was lost is told."""
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.delivery import forget, hurried, settle, tell_lost, when_done
+from penstock.contract.errors import Closed, PenstockError
+
+
+class Batch:
+    """What settling looks at of a batch."""
+
+    def __init__(self, count: int = 1, error: PenstockError | None = None) -> None:
+        self.callbacks: list[Any] = []
+        self.done, self.count, self.error = False, count, error
+
+
+def batch(count: int = 1, error: PenstockError | None = None) -> PendingBatch:
+    return cast(PendingBatch, Batch(count, error))
+
+
+def test_callbacks_run_once_in_their_order_when_the_outcome_is_known() -> None:
+    one, two, told = batch(), batch(), list[str]()
+    when_done(one, lambda: told.append("a"))
+    when_done(one, lambda: told.append("b"))
+    when_done(two, lambda: told.append("c"))
+    assert told == []
+    one.done = two.done = True
+    settle([two, one])
+    settle([one, two])
+    assert told == ["c", "a", "b"]
+    when_done(one, lambda: told.append("d"))
+    assert told == ["c", "a", "b", "d"], "it is known already"
+    assert one.callbacks == []
+
+
+def test_a_callback_is_taken_back_once_and_not_after_it_was_called() -> None:
+    one, told = batch(), list[str]()
+
+    def first() -> None:
+        told.append("first")
+
+    def second() -> None:
+        told.append("second")
+
+    when_done(one, first)
+    when_done(one, second)
+    assert forget(one, first)
+    assert not forget(one, first)
+    one.done = True
+    settle([one])
+    assert told == ["second"]
+    assert not forget(one, second)
+
+
+def test_a_callback_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    one, told = batch(), list[str]()
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    when_done(one, broken)
+    when_done(one, lambda: told.append("after"))
+    one.done = True
+    with caplog.at_level(logging.ERROR, "penstock"):
+        settle([one])
+    assert told == ["after"]
+    assert "a delivery's callback failed" in caplog.text
+
+
+def test_a_block_that_ends_by_an_interrupt_does_not_wait_and_any_other_does() -> None:
+    assert hurried(None) is None
+    assert hurried(ValueError) is None
+    assert hurried(KeyboardInterrupt) == 0.0
+
+
+def test_messages_that_were_lost_are_counted_and_told_and_others_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tell_lost([batch(5), batch(7)], "the end")
+    assert not caplog.records
+    lost = [batch(5), batch(2, Closed("closed")), batch(3, Closed("later"))]
+    with pytest.warns(ResourceWarning, match=r"5 messages were not acknowledged before the end \(closed\)"):
+        tell_lost(lost, "the end")
+    assert "5 messages" in caplog.text
