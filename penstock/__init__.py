@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
     from penstock.client.groups.descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
-    from penstock.client.producing.batch import Receipt
+    from penstock.client.producing.delivery import Receipt
     from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,
@@ -91,7 +91,7 @@ _HOME = {
     "Message": "penstock.client.messages",
     "MessageBatch": "penstock.client.messages",
     "SkippedBatch": "penstock.client.consuming.malformed",
-    "Receipt": "penstock.client.producing.batch",
+    "Receipt": "penstock.client.producing.delivery",
 }
 """Where a public name lives. Loaded when first asked for: brokers import `penstock.contract` without the SDK's
 machinery, and a program patched by gevent imports grpc after the patch."""

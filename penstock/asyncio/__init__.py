@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
     from penstock.client.groups.descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
-    from penstock.client.producing.batch import Receipt
+    from penstock.client.producing.delivery import Receipt
     from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,

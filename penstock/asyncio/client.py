@@ -17,12 +17,10 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, Conversation
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import (
-    BROKER_MS,
-    PAUSE_MS,
-    Conversation,
     GroupDescription,
     GroupSummary,
 )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from penstock.client.producing.batch import PendingBatch, PendingDelivery, Receipt
-from penstock.client.producing.delivery import forget, when_done
+from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.delivery import PendingDelivery, Receipt, forget, when_done
 from penstock.contract.errors import PenstockError
 
 

@@ -15,7 +15,7 @@ from penstock.client.producing.delivery import hurried
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.serialization import Headers, Outbound, all_plain, header_list
 from penstock.client.settings import ProducerSettings
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
 

@@ -7,21 +7,19 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.blocking.runtime import Runtime, now_ms
+from penstock.client.cluster_view import TopicPartition
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import HandingOut
-from penstock.client.consuming.fetch_position import BEGINNING, END, Chunk, Cursor
+from penstock.client.consuming.fetch_position import BEGINNING, END, Chunk, Cursor, SeekTo, seek_target
 from penstock.client.consuming.malformed import OnMalformed, skipped_batch
-from penstock.client.consuming.polling import Rest
-from penstock.client.consuming.seeking import SeekTo, no_group, seek_target
-from penstock.client.consuming.topic_wait import TopicWait
+from penstock.client.consuming.polling import Rest, TopicWait
 from penstock.client.core import unavailable
 from penstock.client.groups.assignment import EventKind
 from penstock.client.groups.member import CLOSE_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
-from penstock.client.place import Place
 from penstock.client.serialization import Inbound
-from penstock.client.settings import ConsumerSettings
-from penstock.client.times import NEVER
+from penstock.client.settings import ConsumerSettings, no_group
+from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, PenstockError, TimedOut
 
 _METADATA_S = 30.0
@@ -267,7 +265,7 @@ class Consumer:
         self._runtime.check()
         with self._lock:
             self._known(timeout)
-            places: list[Place] = sorted(self._core.cursors)
+            places: list[TopicPartition] = sorted(self._core.cursors)
             offsets, failures = self._core.list_offsets(places, which, deadline)
             while len(offsets) < len(places) and not failures:
                 self._check()

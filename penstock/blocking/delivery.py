@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.client.producing.batch import PendingBatch, PendingDelivery, Receipt
-from penstock.client.producing.delivery import when_done
+from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.delivery import PendingDelivery, Receipt, when_done
 from penstock.contract.errors import PenstockError, TimedOut
 
 

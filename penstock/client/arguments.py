@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.client.consuming.seeking import no_group
 from penstock.client.settings import (
     ConsumerSettings,
     GroupSettings,
@@ -11,6 +10,7 @@ from penstock.client.settings import (
     OffsetReset,
     ProducerSettings,
     acks_number,
+    no_group,
 )
 from penstock.contract.errors import ConfigurationError
 

@@ -23,7 +23,7 @@ from penstock.client.producing.producer import ProducerCore
 from penstock.client.refusals import final
 from penstock.client.requests import Enquiries
 from penstock.client.settings import ConsumerSettings, ProducerSettings
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from penstock.client.backoff import Backoff
 from penstock.client.ports import Connections
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
 from penstock.contract.v1 import log_pb2
 

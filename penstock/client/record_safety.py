@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.conversations import Conversation, Question
 from penstock.client.descriptions import TopicDescription, metadata_request, topic_in
-from penstock.client.groups.descriptions import Conversation, Question
-from penstock.client.place import Place
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, NotFound, PenstockError
@@ -35,7 +35,7 @@ class PartitionDurability:
     verified_ms: int | None
 
 
-def delete_records(before: Mapping[Place, int]) -> Conversation[dict[Place, int]]:
+def delete_records(before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
     """(topic, partition) -> offset below which everything goes; where each log begins then. Done on every in-sync
     replica when it returns. Raises `NotFound`, `Forbidden`, `OffsetOutOfRange` for what is not committed yet.
     """
@@ -45,7 +45,7 @@ def delete_records(before: Mapping[Place, int]) -> Conversation[dict[Place, int]
                 f"{topic}-{partition}: before offset {offset}; at least 0, or {END} for all, required"
             )
 
-    def ask(asked: list[tuple[Place, bytes, int]]) -> tuple[str, bytes]:
+    def ask(asked: list[tuple[TopicPartition, bytes, int]]) -> tuple[str, bytes]:
         request = pb.DeleteRecordsRequest()
         for place, topic_id, epoch in asked:
             request.partitions.add(
@@ -64,7 +64,7 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
     method, request = metadata_request((topic,))
     described = topic_in((yield Question(method=method, request=request)), topic)
 
-    def ask(asked: list[tuple[Place, bytes, int]]) -> tuple[str, bytes]:
+    def ask(asked: list[tuple[TopicPartition, bytes, int]]) -> tuple[str, bytes]:
         wanted = pb.DescribeDurabilityRequest()
         for place, topic_id, epoch in asked:
             wanted.partitions.add(topic_id=topic_id, partition=place[1], leader_epoch=epoch)
@@ -89,18 +89,18 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
 
 
 def _of_leaders(
-    places: list[Place],
-    ask: Callable[[list[tuple[Place, bytes, int]]], tuple[str, bytes]],
+    places: list[TopicPartition],
+    ask: Callable[[list[tuple[TopicPartition, bytes, int]]], tuple[str, bytes]],
     answers: Callable[[bytes], list[_M]],
-) -> Conversation[dict[Place, _M]]:
+) -> Conversation[dict[TopicPartition, _M]]:
     """Put one question a leader, again where leadership moved or it was not done yet."""
-    open_places, found = list(places), dict[Place, _M]()
+    open_places, found = list(places), dict[TopicPartition, _M]()
     while open_places:
         topics: dict[str, TopicDescription] = {}
         for name in sorted({topic for topic, _ in open_places}):
             method, request = metadata_request((name,))
             topics[name] = topic_in((yield Question(method=method, request=request)), name)
-        by_leader: dict[int, list[tuple[Place, bytes, int]]] = {}
+        by_leader: dict[int, list[tuple[TopicPartition, bytes, int]]] = {}
         for place in open_places:
             described = topics[place[0]]
             if place[1] >= len(described.partitions):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from penstock.client.actions import StartCall
-from penstock.client.backoff import Backoff
 from penstock.client.outage import each_of
 from penstock.client.ports import Connections, Enquiry
 from penstock.client.refusals import final, refusal
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract.errors import BrokerUnavailable, PenstockError
 
 _TRY_MS_FIRST = 1_500

@@ -176,3 +176,10 @@ def _named(name: str, value: object, most: int) -> None:
 def _bounded(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise ConfigurationError(f"{name}: {value!r} is not within {low} to {high}")
+
+
+def no_group(what: str) -> ConfigurationError:
+    """What everything raises that needs a consumer group."""
+    return ConfigurationError(
+        f"{what}: needs a consumer group; pass group=, or keep positions with position() and seek()"
+    )

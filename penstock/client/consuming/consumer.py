@@ -9,19 +9,17 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from penstock.client.backoff import Backoff
-from penstock.client.cluster_view import NO_LEADER, TopicView
+from penstock.client.cluster_view import NO_LEADER, TopicPartition, TopicView
 from penstock.client.consuming.fetch_position import BEGINNING, END, Chunk, Cursor, CursorState
 from penstock.client.consuming.fetch_stream import FetchLane
 from penstock.client.consuming.fetcher import FetchLanes
 from penstock.client.consuming.malformed import SkipLog, skipped_batch
 from penstock.client.consuming.offset_lookups import OffsetQuestion, OffsetQuestions
 from penstock.client.groups.member import GroupMember
-from penstock.client.place import Place
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ConsumerSettings
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
@@ -46,11 +44,11 @@ class ConsumerCore:
         self.settings = settings
         self._core = core
         self._topics = topics
-        self._assigned: dict[Place, None] | None = None if settings.group is None else {}
+        self._assigned: dict[TopicPartition, None] | None = None if settings.group is None else {}
         self._backoff = Backoff(50, 1_000, random)
         self._questions = OffsetQuestions(core, random)
         self._handles = 0
-        self.cursors: dict[Place, Cursor] = {}
+        self.cursors: dict[TopicPartition, Cursor] = {}
         self._known: dict[str, None] = {}
         self._lanes = FetchLanes(core, self, settings, self._backoff)
         self._filled: deque[Cursor] = deque()
@@ -64,7 +62,7 @@ class ConsumerCore:
     def topics(self) -> tuple[str, ...]:
         return self._topics
 
-    def assign(self, places: Sequence[Place]) -> None:
+    def assign(self, places: Sequence[TopicPartition]) -> None:
         """Read exactly these partitions from now on. Positions of those read before are kept."""
         if self.member is not None:
             raise errors.ConfigurationError("assign: a member of a group reads what the group assigns to it")
@@ -164,13 +162,13 @@ class ConsumerCore:
         self._grow(view, BEGINNING)
         self._core.attend()
 
-    def assignment(self) -> list[Place]:
+    def assignment(self) -> list[TopicPartition]:
         """What is read, in order."""
         return sorted(self.cursors) if self.member is None else self.member.owned()
 
     # ---- what a group assigns -----------------------------------------------------------------------------------
 
-    def adopt(self, place: Place, offset: int, epoch: int, *, new: bool) -> None:
+    def adopt(self, place: TopicPartition, offset: int, epoch: int, *, new: bool) -> None:
         """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `let_go`.
         `new`: to a group that reads the topic already, so from its beginning (RL57).
         """
@@ -188,14 +186,14 @@ class ConsumerCore:
             self._start(cursor, BEGINNING if new else self._initial_target())
         self._core.attend()
 
-    def let_go(self, place: Place) -> None:
+    def let_go(self, place: TopicPartition) -> None:
         """Hand it out."""
         cursor = self.cursors.get(place)
         if cursor is not None:
             cursor.held = False
             self._fill(cursor)
 
-    def hold(self, place: Place) -> None:
+    def hold(self, place: TopicPartition) -> None:
         """Hand out nothing more of it, and fetch no more."""
         cursor = self.cursors.get(place)
         if cursor is not None:
@@ -203,7 +201,7 @@ class ConsumerCore:
             self._lanes.close_cursor(cursor)
             cursor.state = CursorState.HALTED
 
-    def release(self, place: Place) -> None:
+    def release(self, place: TopicPartition) -> None:
         """Read it no more."""
         cursor = self.cursors.pop(place, None)
         if cursor is not None:
@@ -238,8 +236,8 @@ class ConsumerCore:
         self._core.attend()
 
     def list_offsets(
-        self, places: Iterable[Place], timestamp_ms: int, deadline: float
-    ) -> tuple[dict[Place, int], list[PenstockError]]:
+        self, places: Iterable[TopicPartition], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[TopicPartition, int], list[PenstockError]]:
         """Ask for an offset of each place; the mapping fills and the list gets errors as answers come
         (`changed`).
         """

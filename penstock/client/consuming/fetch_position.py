@@ -14,15 +14,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH
 from penstock.client.messages import Message
-from penstock.client.times import NEVER
-from penstock.contract.errors import PenstockError
+from penstock.client.timing import NEVER
+from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.records.batch import CONTROL, split_batches
 
 BEGINNING, END = -2, -1
 """Times that `ListOffsets` takes for the log's two ends."""
+SeekTo = Literal["beginning", "end"]
 _PLACE = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's
 header.
@@ -192,3 +194,24 @@ class Cursor:
     def readable(self) -> bool:
         """Something waits here that may be handed out."""
         return not self.paused and not self.held and (bool(self.buffer) or self.part is not None)
+
+
+def seek_target(offset: int | None, timestamp_ms: int | None, to: SeekTo | None) -> int | None:
+    """The time to look up (or `BEGINNING`, `END`); None = go to `offset`. Raises `InvalidRequest` unless
+    exactly one is given.
+    """
+    if sum(place is not None for place in (offset, timestamp_ms, to)) != 1:
+        raise InvalidRequest("seek: exactly one of offset, timestamp_ms and to is required")
+    if offset is not None:
+        if offset < 0:
+            raise InvalidRequest(f"seek: offset {offset}; 0 or more required")
+        return None
+    if timestamp_ms is not None:
+        if timestamp_ms < 0:
+            raise InvalidRequest(f"seek: timestamp_ms {timestamp_ms}; 0 or more required")
+        return timestamp_ms
+    if to == "beginning":
+        return BEGINNING
+    if to == "end":
+        return END
+    raise InvalidRequest(f"seek: to={to!r} is neither 'beginning' nor 'end'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from penstock.client.consuming.fetch_position import Cursor
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import log_pb2
 

@@ -3,14 +3,13 @@ up when lost."""
 
 from __future__ import annotations
 
-from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.consuming.fetch_position import Cursor, CursorState
 from penstock.client.consuming.fetch_stream import FetchLane, FetchLaneState
 from penstock.client.ports import Network, StreamOwner
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import ConsumerSettings
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import limits, methods
 
 WINDOW_BYTES_MIN = 4 * limits.KIB

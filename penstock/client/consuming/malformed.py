@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.client.cluster_view import TopicPartition
 from penstock.client.consuming.fetch_position import Chunk
-from penstock.client.place import Place
 from penstock.records.batch import read_header
 
 TOLD_EVERY_MS = 10_000
@@ -54,8 +54,8 @@ class SkipLog:
 
     messages: int = 0
     """Offsets that were skipped so far."""
-    _told_at: dict[Place, float] = field(default_factory=dict)
-    _untold: dict[Place, int] = field(default_factory=dict)
+    _told_at: dict[TopicPartition, float] = field(default_factory=dict)
+    _untold: dict[TopicPartition, int] = field(default_factory=dict)
 
     def note(self, skipped: SkippedBatch, now: float) -> None:
         """It was skipped at `now`, in ms."""

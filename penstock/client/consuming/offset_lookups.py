@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, PenstockError
 from penstock.contract.v1 import log_pb2

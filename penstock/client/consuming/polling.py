@@ -1,10 +1,13 @@
-"""What iteration has taken from a poll and not handed out yet."""
+"""Around `poll`: what iteration has taken from one and not returned yet, and when an empty one must say why."""
 
 from collections.abc import Container, Iterator
 from operator import length_hint
 
+from penstock.client.cluster_view import TopicPartition
 from penstock.client.messages import Message
-from penstock.client.place import Place
+
+TOPIC_WAIT_MS = 990
+"""So long polls wait before they say so: a poll of a second does."""
 
 
 class Rest:
@@ -36,16 +39,34 @@ class Rest:
         self.begin(left[count_max:])
         return left[:count_max]
 
-    def drop(self, places: Container[Place]) -> None:
+    def drop(self, places: Container[TopicPartition]) -> None:
         """Forget those of these partitions: the position was moved."""
         if self:
             self.begin(
                 [message for message in self._left() if (message.topic, message.partition) not in places]
             )
 
-    def first_offsets(self) -> dict[Place, int]:
+    def first_offsets(self) -> dict[TopicPartition, int]:
         """The next offset to be handed out, of each partition that something is left of."""
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for message in self._left():
             found.setdefault((message.topic, message.partition), message.offset)
         return found
+
+
+class TopicWait:
+    """Short polls in a row count together: the first ones of a program that polls every few milliseconds are empty."""
+
+    def __init__(self) -> None:
+        self._since_ms: float | None = None
+
+    def in_vain(self, unknown: str | None, timeout: float | None, now_ms: float) -> bool:
+        """Whether a poll of `timeout` seconds that ends now with nothing has to say that `unknown` is not told."""
+        if unknown is None:
+            self._since_ms = None
+            return False
+        if not timeout:
+            return False
+        if self._since_ms is None:
+            self._since_ms = now_ms - timeout * 1000
+        return now_ms - self._since_ms >= TOPIC_WAIT_MS

@@ -1,11 +1,14 @@
-"""What the application is told of its group within `poll`."""
+"""What a group assigns: the events that the application hears within `poll`, and what a member does with the
+partitions of its consumer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
-from penstock.client.place import Place
+from penstock.client.cluster_view import TopicPartition
 
 
 class EventKind(Enum):
@@ -19,4 +22,33 @@ class GroupEvent:
     """Something that the application is told within `poll`; given back with `finish`."""
 
     kind: EventKind
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
+
+
+class AssignedPosition(Protocol):
+    """Where its consumer stands in one partition."""
+
+    offset: int
+    epoch: int
+    high_watermark: int
+
+    @property
+    def positioned(self) -> bool: ...
+
+
+class AssignedPartitions(Protocol):
+    """What a member uses of its consumer, which reads what the group assigns."""
+
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+
+    @property
+    def cursors(self) -> Mapping[TopicPartition, AssignedPosition]: ...
+
+    def adopt(self, place: TopicPartition, offset: int, epoch: int, *, new: bool) -> None: ...
+
+    def let_go(self, place: TopicPartition) -> None: ...
+
+    def hold(self, place: TopicPartition) -> None: ...
+
+    def release(self, place: TopicPartition) -> None: ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.client.cluster_view import TopicPartition
 from penstock.client.groups.coordinator_calls import GroupCalls
-from penstock.client.place import Place
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.contract.errors import PenstockError
@@ -17,13 +17,13 @@ from penstock.contract.v1 import groups_pb2 as pb
 class CommittedAnswer:
     """`done` with `error` None: `offsets` is what is committed."""
 
-    offsets: dict[Place, int]
+    offsets: dict[TopicPartition, int]
     done: bool = False
     error: PenstockError | None = None
 
 
 def fetch_request(
-    group: str, places: Mapping[Place, bytes], member_id: str = "", member_epoch: int = 0
+    group: str, places: Mapping[TopicPartition, bytes], member_id: str = "", member_epoch: int = 0
 ) -> pb.FetchCommittedRequest:
     """Of these places (topic id by place); as this member, or as nobody in particular."""
     request = pb.FetchCommittedRequest(group=group, member_id=member_id, member_epoch=member_epoch)
@@ -33,7 +33,7 @@ def fetch_request(
 
 
 def ask_committed(
-    core: Network, calls: GroupCalls, group: str, places: Mapping[Place, bytes], deadline: float
+    core: Network, calls: GroupCalls, group: str, places: Mapping[TopicPartition, bytes], deadline: float
 ) -> CommittedAnswer:
     """Ask for these places (topic id by place); tried again until `deadline`."""
     answer = CommittedAnswer({})

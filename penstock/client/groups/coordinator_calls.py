@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from penstock.client.backoff import Backoff
 from penstock.client.ports import Enquiry, Network, OnAnswer, OnFailure
 from penstock.client.refusals import final, refusal
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb

@@ -1,38 +1,17 @@
-"""What a client tells about consumer groups, and how it asks: conversations without I/O.
-
-A conversation is a generator. It yields a `Question`, and is sent the answer, or has the failure thrown in: a broker
-that does not answer is no reason to give up. It yields None where it wants to wait a little before it goes on.
-"""
+"""What a client tells about consumer groups, and how it asks."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.conversations import Conversation, Question
 from penstock.client.descriptions import brokers_in, metadata_request, topic_in
-from penstock.client.place import Place
 from penstock.client.refusals import final, refusal
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
-
-BROKER_MS = 3_000
-PAUSE_MS = 100
-"""Before a coordinator that was being elected is asked again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """One unary call; `broker` None = any, each until one answers; else that one, once, for `BROKER_MS` at most."""
-
-    method: str
-    request: bytes
-    broker: int | None = None
-
-
-T = TypeVar("T")
-Conversation = Generator[Question | None, bytes, T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +35,8 @@ class GroupMemberDescription:
     client_host: str
     epoch: int
     topics: tuple[str, ...]
-    assigned: tuple[Place, ...]
-    target: tuple[Place, ...]
+    assigned: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +48,7 @@ class GroupDescription:
     assignor: str
     epoch: int
     members: tuple[GroupMemberDescription, ...]
-    offsets: Mapping[Place, int]
+    offsets: Mapping[TopicPartition, int]
 
 
 def list_groups() -> Conversation[list[GroupSummary]]:
@@ -124,7 +103,7 @@ def describe_group(name: str) -> Conversation[GroupDescription]:
     )
 
 
-def reset_group(name: str, offsets: Mapping[Place, int]) -> Conversation[None]:
+def reset_group(name: str, offsets: Mapping[TopicPartition, int]) -> Conversation[None]:
     """Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound` for a topic that does not exist."""
     wanted = pb.ResetOffsetsRequest(group=name)
     ids: dict[str, bytes] = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from penstock.client.place import Place
+from penstock.client.cluster_view import TopicPartition
 from penstock.client.settings import GroupSettings
 from penstock.contract.v1 import groups_pb2 as pb
 
@@ -11,7 +11,11 @@ JOIN, LEAVE = 0, -1
 
 
 def heartbeat_request(
-    settings: GroupSettings, member_id: str, epoch: int, topics: tuple[str, ...], owned: Mapping[Place, bytes]
+    settings: GroupSettings,
+    member_id: str,
+    epoch: int,
+    topics: tuple[str, ...],
+    owned: Mapping[TopicPartition, bytes],
 ) -> pb.GroupHeartbeatRequest:
     """As a member of `epoch`, which reads `topics` and owns these places (topic id by place)."""
     request = pb.GroupHeartbeatRequest(

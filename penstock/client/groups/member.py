@@ -19,26 +19,22 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from random import Random
 from types import MappingProxyType
-from typing import Protocol
 
-from penstock.client.backoff import Backoff
-from penstock.client.cluster_view import UNKNOWN_EPOCH
-from penstock.client.consuming.fetch_position import Cursor
-from penstock.client.groups.assignment import EventKind, GroupEvent
+from penstock.client.cluster_view import UNKNOWN_EPOCH, TopicPartition
+from penstock.client.groups.assignment import AssignedPartitions, EventKind, GroupEvent
 from penstock.client.groups.committed_offsets import CommittedAnswer, ask_committed, fetch_request
 from penstock.client.groups.coordinator_calls import GroupCalls
 from penstock.client.groups.heartbeat import JOIN, LEAVE, heartbeat_request
 from penstock.client.groups.offset_commits import CommitRequest, GroupCommits
-from penstock.client.place import Place
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import GroupSettings
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
 
-_NOTHING: Mapping[Place, int] = MappingProxyType({})
+_NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
 TROUBLE_MS = 30_000
@@ -46,23 +42,6 @@ TROUBLE_MS = 30_000
 COMMIT_MS = 30_000
 """A commit of its own is tried so long."""
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
-
-
-class AssignedPartitions(Protocol):
-    """What a member uses of its consumer, which reads what the group assigns."""
-
-    @property
-    def topics(self) -> tuple[str, ...]: ...
-
-    cursors: dict[Place, Cursor]
-
-    def adopt(self, place: Place, offset: int, epoch: int, *, new: bool) -> None: ...
-
-    def let_go(self, place: Place) -> None: ...
-
-    def hold(self, place: Place) -> None: ...
-
-    def release(self, place: Place) -> None: ...
 
 
 class GroupMember:
@@ -89,12 +68,12 @@ class GroupMember:
         self._failures = 0
         self._trouble: tuple[float, PenstockError] | None = None
         """(since when, the last failure) of heartbeats that all fail."""
-        self._owned: dict[Place, bytes] = {}
+        self._owned: dict[TopicPartition, bytes] = {}
         """Topic id by place: what is told to be owned."""
-        self._adding: dict[Place, bytes] = {}
+        self._adding: dict[TopicPartition, bytes] = {}
         self._fetching = False
         self._fetch_at = 0.0
-        self._revoking: dict[Place, None] = {}
+        self._revoking: dict[TopicPartition, None] = {}
         self._events: deque[GroupEvent] = deque()
         self._commits = GroupCommits(
             core,
@@ -129,7 +108,7 @@ class GroupMember:
     def poll_ends(self, now: float) -> None:
         self._in_poll, self._polled_at = False, now
 
-    def _take_passed(self, left: Mapping[Place, int] = _NOTHING) -> None:
+    def _take_passed(self, left: Mapping[TopicPartition, int] = _NOTHING) -> None:
         """`left`: the first offset of what was taken by a poll and not handed out yet."""
         for place in self._owned:
             cursor = self._consumer.cursors.get(place)
@@ -172,14 +151,17 @@ class GroupMember:
         self._core.changed = True
         self._core.attend()
 
-    def owned(self) -> list[Place]:
+    def owned(self) -> list[TopicPartition]:
         """By topic and partition; what must be given up is no longer among them."""
         return sorted(place for place in self._owned if place not in self._revoking)
 
     # ---- offsets ------------------------------------------------------------------------------------------------
 
     def commit(
-        self, offsets: Mapping[Place, int] | None, deadline: float, left: Mapping[Place, int] = _NOTHING
+        self,
+        offsets: Mapping[TopicPartition, int] | None,
+        deadline: float,
+        left: Mapping[TopicPartition, int] = _NOTHING,
     ) -> CommitRequest:
         """Keep the positions of all that is owned, or these offsets. Raises `InvalidRequest` for a place that is not
         owned and for an offset that nothing was read up to, `UnknownMember` when everything was lost meanwhile.
@@ -188,7 +170,7 @@ class GroupMember:
             raise errors.UnknownMember(
                 f"group {self.settings.group}: this consumer was away too long and lost its partitions"
             )
-        wanted: dict[Place, tuple[bytes, int, int]] = {}
+        wanted: dict[TopicPartition, tuple[bytes, int, int]] = {}
         if offsets is None:
             self._take_passed(left)
             wanted = {
@@ -206,14 +188,14 @@ class GroupMember:
             request.done = True
         return request
 
-    def _due(self, places: Iterable[Place], deadline: float) -> CommitRequest | None:
+    def _due(self, places: Iterable[TopicPartition], deadline: float) -> CommitRequest | None:
         return self._commits.due({p: self._owned[p] for p in places if p in self._owned}, deadline)
 
     def ask_committed(self, deadline: float) -> CommittedAnswer:
         """Ask what is committed for all that is owned; tried again until `deadline`."""
         return ask_committed(self._core, self._calls, self.settings.group, dict(self._owned), deadline)
 
-    def _checked(self, place: Place, offset: int) -> tuple[bytes, int]:
+    def _checked(self, place: TopicPartition, offset: int) -> tuple[bytes, int]:
         label, cursor = f"{place[0]}-{place[1]}", self._consumer.cursors.get(place)
         if cursor is None or place not in self._owned:
             raise errors.InvalidRequest(f"commit: {label} is not assigned to this consumer")
@@ -332,14 +314,14 @@ class GroupMember:
 
     # ---- places -------------------------------------------------------------------------------------------------
 
-    def _revoke(self, places: list[Place]) -> None:
+    def _revoke(self, places: list[TopicPartition]) -> None:
         for place in places:
             self._revoking[place] = None
             self._consumer.hold(place)
         self._events.append(GroupEvent(EventKind.REVOKED, tuple(sorted(places))))
         self._core.changed = True
 
-    def _release(self, places: Iterable[Place], now: float) -> None:
+    def _release(self, places: Iterable[TopicPartition], now: float) -> None:
         """Given up: the next heartbeat no longer lists them, and comes at once (RL84)."""
         for place in places:
             if place in self._revoking:
@@ -374,7 +356,7 @@ class GroupMember:
 
     def _fetch(self, now: float) -> None:
         """Ask where to go on in what was assigned, as far as the metadata knows it and nothing old is in the way."""
-        asked: dict[Place, bytes] = {}
+        asked: dict[TopicPartition, bytes] = {}
         for place, topic_id in self._adding.items():
             view = self._core.view.topics.get(place[0])
             known = view is not None and view.topic_id == topic_id and place[1] < len(view.partitions)
@@ -416,11 +398,13 @@ class GroupMember:
 
         self._calls.ask("fetch", request, now, answered, failed)
 
-    def _adopt(self, asked: dict[Place, bytes], answer: pb.FetchCommittedResponse, now: float) -> None:
+    def _adopt(
+        self, asked: dict[TopicPartition, bytes], answer: pb.FetchCommittedResponse, now: float
+    ) -> None:
         """Begin to read, held back until the application is told."""
         offsets = {(offset.topic_id, offset.partition): offset for offset in answer.offsets}
         topics_read = set(answer.topics_read)
-        adopted: list[Place] = []
+        adopted: list[TopicPartition] = []
         for place, topic_id in asked.items():
             found = offsets.get((topic_id, place[1]))
             if self._adding.get(place) != topic_id or found is None or place in self._consumer.cursors:
@@ -450,7 +434,9 @@ class GroupMember:
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
-    def begin_close(self, now: float, *, finished: bool, left: Mapping[Place, int] = _NOTHING) -> None:
+    def begin_close(
+        self, now: float, *, finished: bool, left: Mapping[TopicPartition, int] = _NOTHING
+    ) -> None:
         """Commit and leave; `gone` tells when. `finished`: the application is done with its last poll."""
         if self._leaving or self.gone:
             return

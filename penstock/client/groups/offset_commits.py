@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.client.backoff import Backoff
+from penstock.client.cluster_view import TopicPartition
 from penstock.client.groups.assignment import GroupEvent
 from penstock.client.groups.coordinator_calls import GroupCalls
-from penstock.client.place import Place
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
@@ -27,7 +26,7 @@ FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 class CommitRequest:
     """Offsets under way. `done` with `error` None: committed."""
 
-    offsets: dict[Place, tuple[bytes, int, int]]
+    offsets: dict[TopicPartition, tuple[bytes, int, int]]
     """(topic id, offset, leader epoch) by place."""
     deadline: float
     done: bool = False
@@ -55,9 +54,9 @@ class GroupCommits:
         self._core, self._calls, self._backoff = core, calls, backoff
         self._group, self.member_id = group, member_id
         self._ended, self._fenced = ended, fenced
-        self.passed: dict[Place, tuple[int, int]] = {}
+        self.passed: dict[TopicPartition, tuple[int, int]] = {}
         """(offset, leader epoch) that the application has asked to move past (RL92)."""
-        self.committed: dict[Place, int] = {}
+        self.committed: dict[TopicPartition, int] = {}
         self._queue: deque[CommitRequest] = deque()
         self._sent: CommitRequest | None = None
 
@@ -69,7 +68,7 @@ class GroupCommits:
         self._queue.append(request)
         self._core.attend()
 
-    def due(self, places: Mapping[Place, bytes], deadline: float) -> CommitRequest | None:
+    def due(self, places: Mapping[TopicPartition, bytes], deadline: float) -> CommitRequest | None:
         """A commit of what was moved past and is not committed of these (topic id by place); None = nothing is."""
         offsets = {
             place: (topic_id, *self.passed[place])
@@ -78,7 +77,7 @@ class GroupCommits:
         }
         return CommitRequest(offsets, deadline) if offsets else None
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: TopicPartition) -> None:
         """It is not ours any more."""
         self.passed.pop(place, None)
         self.committed.pop(place, None)

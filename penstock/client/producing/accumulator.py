@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from penstock.client.cluster_view import NO_LEADER
-from penstock.client.producing.batch import PendingBatch, PendingDelivery
+from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.delivery import PendingDelivery
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.settings import ProducerSettings
 from penstock.contract import errors, limits

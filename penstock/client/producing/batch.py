@@ -1,6 +1,4 @@
-"""One batch of a producer from its first message to its outcome, and what is read off it: deliveries and
-receipts.
-"""
+"""One batch of a producer, from its first message to its outcome."""
 
 from __future__ import annotations
 
@@ -11,18 +9,6 @@ from penstock.client.refusals import held_up_by
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.records.build import BatchBuilder
-
-
-class Receipt(NamedTuple):
-    """Where a message rests. With `acks=0` nobody says so: `offset` is -1."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    """The message's own time, or the broker's for topics with `timestamp_type` append."""
-    duplicate: bool
-    """The broker had the message already, from an earlier attempt; `offset` is the one given then."""
 
 
 class ReceiptsLedger(Protocol):
@@ -166,39 +152,3 @@ class PendingBatch:
         self.base_offset, self.accepted_ms, self.duplicate = base_offset, accepted_ms, duplicate
         self.builder = self.encoded = None
         self.done = True
-
-
-class PendingDelivery:
-    """One message's share in a batch; the runtimes add how to wait for it. Nothing here is computed before
-    it is asked.
-    """
-
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
-
-    def __init__(self, batch: PendingBatch, index: int, timestamp_ms: int) -> None:
-        self._batch, self._index, self._timestamp_ms = batch, index, timestamp_ms
-
-    def done(self) -> bool:
-        """Whether the outcome is known: applied, not applied, or given up as unknown."""
-        return self._batch.done
-
-    def _receipt(self) -> Receipt:
-        """The receipt, or the error raised; the batch must be done."""
-        batch = self._batch
-        if batch.error is not None:
-            raise batch.error
-        queue = batch.queue
-        return Receipt(
-            queue.topic,
-            queue.partition,
-            batch.base_offset + self._index if batch.base_offset >= 0 else -1,
-            batch.accepted_ms if queue.append_time and batch.accepted_ms >= 0 else self._timestamp_ms,
-            batch.duplicate,
-        )
-
-    def __repr__(self) -> str:
-        batch = self._batch
-        state = (
-            "pending" if not batch.done else "applied" if batch.error is None else type(batch.error).__name__
-        )
-        return f"<Delivery {batch.queue.topic}-{batch.queue.partition} {state}>"

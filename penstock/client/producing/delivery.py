@@ -1,12 +1,61 @@
-"""Runs what waits for the outcome of messages, when it is known, and tells of messages that nobody waited for."""
+"""One message's share in a batch: its receipt, the callbacks that wait for it, and a warning when it is lost."""
 
 import logging
 import warnings
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from penstock.client.producing.batch import PendingBatch
 
 _log = logging.getLogger("penstock")
+
+
+class Receipt(NamedTuple):
+    """Where a message rests. With `acks=0` nobody says so: `offset` is -1."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """The message's own time, or the broker's for topics with `timestamp_type` append."""
+    duplicate: bool
+    """The broker had the message already, from an earlier attempt; `offset` is the one given then."""
+
+
+class PendingDelivery:
+    """One message's share in a batch; the runtimes add how to wait for it. Nothing here is computed before
+    it is asked.
+    """
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: PendingBatch, index: int, timestamp_ms: int) -> None:
+        self._batch, self._index, self._timestamp_ms = batch, index, timestamp_ms
+
+    def done(self) -> bool:
+        """Whether the outcome is known: applied, not applied, or given up as unknown."""
+        return self._batch.done
+
+    def _receipt(self) -> Receipt:
+        """The receipt, or the error raised; the batch must be done."""
+        batch = self._batch
+        if batch.error is not None:
+            raise batch.error
+        queue = batch.queue
+        return Receipt(
+            queue.topic,
+            queue.partition,
+            batch.base_offset + self._index if batch.base_offset >= 0 else -1,
+            batch.accepted_ms if queue.append_time and batch.accepted_ms >= 0 else self._timestamp_ms,
+            batch.duplicate,
+        )
+
+    def __repr__(self) -> str:
+        batch = self._batch
+        state = (
+            "pending" if not batch.done else "applied" if batch.error is None else type(batch.error).__name__
+        )
+        return f"<Delivery {batch.queue.topic}-{batch.queue.partition} {state}>"
 
 
 def when_done(batch: PendingBatch, callback: Callable[[], None]) -> None:

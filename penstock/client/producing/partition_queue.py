@@ -24,7 +24,7 @@ from enum import Enum
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.producing.batch import Identity, PendingBatch
 from penstock.client.refusals import LEADERSHIP_CODES, held_up_by, unknown_because
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract.errors import (
     Belief,
     DeliveryTimeout,

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.client.producing.batch import Identity, PendingBatch
 from penstock.client.producing.partition_queue import PartitionQueue
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract import limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameKind, pack_frame

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from random import Random
 from typing import Protocol
 
-from penstock.client.backoff import Backoff
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.ports import Network
 from penstock.client.producing.accumulator import Filling, Route
@@ -22,7 +21,7 @@ from penstock.client.producing.partition_queue import Failure, PartitionQueue
 from penstock.client.producing.produce_stream import Lane, LaneState, Outgoing, Unanswered
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors, limits, methods
 from penstock.contract.errors import ErrorCode, ErrorKind, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame

@@ -12,7 +12,8 @@ from penstock.client.consuming.fetch_collector import HandingOut
 from penstock.client.consuming.malformed import SkippedBatch, skipped_batch
 from penstock.client.core import ClientCore
 from penstock.client.messages import Message
-from penstock.client.producing.batch import PendingBatch, PendingDelivery, Receipt, ReceiptsLedger
+from penstock.client.producing.batch import PendingBatch, ReceiptsLedger
+from penstock.client.producing.delivery import PendingDelivery, Receipt
 from penstock.client.producing.producer import ProducerCore
 from penstock.contract import methods
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused

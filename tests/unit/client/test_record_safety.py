@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.client.groups.descriptions import Conversation, Question
+from penstock.client.conversations import Conversation, Question
 from penstock.client.record_safety import END, delete_records, durability
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, NotFound, OffsetOutOfRange

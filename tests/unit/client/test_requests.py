@@ -11,7 +11,7 @@ from penstock.client.actions import StartCall
 from penstock.client.consuming.offset_lookups import OffsetQuestion
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
 from penstock.client.ports import Enquiry
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, Forbidden, PenstockError, Throttled
 from penstock.contract.v1 import log_pb2

@@ -2,8 +2,7 @@
 
 import pytest
 
-from penstock.client.consuming.fetch_position import BEGINNING, END
-from penstock.client.consuming.seeking import seek_target
+from penstock.client.consuming.fetch_position import BEGINNING, END, seek_target
 from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.consuming.test_consuming import expected, fill, filled, values

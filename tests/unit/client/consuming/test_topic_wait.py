@@ -1,6 +1,6 @@
 """Short polls that wait for a topic count together."""
 
-from penstock.client.consuming.topic_wait import TopicWait
+from penstock.client.consuming.polling import TopicWait
 
 
 def test_short_polls_are_empty_until_a_second_of_waiting_is_over() -> None:

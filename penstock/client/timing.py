@@ -1,12 +1,16 @@
-"""Exponential backoff with jitter, from an injected source of randomness."""
+"""Times of the client, in ms of the clock that its cores are given, and the backoff between attempts."""
 
 from random import Random
 
+NEVER = float("inf")
+"""A time that does not come."""
 _DOUBLINGS_MAX = 16
 
 
 class Backoff:
-    """Delays that double from `first_ms` up to `longest_ms`, each drawn from the upper half of its range."""
+    """Exponential backoff with jitter: delays double from `first_ms` up to `longest_ms`, and each is drawn from the
+    upper half of its range.
+    """
 
     __slots__ = ("_first_ms", "_longest_ms", "_random")
 
