@@ -24,7 +24,7 @@ from penstock.client.groups.descriptions import (
     GroupDescription,
     GroupSummary,
 )
-from penstock.client.producing.delivery import hurried
+from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.record_safety import PartitionDurability
 from penstock.client.serialization import inbound, outbound
 from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPolicy, OffsetReset, Partitioner
@@ -385,7 +385,7 @@ class Client:
         if self._runtime.unusable is None:
             for member in self._members:
                 await member.end(finished=kind is None)
-        await self.close(hurried(kind))
+        await self.close(flush_timeout_after(kind))
 
 
 def _wall_ms() -> int:

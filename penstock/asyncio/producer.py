@@ -11,7 +11,7 @@ from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.core import unavailable
 from penstock.client.producing.accumulator import HeaderList, Route
-from penstock.client.producing.delivery import hurried
+from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.serialization import Headers, Outbound, all_plain, header_list
 from penstock.client.settings import ProducerSettings
@@ -42,7 +42,7 @@ class Producer(Generic[_Value, _Key]):
         self._client_core = runtime.core
         self._keeper = keeper_of(runtime.core, settings)
         self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
-        self._filling = self._core.filling
+        self._accumulator = self._core.accumulator
 
     async def send(
         self,
@@ -74,14 +74,14 @@ class Producer(Generic[_Value, _Key]):
             or self._outbound.adds
         ):
             stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
-        runtime, filling = self._runtime, self._filling
+        runtime, accumulator = self._runtime, self._accumulator
         if runtime.unusable is not None:
             runtime.check()
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
-        route = filling.routes.get(topic)
+        route = accumulator.routes.get(topic)
         if route is not None:
-            delivery = filling.append(
+            delivery = accumulator.append(
                 route,
                 stored_value,
                 stored_key,
@@ -121,7 +121,7 @@ class Producer(Generic[_Value, _Key]):
             )
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
-        runtime, filling = self._runtime, self._filling
+        runtime, accumulator = self._runtime, self._accumulator
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
         stored = header_list(topic, headers)
@@ -135,9 +135,9 @@ class Producer(Generic[_Value, _Key]):
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
-            route = filling.routes.get(topic)
+            route = accumulator.routes.get(topic)
             if route is not None:
-                deliveries += filling.append_many(
+                deliveries += accumulator.append_many(
                     route,
                     plain_values,
                     plain_keys,
@@ -167,7 +167,7 @@ class Producer(Generic[_Value, _Key]):
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:
-        runtime, core, filling = self._runtime, self._core, self._filling
+        runtime, core, accumulator = self._runtime, self._core, self._accumulator
         self._check()
         runtime.start()
         deadline = runtime.now_ms() + core.settings.max_block_ms
@@ -175,19 +175,19 @@ class Producer(Generic[_Value, _Key]):
             self._check()
             route: Route | None = core.route(topic)
             if route is not None:
-                delivery = filling.append(
+                delivery = accumulator.append(
                     route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery
                 )
                 runtime.signal()
                 if delivery is not None:
                     return delivery
                 if core.settings.on_full != "block":
-                    return filling.turned_away(route, timestamp_ms, Delivery)
+                    return accumulator.rejected(route, timestamp_ms, Delivery)
             runtime.signal()
             if not await runtime.wait(deadline):
                 if route is None:
                     raise unavailable(runtime.core.topic_waits(topic))
-                raise filling.buffer_full()
+                raise accumulator.buffer_full()
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
@@ -196,7 +196,7 @@ class Producer(Generic[_Value, _Key]):
         Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
         """
         self._runtime.check()
-        pending = self._core.seal_all()
+        pending = self._core.close_batches()
         self._runtime.signal()
         if not pending:
             return
@@ -257,12 +257,12 @@ class Producer(Generic[_Value, _Key]):
     @property
     def dropped_count(self) -> int:
         """Messages that `on_full="drop"` turned away, so far."""
-        return self._filling.dropped_messages
+        return self._accumulator.dropped_messages
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
-        return self._filling.buffered_bytes
+        return self._accumulator.buffered_bytes
 
     def _check(self) -> None:
         self._runtime.check()
@@ -275,4 +275,4 @@ class Producer(Generic[_Value, _Key]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close(hurried(kind))
+        await self.close(flush_timeout_after(kind))

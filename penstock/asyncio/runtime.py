@@ -16,8 +16,8 @@ from typing import Any
 from penstock.asyncio.delivery import outcome
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
-from penstock.client.producing.batch import PendingBatch
-from penstock.client.producing.delivery import settle, tell_lost
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import run_callbacks, warn_unacknowledged
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
@@ -135,7 +135,7 @@ class Runtime:
                 _resolve(future, True)
         if core.completed:
             completed, core.completed = core.completed, []
-            settle(completed)
+            run_callbacks(completed)
 
     async def wait(self, deadline_ms: float) -> bool:
         """Wait for a change; False when the deadline has passed."""
@@ -238,7 +238,7 @@ class Runtime:
 
     async def _finish(self, when: str) -> None:
         """Do for a client that nobody closed what its `close` does, and tell what was lost."""
-        pending = [batch for producer in self.core.producers for batch in producer.seal_all()]
+        pending = [batch for producer in self.core.producers for batch in producer.close_batches()]
         self.signal()
         try:
             for batch in pending:  # each has its outcome when its own delivery timeout has passed
@@ -249,18 +249,18 @@ class Runtime:
             raise
         pending += self._pending()
         await self.close()
-        tell_lost(dict.fromkeys(pending), when)
+        warn_unacknowledged(dict.fromkeys(pending), when)
 
-    def _give_up(self, when: str, waited_for: Sequence[PendingBatch] = ()) -> None:
+    def _give_up(self, when: str, waited_for: Sequence[ProducerBatch] = ()) -> None:
         """Nothing can be sent any more for a client that nobody closed: fail what it holds, and tell."""
         if not self.closed:
             self.closed = True
             self.unusable = self.unusable or Closed("client: closed when its event loop ended")
             pending = [*waited_for, *self._pending()]
             self.core.close(self.now_ms())
-            tell_lost(dict.fromkeys(pending), when)
+            warn_unacknowledged(dict.fromkeys(pending), when)
 
-    def _pending(self) -> list[PendingBatch]:
+    def _pending(self) -> list[ProducerBatch]:
         return [batch for producer in self.core.producers for batch in producer.pending()]
 
     async def _act(self) -> None:

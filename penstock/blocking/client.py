@@ -22,7 +22,7 @@ from penstock.client.groups.descriptions import (
     GroupDescription,
     GroupSummary,
 )
-from penstock.client.producing.delivery import hurried
+from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.record_safety import PartitionDurability
 from penstock.client.serialization import inbound, outbound
 from penstock.client.settings import FullPolicy, MalformedPolicy, OffsetReset, Partitioner
@@ -358,7 +358,7 @@ class Client:
         if self._runtime.unusable is None:
             for member in self._members:
                 member.end(finished=kind is None)
-        self.close(hurried(kind))
+        self.close(flush_timeout_after(kind))
 
 
 def _told(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:

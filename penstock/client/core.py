@@ -18,7 +18,7 @@ from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.metadata_watches import Watchers
 from penstock.client.outage import Outage, each_of
 from penstock.client.ports import Enquiry, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
-from penstock.client.producing.batch import PendingBatch, ReceiptsLedger
+from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.refusals import final
 from penstock.client.requests import Enquiries
@@ -67,7 +67,7 @@ class ClientCore:
         """`step` has something to do, or `next_step_at` may have moved to an earlier time."""
         self.woken: dict[int, float] = {}
         """Streams whose writer should look for a frame, and when (0 = now)."""
-        self.completed: list[PendingBatch] = []
+        self.completed: list[ProducerBatch] = []
         """Batches whose outcome is known: the runtime takes them and runs their callbacks outside the lock.
         """
         self.changed = False
@@ -233,7 +233,7 @@ class ClientCore:
         if at < self._planned:
             self.attention = True
 
-    def outcome_known(self, batch: PendingBatch) -> None:
+    def outcome_known(self, batch: ProducerBatch) -> None:
         self.completed.append(batch)
         self.changed = True
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from penstock.client.cluster_view import NO_LEADER
-from penstock.client.producing.batch import PendingBatch
-from penstock.client.producing.delivery import PendingDelivery
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import BatchDelivery
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.settings import ProducerSettings
 from penstock.contract import errors, limits
@@ -25,25 +25,25 @@ _MANY = 1_024
 _KEYS_REMEMBERED_MAX = 16_384
 
 HeaderList = Sequence[tuple[str, bytes | None]]
-_Delivery = TypeVar("_Delivery", bound=PendingDelivery)
-_Made = TypeVar("_Made", bound=PendingDelivery, covariant=True)
+_Delivery = TypeVar("_Delivery", bound=BatchDelivery)
+_Made = TypeVar("_Made", bound=BatchDelivery, covariant=True)
 
 
 class DeliveryType(Protocol[_Made]):
     """The class of deliveries that a surface hands out."""
 
-    def __call__(self, batch: PendingBatch, index: int, timestamp_ms: int, /) -> _Made: ...
+    def __call__(self, batch: ProducerBatch, index: int, timestamp_ms: int, /) -> _Made: ...
 
 
 class Sender(Protocol):
     """Who is told of batches; the producer's core."""
 
-    def batch_begun(self, queue: PartitionQueue, batch: PendingBatch) -> None: ...
+    def batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None: ...
 
     def offer(self, queue: PartitionQueue) -> None:
         """The queue may have something to send."""
 
-    def oldest(self) -> PendingBatch | None:
+    def oldest(self) -> ProducerBatch | None:
         """The batch that has waited longest for its outcome."""
 
 
@@ -75,7 +75,7 @@ class Route:
         """The partition count changed."""
         self._keys.clear()
 
-    def turn_sticky(self) -> PartitionQueue:
+    def advance_sticky(self) -> PartitionQueue:
         """Go on to the next partition that has a leader, if any has."""
         count = len(self.queues)
         for step in range(1, count + 1):
@@ -88,7 +88,7 @@ class Route:
         return self.queues[place]
 
 
-class Filling:
+class RecordAccumulator:
     """The part of a producer's core that `send` runs through; called under the client's lock."""
 
     __slots__ = (
@@ -150,21 +150,21 @@ class Filling:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.turn_sticky()
-                batch = queue.open or self._begin(route, queue, size, now())
+                    queue = route.advance_sticky()
+                batch = queue.open or self._open_batch(route, queue, size, now())
             builder: BatchBuilder = batch.builder  # type: ignore[assignment]
             index = builder.count
             try:
                 taken = builder.append(timestamp_ms, key, value, headers)
             except BaseException:
-                self._drop_empty(queue)
+                self._discard_empty(queue)
                 raise
             if taken:
                 break
-            self.seal(queue)
+            self.close_batch(queue)
         self.room_bytes -= taken
         if index + 1 >= self._batch_messages:
-            self.seal(queue)
+            self.close_batch(queue)
         return delivery(batch, index, timestamp_ms)
 
     def append_many(
@@ -217,8 +217,8 @@ class Filling:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.turn_sticky()
-                batch = queue.open or self._begin(route, queue, longest, now())
+                    queue = route.advance_sticky()
+                batch = queue.open or self._open_batch(route, queue, longest, now())
             builder = batch.builder
             invariant(builder is not None, "a batch keeps its builder while it is open")
             assert builder is not None
@@ -227,22 +227,22 @@ class Filling:
             try:
                 builder.append_many(timestamp_ms, values if room >= len(values) else values[:room])
             except BaseException:
-                self._drop_empty(queue)
+                self._discard_empty(queue)
                 raise
             finally:
                 self.room_bytes -= builder.size - size
             count = builder.count
             if count - first < len(values) or count >= self._batch_messages:
-                self.seal(queue)
+                self.close_batch(queue)
             if count > first:
                 return [delivery(batch, index, timestamp_ms) for index in range(first, count)]
 
-    def turned_away(self, route: Route, timestamp_ms: int, delivery: DeliveryType[_Delivery]) -> _Delivery:
+    def rejected(self, route: Route, timestamp_ms: int, delivery: DeliveryType[_Delivery]) -> _Delivery:
         """A message for which there is no room and that may not wait: refused, or dropped and counted."""
         if self._settings.on_full == "fail":
             raise self.buffer_full()
         self.dropped_messages += 1
-        batch = PendingBatch(route.queues[route.sticky], BatchBuilder(), 0, 0.0, 0.0)
+        batch = ProducerBatch(route.queues[route.sticky], BatchBuilder(), 0, 0.0, 0.0)
         batch.finish(self.buffer_full())
         return delivery(batch, 0, timestamp_ms)
 
@@ -259,17 +259,17 @@ class Filling:
             f"{'' if oldest is None else oldest.held_up}"
         )
 
-    def seal(self, queue: PartitionQueue) -> None:
+    def close_batch(self, queue: PartitionQueue) -> None:
         """The open batch takes no more."""
         queue.close_open()
         self._sender.offer(queue)
 
-    def seal_all(self) -> None:
+    def close_batches(self) -> None:
         """Whatever lingers leaves now."""
         for route in self.routes.values():
             for queue in route.queues:
                 if queue.open is not None:
-                    self.seal(queue)
+                    self.close_batch(queue)
 
     def _make_room(self, size: int, route: Route) -> None:
         """Raises `BufferFull` for a message that can never fit."""
@@ -277,7 +277,7 @@ class Filling:
             raise errors.BufferFull(
                 f"{route.name}: message of {size} bytes, buffer_bytes is {self._buffer_bytes}; raise it"
             )
-        self.seal_all()
+        self.close_batches()
 
     def _choose(
         self, route: Route, key: bytes | None, value: bytes | None, partition: int | None
@@ -294,22 +294,22 @@ class Filling:
             raise errors.NotFound(f"{route.name}: no partition {partition}; it has {last + 1}, 0 to {last}")
         return route.queues[partition]
 
-    def _begin(self, route: Route, queue: PartitionQueue, size: int, now: float) -> PendingBatch:
+    def _open_batch(self, route: Route, queue: PartitionQueue, size: int, now: float) -> ProducerBatch:
         settings = self._settings
         room = size + limits.KIB
         bytes_max = min(max(settings.batch_bytes, room), max(route.max_batch_bytes, room))
-        batch = PendingBatch(
+        batch = ProducerBatch(
             queue,
             BatchBuilder(self._compression, bytes_max),
-            queue.take_order(),
+            queue.next_order(),
             now + settings.linger_ms,
             now + settings.delivery_timeout_ms,
         )
         queue.open = batch
-        self._sender.batch_begun(queue, batch)
+        self._sender.batch_opened(queue, batch)
         return batch
 
-    def _drop_empty(self, queue: PartitionQueue) -> None:
+    def _discard_empty(self, queue: PartitionQueue) -> None:
         """A batch whose first message could not be encoded never was."""
         batch = queue.open
         if batch is not None and batch.builder is not None and batch.builder.count == 0:

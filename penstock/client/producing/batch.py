@@ -48,7 +48,7 @@ class BatchPartition(Protocol):
     """What the last attempt met."""
 
 
-class PendingBatch:
+class ProducerBatch:
     """Shared by all deliveries of its messages.
 
     `tainted`: an attempt was sent and never answered, so the outcome is not known from answers to later

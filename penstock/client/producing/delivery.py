@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from penstock.client.producing.batch import PendingBatch
+from penstock.client.producing.batch import ProducerBatch
 
 _log = logging.getLogger("penstock")
 
@@ -22,14 +22,14 @@ class Receipt(NamedTuple):
     """The broker had the message already, from an earlier attempt; `offset` is the one given then."""
 
 
-class PendingDelivery:
+class BatchDelivery:
     """One message's share in a batch; the runtimes add how to wait for it. Nothing here is computed before
     it is asked.
     """
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
-    def __init__(self, batch: PendingBatch, index: int, timestamp_ms: int) -> None:
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
         self._batch, self._index, self._timestamp_ms = batch, index, timestamp_ms
 
     def done(self) -> bool:
@@ -58,18 +58,18 @@ class PendingDelivery:
         return f"<Delivery {batch.queue.topic}-{batch.queue.partition} {state}>"
 
 
-def when_done(batch: PendingBatch, callback: Callable[[], None]) -> None:
+def add_done_callback(batch: ProducerBatch, callback: Callable[[], None]) -> None:
     """Call `callback` once the outcome is known; at once if it is.
 
     Needs no lock: `done` is set before the callbacks are taken out one by one, so either they find this one
     or we see `done`.
     """
     batch.callbacks.append(callback)
-    if batch.done and forget(batch, callback):
-        call_back(callback)
+    if batch.done and remove_done_callback(batch, callback):
+        run_callback(callback)
 
 
-def forget(batch: PendingBatch, callback: Callable[[], None]) -> bool:
+def remove_done_callback(batch: ProducerBatch, callback: Callable[[], None]) -> bool:
     """Take a callback back; whether it had not been called or taken out yet."""
     try:
         batch.callbacks.remove(callback)
@@ -78,7 +78,7 @@ def forget(batch: PendingBatch, callback: Callable[[], None]) -> bool:
     return True
 
 
-def settle(batches: Iterable[PendingBatch]) -> None:
+def run_callbacks(batches: Iterable[ProducerBatch]) -> None:
     """Run what waits for these batches, in the order it was added. Not under the client's lock."""
     for batch in batches:
         callbacks = batch.callbacks
@@ -87,17 +87,17 @@ def settle(batches: Iterable[PendingBatch]) -> None:
                 callback = callbacks.pop(0)
             except IndexError:
                 break
-            call_back(callback)
+            run_callback(callback)
 
 
-def hurried(kind: type[BaseException] | None) -> float | None:
+def flush_timeout_after(kind: type[BaseException] | None) -> float | None:
     """How long a block that ends with this exception may still flush, in seconds: an interrupt or a
     cancellation does not wait, everything else does as `close` says.
     """
     return None if kind is None or issubclass(kind, Exception) else 0.0
 
 
-def tell_lost(batches: Iterable[PendingBatch], when: str) -> None:
+def warn_unacknowledged(batches: Iterable[ProducerBatch], when: str) -> None:
     """Say how many messages of these batches, which all have their outcome, were not acknowledged."""
     lost = [batch for batch in batches if batch.error is not None]
     if not lost:
@@ -110,7 +110,7 @@ def tell_lost(batches: Iterable[PendingBatch], when: str) -> None:
     warnings.warn(f"penstock: {said}", ResourceWarning, stacklevel=2)
 
 
-def call_back(callback: Callable[[], None]) -> None:
+def run_callback(callback: Callable[[], None]) -> None:
     """A user's callback may fail without harm to others; it is told in the log."""
     try:
         callback()

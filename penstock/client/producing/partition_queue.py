@@ -22,7 +22,7 @@ from collections import deque
 from enum import Enum
 
 from penstock.client.cluster_view import NO_LEADER
-from penstock.client.producing.batch import Identity, PendingBatch
+from penstock.client.producing.batch import Identity, ProducerBatch
 from penstock.client.refusals import LEADERSHIP_CODES, held_up_by, unknown_because
 from penstock.client.timing import NEVER
 from penstock.contract.errors import (
@@ -38,7 +38,7 @@ from penstock.contract.invariant import invariant
 _SEQUENCES = 2**31
 """Sequences wrap after 2^31 - 1 (RL61)."""
 
-Failure = tuple[PendingBatch, PenstockError]
+Failure = tuple[ProducerBatch, PenstockError]
 
 
 class Gap(Enum):
@@ -90,10 +90,10 @@ class PartitionQueue:
         self.label = f"{topic}-{partition}"
         self.append_time = False
         self._window, self._numbered, self._tolerant = window, numbered, tolerant
-        self.open: PendingBatch | None = None
-        self.closed: deque[PendingBatch] = deque()
-        self.resend: deque[PendingBatch] = deque()
-        self.in_flight: list[PendingBatch] = []
+        self.open: ProducerBatch | None = None
+        self.closed: deque[ProducerBatch] = deque()
+        self.resend: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
         self.identity: Identity | None = None
         self._next_sequence = 0
         self._next_order = 0
@@ -109,9 +109,9 @@ class PartitionQueue:
         """The broker whose stream it is sent on."""
         self.listed = False
 
-    # ---- filling ----------------------------------------------------------------------------------------------
+    # ---- adding -----------------------------------------------------------------------------------------------
 
-    def take_order(self) -> int:
+    def next_order(self) -> int:
         """The place of a new batch in the send order."""
         if self.idle:
             self.held_up = None
@@ -127,7 +127,7 @@ class PartitionQueue:
 
     # ---- sending ----------------------------------------------------------------------------------------------
 
-    def sendable(self, now: float, identity: Identity | None) -> PendingBatch | None:
+    def sendable(self, now: float, identity: Identity | None) -> ProducerBatch | None:
         """The batch to send next, or None when there is none now; `wake_at` says when to look again by the
         clock.
         """
@@ -154,7 +154,7 @@ class PartitionQueue:
             return self.open.linger_until
         return NEVER
 
-    def sent(self, batch: PendingBatch) -> None:
+    def sent(self, batch: ProducerBatch) -> None:
         """`sendable` gave this batch and it goes out now; a batch without a number gets one."""
         if self.resend and self.resend[0] is batch:
             self.resend.popleft()
@@ -188,13 +188,13 @@ class PartitionQueue:
 
     # ---- outcomes ---------------------------------------------------------------------------------------------
 
-    def applied(self, batch: PendingBatch) -> None:
+    def applied(self, batch: ProducerBatch) -> None:
         """The broker holds it."""
         self.in_flight.remove(batch)
         self.failures, self.held_up = 0, None
 
     def postponed(
-        self, batch: PendingBatch, error: PenstockError, retry_at: float, attempts_max: int | None
+        self, batch: ProducerBatch, error: PenstockError, retry_at: float, attempts_max: int | None
     ) -> list[Failure]:
         """Refused, or appended with unknown outcome, in a way that sending it again may cure."""
         self.in_flight.remove(batch)
@@ -206,7 +206,7 @@ class PartitionQueue:
         self._resend_or_unnumber(batch)
         return []
 
-    def lost(self, batch: PendingBatch, cause: PenstockError, attempts_max: int | None) -> list[Failure]:
+    def lost(self, batch: ProducerBatch, cause: PenstockError, attempts_max: int | None) -> list[Failure]:
         """The attempt will not be answered: its stream is gone or its broker leads no more."""
         self.in_flight.remove(batch)
         batch.tainted = True
@@ -221,12 +221,12 @@ class PartitionQueue:
         self._resend_or_unnumber(batch)
         return []
 
-    def refused(self, batch: PendingBatch, error: PenstockError) -> list[Failure]:
+    def refused(self, batch: ProducerBatch, error: PenstockError) -> list[Failure]:
         """Refused for good."""
         self.in_flight.remove(batch)
         return self._fail(batch, unknown_because(self.label, error) if batch.tainted else error)
 
-    def out_of_order(self, batch: PendingBatch, error: PenstockError, retry_at: float) -> list[Failure]:
+    def out_of_order(self, batch: ProducerBatch, error: PenstockError, retry_at: float) -> list[Failure]:
         """The broker expects another sequence: because of a batch before this one, or because its state is
         not ours.
         """
@@ -253,7 +253,7 @@ class PartitionQueue:
         self._unnumber(batch)
         return []
 
-    def producer_unknown(self, batch: PendingBatch, error: PenstockError) -> list[Failure]:
+    def producer_unknown(self, batch: ProducerBatch, error: PenstockError) -> list[Failure]:
         """The broker forgot this producer (RL63): a batch with every attempt refused goes on under a newer
         epoch.
         """
@@ -269,7 +269,7 @@ class PartitionQueue:
         self._unnumber(batch)
         return []
 
-    def expired(self, batch: PendingBatch, timeout_ms: float) -> list[Failure]:
+    def expired(self, batch: ProducerBatch, timeout_ms: float) -> list[Failure]:
         """The delivery timeout of a batch that is not done has passed, wherever it stands."""
         in_flight = batch in self.in_flight
         last = f"; last refusal: {batch.failure.message}" if batch.failure is not None else ""
@@ -286,7 +286,7 @@ class PartitionQueue:
         self._take_out(batch)
         return self._fail(batch, self._never_sent(batch, timeout_ms))
 
-    def _never_sent(self, batch: PendingBatch, timeout_ms: float) -> PenstockError:
+    def _never_sent(self, batch: ProducerBatch, timeout_ms: float) -> PenstockError:
         """What kept a batch back is what it fails with, also where a batch before it was told so."""
         if batch.failure is not None:
             return type(batch.failure)(
@@ -336,7 +336,7 @@ class PartitionQueue:
         """It cannot go on without an epoch newer than `identity`."""
         return self.needs_epoch and self.gap is not Gap.NONE
 
-    def _take_out(self, batch: PendingBatch) -> None:
+    def _take_out(self, batch: ProducerBatch) -> None:
         if self.open is batch:
             self.open = None
         elif batch in self.in_flight:
@@ -346,12 +346,12 @@ class PartitionQueue:
         else:
             self.closed.remove(batch)
 
-    def _fail(self, batch: PendingBatch, error: PenstockError, *, unanswered: bool = False) -> list[Failure]:
+    def _fail(self, batch: ProducerBatch, error: PenstockError, *, unanswered: bool = False) -> list[Failure]:
         if batch.numbered:
             self._open_gap(batch, unknown=unanswered or batch.tainted)
         return [(batch, error)]
 
-    def _open_gap(self, batch: PendingBatch, *, unknown: bool) -> None:
+    def _open_gap(self, batch: ProducerBatch, *, unknown: bool) -> None:
         if self.gap is Gap.NONE or batch.order < self._gap_order:
             self._gap_order, self._rewind_to = batch.order, batch.base_sequence
         if unknown:
@@ -362,7 +362,7 @@ class PartitionQueue:
         for other in behind:
             self._resend_or_unnumber(other)
 
-    def _resend_or_unnumber(self, batch: PendingBatch) -> None:
+    def _resend_or_unnumber(self, batch: ProducerBatch) -> None:
         """Where a batch goes that was sent and has no outcome yet."""
         behind_gap = self.gap is not Gap.NONE and batch.order > self._gap_order
         if batch.numbered and behind_gap and not (self.gap is Gap.UNKNOWN and batch.tainted):
@@ -370,7 +370,7 @@ class PartitionQueue:
         else:
             _insert(self.resend, batch)
 
-    def _unnumber(self, batch: PendingBatch) -> None:
+    def _unnumber(self, batch: ProducerBatch) -> None:
         """Every attempt was refused, or stood behind one that was: it is not in the log and starts anew."""
         if batch.tainted:
             self.needs_epoch = True
@@ -379,7 +379,7 @@ class PartitionQueue:
         _insert(self.closed, batch)
 
 
-def _insert(batches: deque[PendingBatch], batch: PendingBatch) -> None:
+def _insert(batches: deque[ProducerBatch], batch: ProducerBatch) -> None:
     """Keep send order; only the few batches that came back stand before the place."""
     place = 0
     for other in batches:

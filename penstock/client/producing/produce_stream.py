@@ -2,7 +2,7 @@
 
     CLOSED --OpenStream--> OPENING --first answer, which grants credit--> OPEN --lost or stalled--> CLOSED
 
-A closed lane with work is opened again after a backoff.
+A closed stream with work is opened again after a backoff.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from penstock.client.producing.batch import Identity, PendingBatch
+from penstock.client.producing.batch import Identity, ProducerBatch
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.timing import NEVER
 from penstock.contract import limits
@@ -37,18 +37,18 @@ SMALL_FRAME_BYTES = 64 * limits.KIB
 """After a frame this large nothing waits: there is no more to be won."""
 
 
-class LaneState(Enum):
+class ProduceStreamState(Enum):
     CLOSED = "closed"
     OPENING = "opening"
     OPEN = "open"
 
 
 @dataclass(slots=True)
-class Ticket:
+class BatchEncoding:
     """What one batch needs to become bytes, read under the core's lock and used outside it."""
 
     queue: PartitionQueue
-    batch: PendingBatch
+    batch: ProducerBatch
     id: int
     leader_epoch: int
     identity: Identity | None
@@ -64,22 +64,22 @@ class Unanswered(NamedTuple):
     """A batch that was sent, with its partition."""
 
     queue: PartitionQueue
-    batch: PendingBatch
+    batch: ProducerBatch
 
 
-class OutgoingOwner(Protocol):
+class FrameOwner(Protocol):
     """The producer whose batches leave."""
 
-    def encoded(self, token: int, outgoing: Outgoing) -> None: ...
+    def encoded(self, token: int, outgoing: ProduceFrame) -> None: ...
 
 
 @dataclass(slots=True)
-class Outgoing:
+class ProduceFrame:
     """Batches that leave together. `encode` is pure and slow: call it outside the lock, then `encoded`."""
 
-    owner: OutgoingOwner
+    owner: FrameOwner
     acks: int
-    tickets: Sequence[Ticket]
+    encodings: Sequence[BatchEncoding]
     frame: bytes = b""
     payload_bytes: int = 0
 
@@ -88,18 +88,18 @@ class Outgoing:
         head = log_pb2.ProduceHead(acks=self.acks)
         add = head.batches.add
         payload: list[bytes] = []
-        for ticket in self.tickets:
-            data = ticket.encoded
-            if data is None or ticket.stale:
-                data = _encode(ticket, data)
-                ticket.encoded = data
+        for entry in self.encodings:
+            data = entry.encoded
+            if data is None or entry.stale:
+                data = _encode(entry, data)
+                entry.encoded = data
             payload.append(data)
             add(
-                id=ticket.id,
-                topic_id=ticket.queue.topic_id,
-                partition=ticket.queue.partition,
+                id=entry.id,
+                topic_id=entry.queue.topic_id,
+                partition=entry.queue.partition,
                 size=len(data),
-                leader_epoch=ticket.leader_epoch,
+                leader_epoch=entry.leader_epoch,
             )
         self.payload_bytes = sum(map(len, payload))
         self.frame = pack_frame(FrameKind.PRODUCE, head.SerializeToString(), payload)
@@ -110,18 +110,16 @@ class Outgoing:
         self.owner.encoded(token, self)
 
 
-def _encode(ticket: Ticket, encoded: bytes | None) -> bytes:
-    producer_id, producer_epoch = (
-        ticket.identity if ticket.identity is not None else (NO_PRODUCER_ID, NO_EPOCH)
-    )
+def _encode(entry: BatchEncoding, encoded: bytes | None) -> bytes:
+    producer_id, producer_epoch = entry.identity if entry.identity is not None else (NO_PRODUCER_ID, NO_EPOCH)
     if encoded is not None:
-        return with_producer(encoded, ticket.base_sequence, producer_id, producer_epoch)
-    invariant(ticket.builder is not None, "a batch keeps its builder until its bytes exist")
-    assert ticket.builder is not None
-    return ticket.builder.build(ticket.base_sequence, producer_id, producer_epoch)
+        return with_producer(encoded, entry.base_sequence, producer_id, producer_epoch)
+    invariant(entry.builder is not None, "a batch keeps its builder until its bytes exist")
+    assert entry.builder is not None
+    return entry.builder.build(entry.base_sequence, producer_id, producer_epoch)
 
 
-class Lane:
+class ProduceStream:
     """State only; `ProducerCore` moves it."""
 
     __slots__ = (
@@ -147,7 +145,7 @@ class Lane:
 
     def __init__(self, broker: int) -> None:
         self.broker = broker
-        self.state = LaneState.CLOSED
+        self.state = ProduceStreamState.CLOSED
         self.token = -1
         self.since = 0.0
         self.retry_at = 0.0
@@ -169,79 +167,79 @@ class Lane:
         """`next_id` after the last frame."""
 
     def opening(self, token: int, now: float) -> None:
-        self.state, self.token, self.since = LaneState.OPENING, token, now
+        self.state, self.token, self.since = ProduceStreamState.OPENING, token, now
         self.credit = self.next_id = self._frame_end = 0
         self.throttled = None
 
-    def enlist(self, queue: PartitionQueue) -> None:
+    def make_ready(self, queue: PartitionQueue) -> None:
         """Look at this partition when the next frame is made."""
         if not queue.listed:
             queue.listed = True
             self.ready.append(queue)
 
-    def look_at(self, queue: PartitionQueue, at: float) -> None:
+    def make_ready_at(self, queue: PartitionQueue, at: float) -> None:
         """Look at this partition again when the clock says `at`."""
         if at != NEVER:
             self._heap_entries += 1
             heapq.heappush(self._heap, (at, self._heap_entries, queue))
 
-    def enlist_due(self, now: float) -> None:
+    def make_due_ready(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
             queue = heapq.heappop(self._heap)[2]
             if queue.leader == self.broker:
-                self.enlist(queue)
+                self.make_ready(queue)
 
     @property
-    def next_look(self) -> float:
+    def next_ready_at(self) -> float:
         return self._heap[0][0] if self._heap else NEVER
 
     def has_work(self) -> bool:
-        """Something waits to go out here or is unanswered; queues that moved to another lane do not count."""
+        """Something waits to go out here or is unanswered; queues that moved to another stream do not count."""
         return (
             bool(self.unanswered)
             or any(queue.leader == self.broker for queue in self.ready)
             or any(entry[2].leader == self.broker and not entry[2].idle for entry in self._heap)
         )
 
-    def select(
-        self, owner: OutgoingOwner, now: float, identity: Identity | None, acks: int
-    ) -> tuple[Outgoing | None, float]:
+    def next_frame(
+        self, owner: FrameOwner, now: float, identity: Identity | None, acks: int
+    ) -> tuple[ProduceFrame | None, float]:
         """The next frame's batches, or None with the time to look again (events may come earlier)."""
-        if self.state is not LaneState.OPEN:
+        if self.state is not ProduceStreamState.OPEN:
             return None, NEVER
-        self.enlist_due(now)
+        self.make_due_ready(now)
         if self.ready and self._holds_off(now):
             return None, self._frame_at + HOLD_OFF_MS
-        tickets: list[Ticket] = []
+        encodings: list[BatchEncoding] = []
         total = 0
         ready = self.ready
-        while ready and total < FRAME_PAYLOAD_BYTES and len(tickets) < FRAME_BATCHES_MAX:
+        while ready and total < FRAME_PAYLOAD_BYTES and len(encodings) < FRAME_BATCHES_MAX:
             queue = ready[0]
             batch = queue.sendable(now, identity) if queue.leader == self.broker else None
             if batch is None:
                 ready.popleft()
                 if queue.leader == self.broker:
                     queue.listed = False
-                    self.look_at(queue, queue.wake_at(now))
+                    self.make_ready_at(queue, queue.wake_at(now))
                 continue
             reserved = batch.wire_bytes_max
-            if reserved > self.credit or (tickets and total + reserved > FRAME_PAYLOAD_BYTES):
+            if reserved > self.credit or (encodings and total + reserved > FRAME_PAYLOAD_BYTES):
                 break
             ready.rotate(-1)
             total += reserved
             self.credit -= reserved
-            tickets.append(self._take(queue, batch, reserved, now))
-        if not tickets:
-            return None, self.next_look
+            encodings.append(self._take(queue, batch, reserved, now))
+        if not encodings:
+            return None, self.next_ready_at
         self._frame_at, self._frame_bytes, self._frame_end = now, total, self.next_id
-        return Outgoing(owner, acks, tickets), now
+        return ProduceFrame(owner, acks, encodings), now
 
     def _holds_off(self, now: float) -> bool:
-        """Whether what is ready shall wait for the answer to the frame before it."""
+        """Whether what is ready waits for the answer to the frame before it."""
         on_its_way = next(reversed(self.unanswered), 0) >= self._frame_end > 0
         return on_its_way and self._frame_bytes < SMALL_FRAME_BYTES and now < self._frame_at + HOLD_OFF_MS
 
-    def _take(self, queue: PartitionQueue, batch: PendingBatch, reserved: int, now: float) -> Ticket:
+    def _take(self, queue: PartitionQueue, batch: ProducerBatch, reserved: int, now: float) -> BatchEncoding:
         queue.sent(batch)
         self.next_id += 1
         batch.id = self.next_id
@@ -249,7 +247,7 @@ class Lane:
         if not self.unanswered:
             self.sent_at = now
         self.unanswered[batch.id] = Unanswered(queue, batch)
-        return Ticket(
+        return BatchEncoding(
             queue,
             batch,
             batch.id,

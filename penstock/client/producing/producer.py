@@ -15,10 +15,15 @@ from typing import Protocol
 
 from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.ports import Network
-from penstock.client.producing.accumulator import Filling, Route
-from penstock.client.producing.batch import Identity, PendingBatch, ReceiptsLedger
+from penstock.client.producing.accumulator import RecordAccumulator, Route
+from penstock.client.producing.batch import Identity, ProducerBatch, ReceiptsLedger
 from penstock.client.producing.partition_queue import Failure, PartitionQueue
-from penstock.client.producing.produce_stream import Lane, LaneState, Outgoing, Unanswered
+from penstock.client.producing.produce_stream import (
+    ProduceFrame,
+    ProduceStream,
+    ProduceStreamState,
+    Unanswered,
+)
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
 from penstock.client.timing import NEVER, Backoff
@@ -37,12 +42,12 @@ STALL_MS = 15_000
 class ProducerNetwork(Network, Protocol):
     """What a producer uses of the core."""
 
-    def outcome_known(self, batch: PendingBatch) -> None: ...
+    def outcome_known(self, batch: ProducerBatch) -> None: ...
 
 
 class ProducerCore:
     """State machine of one producer. All methods are called under the client's lock, except
-    `Outgoing.encode`.
+    `ProduceFrame.encode`.
 
     Batches whose outcome is known are gathered in the core's `completed`.
     """
@@ -60,19 +65,19 @@ class ProducerCore:
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, random)
         self._reopen = Backoff(50, 1_000, random)
         self._in_flight_max = settings.in_flight_max
-        self.filling = Filling(settings, self)
-        self._routes = self.filling.routes
-        self.lanes: dict[int, Lane] = {}
+        self.accumulator = RecordAccumulator(settings, self)
+        self._routes = self.accumulator.routes
+        self.streams: dict[int, ProduceStream] = {}
         self.identity: Identity | None = None
         self._identity_asked = False
         self._epoch_wanted = False
         self._identity_failures = 0
         self._identity_retry_at = 0.0
-        self._expiry: deque[tuple[PartitionQueue, PendingBatch]] = deque()
+        self._expiry: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.failed_messages = 0
         self.closed = False
 
-    # ---- filling ----------------------------------------------------------------------------------------------
+    # ---- adding -----------------------------------------------------------------------------------------------
 
     def route(self, topic: str) -> Route | None:
         """The topic's route, or None while it is not known yet (the core then asks). Raises what the
@@ -90,24 +95,24 @@ class ProducerCore:
             raise error
         return self._make_route(view)
 
-    def batch_begun(self, queue: PartitionQueue, batch: PendingBatch) -> None:
+    def batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A message opened a batch: its linger and its deadline begin."""
         self._expiry.append((queue, batch))
         self._core.attend_at(batch.deadline)
-        lane = self.lanes.get(queue.leader)
-        if lane is not None:
-            lane.look_at(queue, batch.linger_until)
-            if lane.state is LaneState.OPEN:
-                self._core.wake_writer(lane.token, batch.linger_until)
-            elif lane.state is LaneState.CLOSED:
+        stream = self.streams.get(queue.leader)
+        if stream is not None:
+            stream.make_ready_at(queue, batch.linger_until)
+            if stream.state is ProduceStreamState.OPEN:
+                self._core.wake_writer(stream.token, batch.linger_until)
+            elif stream.state is ProduceStreamState.CLOSED:
                 self._core.attend()
 
-    def seal_all(self) -> list[PendingBatch]:
+    def close_batches(self) -> list[ProducerBatch]:
         """Close every open batch (flush); returns all batches without an outcome."""
-        self.filling.seal_all()
+        self.accumulator.close_batches()
         return self.pending()
 
-    def pending(self) -> list[PendingBatch]:
+    def pending(self) -> list[ProducerBatch]:
         """All batches without an outcome, in the order they were begun."""
         return [batch for _, batch in self._expiry if not batch.done]
 
@@ -115,7 +120,7 @@ class ProducerCore:
     def keeps_receipts(self) -> bool:
         return self._ledger is not None
 
-    def oldest(self) -> PendingBatch | None:
+    def oldest(self) -> ProducerBatch | None:
         return next((batch for _, batch in self._expiry if not batch.done), None)
 
     # ---- routes and leaders -------------------------------------------------------------------------------------
@@ -131,7 +136,7 @@ class ProducerCore:
                 f"{view.name}: was deleted and created anew; this message was for the old topic"
             )
             for queue in route.queues:
-                former = self.lanes.get(queue.leader)
+                former = self.streams.get(queue.leader)
                 if former is not None:
                     for batch in queue.in_flight:
                         former.unanswered.pop(batch.id, None)
@@ -180,13 +185,13 @@ class ProducerCore:
         """Follow a new leader at once: what the old one has not answered is sent again, under the same
         numbers.
         """
-        former = self.lanes.get(queue.leader)
+        former = self.streams.get(queue.leader)
         queue.held_up = None
         queue.leader, queue.leader_epoch = leader, leader_epoch
-        lane = self._lane(leader) if leader != NO_LEADER else None
+        stream = self._stream_to(leader) if leader != NO_LEADER else None
         queue.retry_at, queue.failures = now, 0
-        if former is lane:
-            if lane is not None:
+        if former is stream:
+            if stream is not None:
                 self.offer(queue)
             return
         if former is not None:
@@ -197,24 +202,24 @@ class ProducerCore:
                 former.unanswered.pop(batch.id, None)
                 self._fail(queue.lost(batch, cause, self.settings.max_attempts))
         queue.listed = False
-        if lane is not None:
+        if stream is not None:
             self.offer(queue)
 
-    def _lane(self, broker: int) -> Lane:
-        lane = self.lanes.get(broker)
-        if lane is None:
-            lane = self.lanes[broker] = Lane(broker)
-        return lane
+    def _stream_to(self, broker: int) -> ProduceStream:
+        stream = self.streams.get(broker)
+        if stream is None:
+            stream = self.streams[broker] = ProduceStream(broker)
+        return stream
 
     def offer(self, queue: PartitionQueue) -> None:
-        """The queue may have something to send: let its lane look."""
-        lane = self.lanes.get(queue.leader)
-        if lane is None or queue.idle:
+        """The queue may have something to send: its stream looks for a frame."""
+        stream = self.streams.get(queue.leader)
+        if stream is None or queue.idle:
             return
-        lane.enlist(queue)
-        if lane.state is LaneState.OPEN:
-            self._core.wake_writer(lane.token)
-        elif lane.state is LaneState.CLOSED:
+        stream.make_ready(queue)
+        if stream.state is ProduceStreamState.OPEN:
+            self._core.wake_writer(stream.token)
+        elif stream.state is ProduceStreamState.CLOSED:
             self._core.attend()
 
     # ---- driving ----------------------------------------------------------------------------------------------
@@ -222,31 +227,31 @@ class ProducerCore:
     def step(self, now: float) -> None:
         """Do what the clock demands: expire batches, open and give up streams, ask for an identity."""
         self._expire(now)
-        for lane in self.lanes.values():
-            if lane.state is LaneState.CLOSED:
-                if lane.has_work() and lane.retry_at <= now:
-                    self._open(lane, now)
-            elif lane.state is LaneState.OPENING and now - lane.since >= OPEN_TIMEOUT_MS:
-                self._give_up(lane, f"no opening credit within {OPEN_TIMEOUT_MS} ms", now)
-            elif lane.unanswered and now - max(lane.last_heard, lane.sent_at) >= STALL_MS:
-                self._give_up(lane, f"answers owed and silent for {STALL_MS} ms", now)
-            elif lane.broker not in self._core.view.brokers and not lane.has_work():
-                self._core.close_stream(lane.token)
-                lane.state, lane.failures = LaneState.CLOSED, 0
+        for stream in self.streams.values():
+            if stream.state is ProduceStreamState.CLOSED:
+                if stream.has_work() and stream.retry_at <= now:
+                    self._open(stream, now)
+            elif stream.state is ProduceStreamState.OPENING and now - stream.since >= OPEN_TIMEOUT_MS:
+                self._give_up(stream, f"no opening credit within {OPEN_TIMEOUT_MS} ms", now)
+            elif stream.unanswered and now - max(stream.last_heard, stream.sent_at) >= STALL_MS:
+                self._give_up(stream, f"answers owed and silent for {STALL_MS} ms", now)
+            elif stream.broker not in self._core.view.brokers and not stream.has_work():
+                self._core.close_stream(stream.token)
+                stream.state, stream.failures = ProduceStreamState.CLOSED, 0
         self._ask_identity(now)
 
     def next_step_at(self) -> float:
         at = NEVER
         if self._expiry:
             at = self._expiry[0][1].deadline
-        for lane in self.lanes.values():
-            if lane.state is LaneState.CLOSED:
-                if lane.has_work():
-                    at = min(at, lane.retry_at)
-            elif lane.state is LaneState.OPENING:
-                at = min(at, lane.since + OPEN_TIMEOUT_MS)
-            elif lane.unanswered:
-                at = min(at, max(lane.last_heard, lane.sent_at) + STALL_MS)
+        for stream in self.streams.values():
+            if stream.state is ProduceStreamState.CLOSED:
+                if stream.has_work():
+                    at = min(at, stream.retry_at)
+            elif stream.state is ProduceStreamState.OPENING:
+                at = min(at, stream.since + OPEN_TIMEOUT_MS)
+            elif stream.unanswered:
+                at = min(at, max(stream.last_heard, stream.sent_at) + STALL_MS)
         if self._epoch_wanted and not self._identity_asked:
             at = min(at, self._identity_retry_at)
         return at
@@ -257,65 +262,68 @@ class ProducerCore:
             queue, batch = expiry.popleft()
             if batch.done:
                 continue
-            lane = self.lanes.get(queue.leader)
-            if batch in queue.in_flight and lane is not None:
-                lane.unanswered.pop(batch.id, None)
-            if queue.held_up is None and lane is not None and lane.credit < batch.wire_bytes_max:
-                queue.held_up = lane.throttled
+            stream = self.streams.get(queue.leader)
+            if batch in queue.in_flight and stream is not None:
+                stream.unanswered.pop(batch.id, None)
+            if queue.held_up is None and stream is not None and stream.credit < batch.wire_bytes_max:
+                queue.held_up = stream.throttled
             self._fail(queue.expired(batch, self.settings.delivery_timeout_ms))
-            self._settle(queue)
+            self._after_outcome(queue)
 
-    def _open(self, lane: Lane, now: float) -> None:
-        address = self._core.view.address_of(lane.broker)
+    def _open(self, stream: ProduceStream, now: float) -> None:
+        address = self._core.view.address_of(stream.broker)
         if address is None:
-            lane.retry_at = now + self._reopen.delay_ms(3)
+            stream.retry_at = now + self._reopen.delay_ms(3)
             self._core.refresh(now)
             return
-        lane.opening(self._core.open_stream(self, address, methods.PRODUCE), now)
+        stream.opening(self._core.open_stream(self, address, methods.PRODUCE), now)
 
-    def _give_up(self, lane: Lane, reason: str, now: float) -> None:
-        self._core.close_stream(lane.token)
-        self.stream_lost(lane.token, None, reason, now)
+    def _give_up(self, stream: ProduceStream, reason: str, now: float) -> None:
+        self._core.close_stream(stream.token)
+        self.stream_lost(stream.token, None, reason, now)
 
-    def _lane_of(self, token: int) -> Lane | None:
-        for lane in self.lanes.values():
-            if lane.token == token and lane.state is not LaneState.CLOSED:
-                return lane
+    def _stream_of(self, token: int) -> ProduceStream | None:
+        for stream in self.streams.values():
+            if stream.token == token and stream.state is not ProduceStreamState.CLOSED:
+                return stream
         return None
 
-    def next_outgoing(self, token: int, now: float) -> tuple[Outgoing | None, float]:
+    def next_outgoing(self, token: int, now: float) -> tuple[ProduceFrame | None, float]:
         """The next frame's batches for a stream, or None and when the clock alone may bring one.
 
         The runtime encodes it outside the lock, calls `encoded`, and sends `frame`.
         """
-        lane = self._lane_of(token)
-        if lane is None:
+        stream = self._stream_of(token)
+        if stream is None:
             return None, NEVER
         if self.settings.numbered and self.identity is None:
             self._want_epoch()
-        outgoing, at = lane.select(self, now, self.identity, self.settings.acks)
+        outgoing, at = stream.next_frame(self, now, self.identity, self.settings.acks)
         if outgoing is not None:
             self._core.attend_at(now + STALL_MS)
         return outgoing, at
 
-    def encoded(self, token: int, outgoing: Outgoing) -> None:
+    def encoded(self, token: int, outgoing: ProduceFrame) -> None:
         """Give back the credit that was reserved too much, and keep the bytes for further attempts."""
-        lane = self._lane_of(token)
-        reserved = sum(ticket.reserved for ticket in outgoing.tickets)
-        if lane is not None:
-            lane.credit += reserved - outgoing.payload_bytes
+        stream = self._stream_of(token)
+        reserved = sum(entry.reserved for entry in outgoing.encodings)
+        if stream is not None:
+            stream.credit += reserved - outgoing.payload_bytes
         silent = self.settings.acks == 0
-        for ticket in outgoing.tickets:
-            batch = ticket.batch
+        for entry in outgoing.encodings:
+            batch = entry.batch
             batch.encoding = False
             if batch.done:
                 continue
-            batch.encoded, batch.encoded_as = ticket.encoded, (ticket.identity, ticket.base_sequence)
+            batch.encoded, batch.encoded_as = (
+                entry.encoded,
+                (entry.identity, entry.base_sequence),
+            )
             batch.builder = None
-            queue = ticket.queue
+            queue = entry.queue
             if silent and batch in queue.in_flight:
-                if lane is not None:
-                    lane.unanswered.pop(batch.id, None)
+                if stream is not None:
+                    stream.unanswered.pop(batch.id, None)
                 queue.applied(batch)
                 self._complete(batch, None)
             if batch not in queue.in_flight:
@@ -325,39 +333,39 @@ class ProducerCore:
 
     def frame_received(self, token: int, frame: bytes, now: float) -> None:
         """Credit and results. Raises `FrameError` for what is no answer."""
-        lane = self._lane_of(token)
-        if lane is None:
+        stream = self._stream_of(token)
+        if stream is None:
             return
         kind, head, _ = unpack_frame(frame)
         if kind is not FrameKind.PRODUCE_ANSWER:
-            self._give_up(lane, f"frame kind {kind.name} came on a produce stream", now)
+            self._give_up(stream, f"frame kind {kind.name} came on a produce stream", now)
             return
         answer = log_pb2.ProduceAnswerHead.FromString(bytes(head))
-        lane.last_heard = now
-        if lane.state is LaneState.OPENING:
-            lane.state, lane.failures = LaneState.OPEN, 0
-        lane.credit += answer.credit_bytes
+        stream.last_heard = now
+        if stream.state is ProduceStreamState.OPENING:
+            stream.state, stream.failures = ProduceStreamState.OPEN, 0
+        stream.credit += answer.credit_bytes
         for result in answer.results:
-            unanswered = lane.unanswered.pop(result.id, None)
+            unanswered = stream.unanswered.pop(result.id, None)
             if unanswered is not None:
-                self._answered(lane, unanswered, result, now)
+                self._result_received(stream, unanswered, result, now)
         self._core.wake_writer(token)
 
-    def _answered(
-        self, lane: Lane, unanswered: Unanswered, result: log_pb2.ProduceResult, now: float
+    def _result_received(
+        self, stream: ProduceStream, unanswered: Unanswered, result: log_pb2.ProduceResult, now: float
     ) -> None:
         queue, batch = unanswered
         if result.error == ErrorCode.OK:
             queue.applied(batch)
             if self._ledger is not None and batch.encoded is not None:
-                self._enter(self._ledger, unanswered, batch.encoded, result)
+                self._keep_receipt(self._ledger, unanswered, batch.encoded, result)
             self._complete(batch, None, result.base_offset, result.accepted_ms, result.duplicate)
-            self._settle(queue)
+            self._after_outcome(queue)
             return
         error = refusal(result.error, result.message)
         attempts_max = self.settings.max_attempts
         if error.code is ErrorCode.THROTTLED:
-            lane.throttled = error
+            stream.throttled = error
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
@@ -376,45 +384,45 @@ class ProducerCore:
             if error.kind is ErrorKind.FENCED:
                 queue.needs_epoch = True
                 self.identity = None
-        self._settle(queue)
+        self._after_outcome(queue)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream ended, could not be opened, or was given up. With a `code` that no retry cures, its
         batches fail.
         """
-        lane = self._lane_of(token)
-        if lane is None:
+        stream = self._stream_of(token)
+        if stream is None:
             return
         error = refusal(code, message)
-        lane.state = LaneState.CLOSED
-        lane.failures += 1
-        lane.retry_at = now + self._reopen.delay_ms(lane.failures)
-        unanswered, lane.unanswered = list(lane.unanswered.values()), {}
+        stream.state = ProduceStreamState.CLOSED
+        stream.failures += 1
+        stream.retry_at = now + self._reopen.delay_ms(stream.failures)
+        unanswered, stream.unanswered = list(stream.unanswered.values()), {}
         queues = {id(queue): queue for queue, _ in unanswered}
         for queue, batch in unanswered:
             self._fail(queue.lost(batch, error, self.settings.max_attempts))
         for route in self._routes.values():
             for queue in route.queues:
-                if queue.leader == lane.broker and not queue.idle:
+                if queue.leader == stream.broker and not queue.idle:
                     queue.held_up = error
                     if code is not None and final(error):
                         self._fail(queue.abandon(error))
         for queue in queues.values():
-            self._settle(queue)
+            self._after_outcome(queue)
         self._core.refresh(now)
         self._core.attend()
 
-    def _settle(self, queue: PartitionQueue) -> None:
+    def _after_outcome(self, queue: PartitionQueue) -> None:
         """After any outcome: the partition may send again, or wait for a newer epoch."""
         if queue.wants_epoch and queue.identity == self.identity:
             self._want_epoch()
         self.offer(queue)
 
     def outage_ended(self) -> None:
-        """Brokers answer again: no lane and no new epoch waits out a pause that grew meanwhile."""
+        """Brokers answer again: no stream and no new epoch waits out a pause that grew meanwhile."""
         self._identity_failures, self._identity_retry_at = 0, 0.0
-        for lane in self.lanes.values():
-            lane.failures, lane.retry_at = 0, 0.0
+        for stream in self.streams.values():
+            stream.failures, stream.retry_at = 0, 0.0
 
     # ---- identity -----------------------------------------------------------------------------------------------
 
@@ -476,7 +484,7 @@ class ProducerCore:
 
     # ---- outcomes -----------------------------------------------------------------------------------------------
 
-    def _enter(
+    def _keep_receipt(
         self, ledger: ReceiptsLedger, unanswered: Unanswered, sent: bytes, result: log_pb2.ProduceResult
     ) -> None:
         """A batch has one outcome, so one that the broker answers as a duplicate is entered once like any other.
@@ -501,14 +509,14 @@ class ProducerCore:
 
     def _complete(
         self,
-        batch: PendingBatch,
+        batch: ProducerBatch,
         error: PenstockError | None,
         base_offset: int = -1,
         accepted_ms: int = -1,
         duplicate: bool = False,
     ) -> None:
         batch.finish(error, base_offset, accepted_ms, duplicate)
-        self.filling.room_bytes += batch.raw_bytes
+        self.accumulator.room_bytes += batch.raw_bytes
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)
@@ -526,8 +534,8 @@ class ProducerCore:
                 self._fail(queue.abandon(error))
             self._core.forget_topic(route.name, self)
         self._routes.clear()
-        for lane in self.lanes.values():
-            if lane.state is not LaneState.CLOSED:
-                self._core.close_stream(lane.token, gently=True)
-                lane.state = LaneState.CLOSED
-            lane.unanswered.clear()
+        for stream in self.streams.values():
+            if stream.state is not ProduceStreamState.CLOSED:
+                self._core.close_stream(stream.token, gently=True)
+                stream.state = ProduceStreamState.CLOSED
+            stream.unanswered.clear()

@@ -12,8 +12,8 @@ from penstock.client.consuming.fetch_collector import HandingOut
 from penstock.client.consuming.malformed import SkippedBatch, skipped_batch
 from penstock.client.core import ClientCore
 from penstock.client.messages import Message
-from penstock.client.producing.batch import PendingBatch, ReceiptsLedger
-from penstock.client.producing.delivery import PendingDelivery, Receipt
+from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
+from penstock.client.producing.delivery import BatchDelivery, Receipt
 from penstock.client.producing.producer import ProducerCore
 from penstock.contract import methods
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused
@@ -43,13 +43,13 @@ CONSUMER = {
 }
 
 
-class SyncDelivery(PendingDelivery):
+class SyncDelivery(BatchDelivery):
     """A delivery that is only ever asked when it is done."""
 
     __slots__ = ()
 
     @property
-    def batch(self) -> PendingBatch:
+    def batch(self) -> ProducerBatch:
         return self._batch
 
     def receipt(self) -> Receipt:
@@ -91,7 +91,7 @@ class Runner:
         self.calls: list[tuple[int, str]] = []
         self.ghosts: list[tuple[int, bytes]] = []
         """(broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
-        self.settled: list[PendingBatch] = []
+        self.settled: list[ProducerBatch] = []
         self.skipped: list[SkippedBatch] = []
         self._planned = 0.0
         """When the core wants its next step."""
@@ -126,7 +126,7 @@ class Runner:
             self.run(0)
             route = producer.route(topic)
         assert route is not None, "the topic is not known yet"
-        delivery = producer.filling.append(
+        delivery = producer.accumulator.append(
             route, value, key, None, timestamp_ms, partition, lambda: self.now, SyncDelivery
         )
         assert delivery is not None, "the buffer is full"

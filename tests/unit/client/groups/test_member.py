@@ -231,22 +231,22 @@ def test_a_group_that_refuses_for_good_says_so_at_each_poll() -> None:
 
 
 def test_consumed_bytes_are_told_before_a_partition_is_closed() -> None:
-    lane = FetchLane(1, group="readers")
-    lane.opened(7, 0.0)
+    stream = FetchLane(1, group="readers")
+    stream.opened(7, 0.0)
     cursor = Cursor("orders", bytes(16), 0, 5)
-    lane.want_open(cursor)
-    kind, head, _ = unpack_frame(lane.next_frame() or b"")
+    stream.want_open(cursor)
+    kind, head, _ = unpack_frame(stream.next_frame() or b"")
     assert (kind, log_pb2.ConsumeOpenHead.FromString(bytes(head)).group) == (
         FrameKind.CONSUME_OPEN,
         "readers",
     )
     cursor.credit_owed = 1_234
-    lane.want_close(cursor)
-    frames = [unpack_frame(lane.next_frame() or b"") for _ in range(2)]
+    stream.want_close(cursor)
+    frames = [unpack_frame(stream.next_frame() or b"") for _ in range(2)]
     assert [kind for kind, _, _ in frames] == [FrameKind.CONSUME_CREDIT, FrameKind.CONSUME_CLOSE]
     (credit,) = log_pb2.ConsumeCreditHead.FromString(bytes(frames[0][1])).credits
     assert (credit.handle, credit.generation, credit.credit_bytes) == (5, cursor.generation, 1_234)
-    assert lane.next_frame() is None
+    assert stream.next_frame() is None
 
 
 def test_a_position_is_committed_with_its_epoch_and_an_offset_of_ones_own_with_none() -> None:

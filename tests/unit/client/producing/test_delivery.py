@@ -5,8 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.client.producing.batch import PendingBatch
-from penstock.client.producing.delivery import forget, hurried, settle, tell_lost, when_done
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import (
+    add_done_callback,
+    flush_timeout_after,
+    remove_done_callback,
+    run_callbacks,
+    warn_unacknowledged,
+)
 from penstock.contract.errors import Closed, PenstockError
 
 
@@ -18,21 +24,21 @@ class Batch:
         self.done, self.count, self.error = False, count, error
 
 
-def batch(count: int = 1, error: PenstockError | None = None) -> PendingBatch:
-    return cast(PendingBatch, Batch(count, error))
+def batch(count: int = 1, error: PenstockError | None = None) -> ProducerBatch:
+    return cast(ProducerBatch, Batch(count, error))
 
 
 def test_callbacks_run_once_in_their_order_when_the_outcome_is_known() -> None:
     one, two, told = batch(), batch(), list[str]()
-    when_done(one, lambda: told.append("a"))
-    when_done(one, lambda: told.append("b"))
-    when_done(two, lambda: told.append("c"))
+    add_done_callback(one, lambda: told.append("a"))
+    add_done_callback(one, lambda: told.append("b"))
+    add_done_callback(two, lambda: told.append("c"))
     assert told == []
     one.done = two.done = True
-    settle([two, one])
-    settle([one, two])
+    run_callbacks([two, one])
+    run_callbacks([one, two])
     assert told == ["c", "a", "b"]
-    when_done(one, lambda: told.append("d"))
+    add_done_callback(one, lambda: told.append("d"))
     assert told == ["c", "a", "b", "d"], "it is known already"
     assert one.callbacks == []
 
@@ -46,14 +52,14 @@ def test_a_callback_is_taken_back_once_and_not_after_it_was_called() -> None:
     def second() -> None:
         told.append("second")
 
-    when_done(one, first)
-    when_done(one, second)
-    assert forget(one, first)
-    assert not forget(one, first)
+    add_done_callback(one, first)
+    add_done_callback(one, second)
+    assert remove_done_callback(one, first)
+    assert not remove_done_callback(one, first)
     one.done = True
-    settle([one])
+    run_callbacks([one])
     assert told == ["second"]
-    assert not forget(one, second)
+    assert not remove_done_callback(one, second)
 
 
 def test_a_callback_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,27 +68,27 @@ def test_a_callback_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCa
     def broken() -> None:
         raise ZeroDivisionError
 
-    when_done(one, broken)
-    when_done(one, lambda: told.append("after"))
+    add_done_callback(one, broken)
+    add_done_callback(one, lambda: told.append("after"))
     one.done = True
     with caplog.at_level(logging.ERROR, "penstock"):
-        settle([one])
+        run_callbacks([one])
     assert told == ["after"]
     assert "a delivery's callback failed" in caplog.text
 
 
 def test_a_block_that_ends_by_an_interrupt_does_not_wait_and_any_other_does() -> None:
-    assert hurried(None) is None
-    assert hurried(ValueError) is None
-    assert hurried(KeyboardInterrupt) == 0.0
+    assert flush_timeout_after(None) is None
+    assert flush_timeout_after(ValueError) is None
+    assert flush_timeout_after(KeyboardInterrupt) == 0.0
 
 
 def test_messages_that_were_lost_are_counted_and_told_and_others_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tell_lost([batch(5), batch(7)], "the end")
+    warn_unacknowledged([batch(5), batch(7)], "the end")
     assert not caplog.records
     lost = [batch(5), batch(2, Closed("closed")), batch(3, Closed("later"))]
     with pytest.warns(ResourceWarning, match=r"5 messages were not acknowledged before the end \(closed\)"):
-        tell_lost(lost, "the end")
+        warn_unacknowledged(lost, "the end")
     assert "5 messages" in caplog.text

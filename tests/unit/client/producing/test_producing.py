@@ -110,7 +110,7 @@ def test_a_message_over_the_topics_limit_is_refused_before_buffering_with_both_n
     producer = runner.producer()
     with pytest.raises(errors.MessageTooLarge, match=r"orders: message of 1001 bytes, at most 1000 allowed"):
         runner.send(producer, "orders", bytes(990), key=bytes(11))
-    assert producer.filling.buffered_bytes == 0
+    assert producer.accumulator.buffered_bytes == 0
     delivery = runner.send(producer, "orders", bytes(990), key=bytes(10))
     runner.run(5)
     assert delivery.receipt().offset == 0
@@ -124,7 +124,7 @@ def test_a_value_that_cannot_be_encoded_leaves_no_trace() -> None:
     delivery = runner.send(producer, "orders", b"bytes", partition=0)
     runner.run(5)
     assert delivery.receipt().offset == 0
-    assert producer.filling.buffered_bytes == 0
+    assert producer.accumulator.buffered_bytes == 0
 
 
 def test_an_unknown_topic_is_refused_by_name_and_asked_for_again_next_time() -> None:
@@ -435,7 +435,7 @@ def test_whoever_waits_too_long_is_told_what_holds_the_message_up() -> None:
     runner.run(100)
     assert delivery.batch.held_up == f"; held up by Throttled: {_RATE}"
     with pytest.raises(errors.BufferFull, match="held up by Throttled: produce_bytes_per_s"):
-        raise producer.filling.buffer_full()
+        raise producer.accumulator.buffer_full()
     runner.core.remove(producer, runner.now)
     assert isinstance(delivery.error, errors.Closed)
     assert "held up by Throttled: produce_bytes_per_s" in delivery.error.message
@@ -544,13 +544,13 @@ def test_a_full_buffer_takes_nothing_until_an_outcome_makes_room() -> None:
     route = producer.route("orders")
     assert route is not None
     assert (
-        producer.filling.append(route, bytes(2_000), None, None, 1, 0, lambda: runner.now, SyncDelivery)
+        producer.accumulator.append(route, bytes(2_000), None, None, 1, 0, lambda: runner.now, SyncDelivery)
         is None
     )
     with pytest.raises(errors.BufferFull, match="buffer_bytes=5000"):
-        producer.filling.turned_away(route, 1, SyncDelivery)
+        producer.accumulator.rejected(route, 1, SyncDelivery)
     runner.run(1)
-    assert producer.filling.buffered_bytes == 0, "a full buffer does not wait for the linger"
+    assert producer.accumulator.buffered_bytes == 0, "a full buffer does not wait for the linger"
     runner.send(producer, "orders", bytes(2_000), partition=0)
 
 
@@ -562,9 +562,9 @@ def test_dropping_needs_acks_0_and_is_counted() -> None:
     runner.send(producer, "orders", b"known")
     route = producer.route("orders")
     assert route is not None
-    delivery = producer.filling.turned_away(route, 1, SyncDelivery)
+    delivery = producer.accumulator.rejected(route, 1, SyncDelivery)
     assert isinstance(delivery.error, errors.BufferFull)
-    assert producer.filling.dropped_messages == 1
+    assert producer.accumulator.dropped_messages == 1
 
 
 def test_a_deleted_topic_fails_what_waits_for_it_and_a_new_one_of_that_name_is_another() -> None:
@@ -668,14 +668,14 @@ def test_every_batch_is_handed_to_who_waits_for_it_once_whatever_became_of_it() 
     runner.send(producer, "orders", b"refused", partition=0)
     runner.run(5)
     assert len(runner.settled) == 3 and isinstance(runner.settled[-1].error, errors.Forbidden)
-    room = producer.filling.room_bytes
+    room = producer.accumulator.room_bytes
     runner.cluster.silent = dict.fromkeys(range(3))
     for partition in range(2):
         runner.send(producer, "orders", b"late", partition=partition)
     runner.run(10_000)
     assert len(runner.settled) == 5 and all(batch.done for batch in runner.settled)
     assert producer.failed_messages == 3
-    assert producer.filling.room_bytes == room
+    assert producer.accumulator.room_bytes == room
     runner.send(producer, "orders", b"left", partition=0)
     runner.core.remove(producer, runner.now)
     runner.run(5)
