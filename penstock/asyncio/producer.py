@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.core import unavailable
-from penstock.client.producing.accumulator import HeaderList, Route
+from penstock.client.messages import HeaderList
+from penstock.client.producing.accumulator import Route
 from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.producing.producer import ProducerCore
-from penstock.client.serialization import Headers, Outbound, all_plain, header_list
+from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list
 from penstock.client.settings import ProducerSettings
 from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
@@ -34,10 +35,10 @@ class Producer(Generic[_Value, _Key]):
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound,
+        serializer: MessageSerializer,
     ) -> None:
         self._runtime = runtime
-        self._outbound = outbound
+        self._serializer = serializer
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
         self._keeper = keeper_of(runtime.core, settings)
@@ -71,9 +72,9 @@ class Producer(Generic[_Value, _Key]):
             type(value) is not bytes
             or headers is not None
             or (key is not None and type(key) is not bytes)
-            or self._outbound.adds
+            or self._serializer.adds
         ):
-            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
+            stored_value, stored_key, stored_headers = self._serializer.serialize(topic, value, key, headers)
         runtime, accumulator = self._runtime, self._accumulator
         if runtime.unusable is not None:
             runtime.check()
@@ -125,7 +126,7 @@ class Producer(Generic[_Value, _Key]):
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
         stored = header_list(topic, headers)
-        if self._outbound.adds or not all_plain(values, keys):
+        if self._serializer.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [
                 await self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.core import unavailable
-from penstock.client.producing.accumulator import HeaderList
+from penstock.client.messages import HeaderList
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
 from penstock.client.producing.producer import ProducerCore
-from penstock.client.serialization import Headers, Outbound, all_plain, header_list
+from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list
 from penstock.client.settings import ProducerSettings
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
@@ -35,10 +35,10 @@ class Producer(Generic[_Value, _Key]):
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound,
+        serializer: MessageSerializer,
     ) -> None:
         self._runtime = runtime
-        self._outbound = outbound
+        self._serializer = serializer
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
@@ -74,9 +74,9 @@ class Producer(Generic[_Value, _Key]):
             type(value) is not bytes
             or headers is not None
             or (key is not None and type(key) is not bytes)
-            or self._outbound.adds
+            or self._serializer.adds
         ):
-            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
+            stored_value, stored_key, stored_headers = self._serializer.serialize(topic, value, key, headers)
         if self._runtime.unusable is not None:
             self._runtime.check()
         if timestamp_ms is None:
@@ -118,7 +118,7 @@ class Producer(Generic[_Value, _Key]):
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
         stored = header_list(topic, headers)
-        if self._outbound.adds or not all_plain(values, keys):
+        if self._serializer.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs]
         accumulator, client_core = self._accumulator, self._client_core

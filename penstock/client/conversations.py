@@ -1,6 +1,6 @@
 """How a client asks the brokers about topics, groups and records: conversations without I/O.
 
-A conversation is a generator. It yields a `Question`, and is sent the answer, or has the failure thrown in: a broker
+A conversation is a generator. It yields a `BrokerCall`, and is sent the answer, or has the failure thrown in: a broker
 that does not answer is no reason to give up. It yields None where it wants to wait a little before it goes on.
 """
 
@@ -14,7 +14,7 @@ PAUSE_MS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class BrokerCall:
     """One unary call; `broker` None = any, each until one answers; else that one, once, for `BROKER_MS` at most."""
 
     method: str
@@ -23,4 +23,4 @@ class Question:
 
 
 T = TypeVar("T")
-Conversation = Generator[Question | None, bytes, T]
+Conversation = Generator[BrokerCall | None, bytes, T]

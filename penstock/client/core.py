@@ -15,13 +15,13 @@ from google.protobuf.message import DecodeError
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
 from penstock.client.consuming.consumer import ConsumerCore
-from penstock.client.metadata_watches import Watchers
+from penstock.client.metadata_watches import MetadataWatches
 from penstock.client.outage import Outage, each_of
-from penstock.client.ports import Enquiry, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
+from penstock.client.ports import BrokerRequest, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
 from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.refusals import final
-from penstock.client.requests import Enquiries
+from penstock.client.requests import BrokerRequests
 from penstock.client.settings import ConsumerSettings, ProducerSettings
 from penstock.client.timing import NEVER
 from penstock.contract import methods
@@ -51,10 +51,10 @@ class ClientCore:
         self._planned = NEVER
         self._streams: dict[int, StreamOwner] = {}
         self._watch_tokens: dict[int, None] = {}
-        self._watchers = Watchers(self, random)
-        self._enquiries = Enquiries(self, random)
+        self._metadata_watches = MetadataWatches(self, random)
+        self._requests = BrokerRequests(self, random)
         self._interest: dict[str, list[StreamOwner]] = {}
-        self._topics_asked: dict[str, Enquiry] = {}
+        self._topics_asked: dict[str, BrokerRequest] = {}
         self._topic_errors: dict[str, PenstockError] = {}
         self._interest_changed = False
         self._refresh_wanted = False
@@ -100,7 +100,7 @@ class ClientCore:
         members: list[StreamOwner] = [*self.producers, *self.consumers]
         for member in members:
             self.remove(member, now)
-        self._watchers.close()
+        self._metadata_watches.close()
         self.changed = True
 
     def after_fork(self, *, used: bool) -> UsedAfterFork | None:
@@ -137,14 +137,14 @@ class ClientCore:
             consumer.step(now)
         if self._interest_changed:
             self._interest_changed = False
-            self._watchers.topics_changed(tuple(sorted(self._interest)), now)
+            self._metadata_watches.topics_changed(tuple(sorted(self._interest)), now)
         if self._refresh_wanted and not self._refreshing and now >= self._refreshed_at + REFRESH_MS:
             self._start_refresh(now)
-        self._watchers.step(now)
-        self._enquiries.step(now)
+        self._metadata_watches.step(now)
+        self._requests.step(now)
 
     def next_step_at(self) -> float:
-        at = min(self._watchers.next_step_at(), self._enquiries.next_step_at())
+        at = min(self._metadata_watches.next_step_at(), self._requests.next_step_at())
         for producer in self.producers:
             at = min(at, producer.next_step_at())
         for consumer in self.consumers:
@@ -163,7 +163,7 @@ class ClientCore:
         self._now = now
         try:
             if token in self._watch_tokens:
-                if self._watchers.pushed(token):
+                if self._metadata_watches.pushed(token):
                     self._apply(log_pb2.MetadataResponse.FromString(frame), now)
                 return
             member = self._streams.get(token)
@@ -184,7 +184,7 @@ class ClientCore:
     def _lost(self, token: int, code: int | None, message: str, now: float) -> None:
         if token in self._watch_tokens:
             del self._watch_tokens[token]
-            self._watchers.lost(token, code, message, now)
+            self._metadata_watches.lost(token, code, message, now)
             self.attend()
             return
         member = self._streams.pop(token, None)
@@ -194,14 +194,14 @@ class ClientCore:
     def call_answered(self, token: int, response: bytes, now: float) -> None:
         self._now = now
         try:
-            self._enquiries.answered(token, response, now)
+            self._requests.answered(token, response, now)
         except DecodeError as error:
-            self._enquiries.failed(token, None, f"the broker broke the protocol: {error}", now)
+            self._requests.failed(token, None, f"the broker broke the protocol: {error}", now)
         self.attend()
 
     def call_failed(self, token: int, code: int | None, message: str, now: float) -> None:
         self._now = now
-        self._enquiries.failed(token, code, message, now)
+        self._requests.failed(token, code, message, now)
         self.attend()
 
     def next_frame(self, token: int, now: float) -> tuple[UnencodedFrame | bytes | None, float]:
@@ -258,27 +258,27 @@ class ClientCore:
         self._watch_tokens.pop(token, None)
         self.act(CloseStream(token=token, gently=gently, last=last))
 
-    def enquire(
+    def send_request(
         self,
         method: str,
-        request: bytes,
+        payload: bytes,
         *,
         deadline: float,
         on_answer: OnAnswer,
         on_failure: OnFailure,
         broker: int | None = None,
         once: bool = False,
-    ) -> Enquiry:
+    ) -> BrokerRequest:
         """Ask `broker` (None = any) until answered or `deadline`, or `once`; exactly one of the callbacks comes,
         later.
         """
-        enquiry = Enquiry(method, request, deadline, on_answer, on_failure, broker, once)
-        self._enquiries.add(enquiry)
+        request = BrokerRequest(method, payload, deadline, on_answer, on_failure, broker, once)
+        self._requests.add(request)
         self.attend()
-        return enquiry
+        return request
 
-    def drop_enquiry(self, enquiry: Enquiry) -> None:
-        self._enquiries.drop(enquiry)
+    def cancel_request(self, request: BrokerRequest) -> None:
+        self._requests.drop(request)
 
     # ---- addresses ----------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class ClientCore:
         if all(self._suspected(address) for address in addresses):
             addresses += [address for address in self._bootstrap if address not in addresses]
         self._turn += 1
-        turned = [addresses[(self._turn + place) % len(addresses)] for place in range(len(addresses))]
+        turned = [addresses[(self._turn + index) % len(addresses)] for index in range(len(addresses))]
         taken = avoid or []
         return min(turned, key=lambda address: (address in taken, self._suspected(address)))
 
@@ -313,7 +313,7 @@ class ClientCore:
     def answered(self) -> None:
         """Some broker said something, be it a refusal. What waits out a pause grown in an outage goes on at once."""
         if self._outage.answered():
-            self._enquiries.outage_ended()
+            self._requests.outage_ended()
             for producer in self.producers:
                 producer.outage_ended()
             self.attend()
@@ -355,7 +355,7 @@ class ClientCore:
             self.view.forget(name)
             asked = self._topics_asked.pop(name, None)
             if asked is not None:
-                self._enquiries.drop(asked)
+                self._requests.drop(asked)
             self._interest_changed = True
             self.attend()
 
@@ -382,7 +382,7 @@ class ClientCore:
             self._topics_asked.pop(name, None)
             self._apply(log_pb2.MetadataResponse.FromString(response), now)
 
-        self._topics_asked[name] = self.enquire(
+        self._topics_asked[name] = self.send_request(
             methods.METADATA,
             log_pb2.MetadataRequest(topics=[name]).SerializeToString(),
             deadline=NEVER,  # whoever waits has its own, shorter limit
@@ -402,7 +402,7 @@ class ClientCore:
             self._refreshing = False
             self._apply(log_pb2.MetadataResponse.FromString(response), now)
 
-        self.enquire(
+        self.send_request(
             methods.METADATA,
             log_pb2.MetadataRequest(topics=sorted(self._interest)).SerializeToString(),
             deadline=now + REFRESH_DEADLINE_MS,

@@ -13,6 +13,9 @@ from penstock.serializers import CONTENT_TYPE, MESSAGE_ID, header
 if TYPE_CHECKING:
     import pyarrow
 
+HeaderList = Sequence[tuple[str, bytes | None]]
+"""(name, content) pairs as they are stored."""
+
 
 class Message(NamedTuple):
     """One message as stored."""

@@ -34,7 +34,7 @@ class _Watch:
         return self.token != -1
 
 
-class Watchers:
+class MetadataWatches:
     """Keeps `WATCHES` streams to different brokers while there is a topic to watch."""
 
     def __init__(self, core: Connections, random: Random) -> None:

@@ -15,11 +15,11 @@ OnFailure = Callable[[PenstockError, float], None]
 
 
 @dataclass(slots=True, eq=False)
-class Enquiry:
+class BrokerRequest:
     """One unary request. `broker` None = any broker can answer it."""
 
     method: str
-    request: bytes
+    payload: bytes
     deadline: float
     on_answer: OnAnswer
     on_failure: OnFailure
@@ -77,19 +77,19 @@ class Network(Protocol):
 
     def close_stream(self, token: int, *, gently: bool = False, last: tuple[bytes, ...] = ()) -> None: ...
 
-    def enquire(
+    def send_request(
         self,
         method: str,
-        request: bytes,
+        payload: bytes,
         *,
         deadline: float,
         on_answer: OnAnswer,
         on_failure: OnFailure,
         broker: int | None = None,
         once: bool = False,
-    ) -> Enquiry: ...
+    ) -> BrokerRequest: ...
 
-    def drop_enquiry(self, enquiry: Enquiry) -> None: ...
+    def cancel_request(self, request: BrokerRequest) -> None: ...
 
     def watch_topic(self, name: str, owner: StreamOwner) -> TopicView | None: ...
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.client.messages import Message
-from penstock.client.producing.accumulator import HeaderList
+from penstock.client.messages import HeaderList, Message
 from penstock.contract.errors import ConfigurationError, SerializationFailed
 from penstock.records.batch import Buffer
 from penstock.serializers import CONTENT_TYPE, MESSAGE_ID, Serializer, header, media_type
@@ -18,7 +17,7 @@ _SHOWN = 200
 """Characters of a serializer's own complaint that an error repeats."""
 
 
-class Outbound:
+class MessageSerializer:
     """What a producer does to each message before it goes into a batch. The least is to see that it is bytes."""
 
     __slots__ = ("_content_type", "_key", "_new_id", "_value", "adds")
@@ -31,7 +30,7 @@ class Outbound:
         """Whether a message that is bytes already is changed too."""
         self._content_type = None if value is None else (CONTENT_TYPE, value.content_type.encode())
 
-    def shape(
+    def serialize(
         self, topic: str, value: Any, key: Any, headers: Headers | None
     ) -> tuple[bytes | None, bytes | None, HeaderList | None]:
         """(value, key, headers) as they are stored. A header that the application set itself stays as it is.
@@ -41,15 +40,15 @@ class Outbound:
         given = header_list(topic, headers)
         more = self._headers(value, given or ())
         if self._value is not None and value is not None:
-            value = _performed(
+            value = _run_serializer(
                 self._value.serialize, value, f"{topic}: a value of type {type(value).__name__}"
             )
         if self._key is not None and key is not None:
-            key = _performed(self._key.serialize, key, f"{topic}: a key of type {type(key).__name__}")
+            key = _run_serializer(self._key.serialize, key, f"{topic}: a key of type {type(key).__name__}")
         if value is not None:
-            value = _bytes_of(value, topic, "value", self._value)
+            value = _as_stored(value, topic, "value", self._value)
         if key is not None:
-            key = _bytes_of(key, topic, "key", self._key)
+            key = _as_stored(key, topic, "key", self._key)
         return value, key, [*(given or ()), *more] if more else given
 
     def _headers(self, value: Any, given: HeaderList) -> list[tuple[str, bytes]]:
@@ -76,20 +75,20 @@ def header_list(topic: str, given: Any) -> HeaderList | None:
             f"{topic}: the headers are {_a(given)}; a mapping, or pairs of name and content required"
         )
     pairs: list[Any] = list(given.items() if isinstance(given, Mapping) else given)
-    for place, pair in enumerate(pairs):
+    for number, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(
-                f"{topic}: header {place} is {pair!r:.{_SHOWN}}; a pair of name and content required"
+                f"{topic}: header {number} is {pair!r:.{_SHOWN}}; a pair of name and content required"
             )
         name, content = pair
         if not isinstance(name, str):
-            raise TypeError(f"{topic}: the name of header {place} is {_a(name)}, a str required")
+            raise TypeError(f"{topic}: the name of header {number} is {_a(name)}, a str required")
         if content is not None and type(content) is not bytes:
-            pairs[place] = name, _buffered(content, f"{topic}: header {name!r}", _as_bytes(content))
+            pairs[number] = name, _buffered(content, f"{topic}: header {name!r}", _as_bytes(content))
     return pairs
 
 
-def _bytes_of(given: Any, topic: str, what: str, serializer: Serializer[Any] | None) -> bytes:
+def _as_stored(given: Any, topic: str, what: str, serializer: Serializer[Any] | None) -> bytes:
     if type(given) is bytes:
         return given
     if serializer is not None:
@@ -125,7 +124,7 @@ def _serializer_for(given: object) -> str:
     return "JSON"
 
 
-class Inbound:
+class MessageDeserializer:
     """What a consumer does to each stored message before it is handed out."""
 
     __slots__ = ("_by_type", "_key", "_only")
@@ -135,13 +134,13 @@ class Inbound:
         self._by_type = {media_type(each.content_type): each for each in values}
         self._key = key
 
-    def shape(self, message: Message) -> Message:
+    def deserialize(self, message: Message) -> Message:
         """The message with its value and key decoded. Raises `SerializationFailed`."""
         value, key = message.value, message.key
         if value is not None and self._by_type:
-            value = _performed(self._chosen(message).deserialize, value, "the value")
+            value = _run_serializer(self._chosen(message).deserialize, value, "the value")
         if key is not None and self._key is not None:
-            key = _performed(self._key.deserialize, key, "the key")
+            key = _run_serializer(self._key.deserialize, key, "the key")
         return message._replace(value=value, key=key)
 
     def _chosen(self, message: Message) -> Serializer[Any]:
@@ -156,18 +155,22 @@ class Inbound:
         return found
 
 
-def outbound(value: object, key: object, new_id: Callable[[], str] | None) -> Outbound:
+def message_serializer(value: object, key: object, new_id: Callable[[], str] | None) -> MessageSerializer:
     """`new_id` makes message ids, if they are wanted. Raises `ConfigurationError`."""
-    return Outbound(_serializer("value_serializer", value), _serializer("key_serializer", key), new_id)
+    return MessageSerializer(
+        _serializer("value_serializer", value), _serializer("key_serializer", key), new_id
+    )
 
 
-def inbound(values: object, key: object) -> Inbound | None:
+def message_deserializer(values: object, key: object) -> MessageDeserializer | None:
     """None = messages come as they are. Raises `ConfigurationError`."""
     if values is None and key is None:
         return None
     several = values if isinstance(values, list | tuple) else [] if values is None else [values]
     checked = [_serializer("value_deserializer", each) for each in several]
-    return Inbound([each for each in checked if each is not None], _serializer("key_deserializer", key))
+    return MessageDeserializer(
+        [each for each in checked if each is not None], _serializer("key_deserializer", key)
+    )
 
 
 def _serializer(argument: str, given: object) -> Serializer[Any] | None:
@@ -178,7 +181,7 @@ def _serializer(argument: str, given: object) -> Serializer[Any] | None:
     return given
 
 
-def _performed(act: Callable[[Any], Any], on: Any, what: str) -> Any:
+def _run_serializer(act: Callable[[Any], Any], on: Any, what: str) -> Any:
     try:
         return act(on)
     except Exception as error:

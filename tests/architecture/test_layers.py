@@ -20,6 +20,7 @@ PLANTED = {
     "layers": ("data_plane/log/planted.py", "import data_plane.node"),
     "etcd-client-stands-alone": ("data_plane/etcd/planted.py", "import data_plane.metadata"),
     "cores-decide": ("data_plane/replication/planted.py", "import asyncio"),
+    "rooms-of-the-sdk": ("penstock/client/producing/planted.py", "import penstock.client.consuming.consumer"),
     "verification-decides": ("penstock/verification/history.py", "import grpc"),
     "node-composes": ("data_plane/node/planted.py", "import grpc"),
     "control-plane-meets-contracts": ("billing/planted.py", "import data_plane.log"),

@@ -10,11 +10,17 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from penstock.client.cluster_view import NO_LEADER, TopicPartition, TopicView
-from penstock.client.consuming.fetch_position import BEGINNING, END, Chunk, Cursor, CursorState
-from penstock.client.consuming.fetch_stream import FetchLane
-from penstock.client.consuming.fetcher import FetchLanes
+from penstock.client.consuming.fetch_position import (
+    BEGINNING,
+    END,
+    FetchedBatch,
+    FetchPosition,
+    PositionState,
+)
+from penstock.client.consuming.fetch_stream import FetchStream
+from penstock.client.consuming.fetcher import Fetcher
 from penstock.client.consuming.malformed import SkipLog, skipped_batch
-from penstock.client.consuming.offset_lookups import OffsetQuestion, OffsetQuestions
+from penstock.client.consuming.offset_lookups import OffsetLookup, OffsetLookups
 from penstock.client.groups.member import GroupMember
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
@@ -34,7 +40,7 @@ them.
 class ConsumerCore:
     """State machine of one consumer. All methods are called under the client's lock.
 
-    Batches are taken with `take_chunk`, decoded by the caller outside the lock, and given back with
+    Batches are taken with `next_fetched`, decoded by the caller outside the lock, and given back with
     `finished`.
     """
 
@@ -46,12 +52,12 @@ class ConsumerCore:
         self._topics = topics
         self._assigned: dict[TopicPartition, None] | None = None if settings.group is None else {}
         self._backoff = Backoff(50, 1_000, random)
-        self._questions = OffsetQuestions(core, random)
+        self._lookups = OffsetLookups(core, random)
         self._handles = 0
-        self.cursors: dict[TopicPartition, Cursor] = {}
+        self.positions: dict[TopicPartition, FetchPosition] = {}
         self._known: dict[str, None] = {}
-        self._lanes = FetchLanes(core, self, settings, self._backoff)
-        self._filled: deque[Cursor] = deque()
+        self._fetcher = Fetcher(core, self, settings, self._backoff)
+        self._readable: deque[FetchPosition] = deque()
         self.skips = SkipLog()
         self.closed = False
         self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
@@ -62,16 +68,16 @@ class ConsumerCore:
     def topics(self) -> tuple[str, ...]:
         return self._topics
 
-    def assign(self, places: Sequence[TopicPartition]) -> None:
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read exactly these partitions from now on. Positions of those read before are kept."""
         if self.member is not None:
             raise errors.ConfigurationError("assign: a member of a group reads what the group assigns to it")
-        self._assigned = dict.fromkeys(places)
-        self._topics = tuple(dict.fromkeys(topic for topic, _ in places))
-        for place, cursor in list(self.cursors.items()):
-            if place not in self._assigned:
-                self._leave(cursor)
-                del self.cursors[place]
+        self._assigned = dict.fromkeys(partitions)
+        self._topics = tuple(dict.fromkeys(topic for topic, _ in partitions))
+        for tp, position in list(self.positions.items()):
+            if tp not in self._assigned:
+                self._leave(position)
+                del self.positions[tp]
         for name in list(self._known):
             del self._known[name]
             if name not in self._topics:
@@ -112,187 +118,189 @@ class ConsumerCore:
 
     def _grow(self, view: TopicView, target: int | None) -> None:
         for number, partition in enumerate(view.partitions):
-            place = (view.name, number)
-            if place in self.cursors or (self._assigned is not None and place not in self._assigned):
+            tp = (view.name, number)
+            if tp in self.positions or (self._assigned is not None and tp not in self._assigned):
                 continue
             self._handles += 1
-            cursor = Cursor(view.name, view.topic_id, number, self._handles)
-            cursor.leader, cursor.leader_epoch = partition.leader, partition.leader_epoch
-            self.cursors[place] = cursor
-            self._start(cursor, target)
+            position = FetchPosition(view.name, view.topic_id, number, self._handles)
+            position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
+            self.positions[tp] = position
+            self._start(position, target)
         self._core.attend()
 
-    def _start(self, cursor: Cursor, target: int | None) -> None:
-        cursor.jump(target)
+    def _start(self, position: FetchPosition, target: int | None) -> None:
+        position.look_up(target)
         if target is None:
-            cursor.halt(
+            position.halt(
                 errors.OffsetOutOfRange(
-                    f"{cursor.label}: no position to begin at and auto_offset_reset is 'error'; seek first"
+                    f"{position.label}: no position to begin at and auto_offset_reset is 'error'; seek first"
                 )
             )
 
-    def _leave(self, cursor: Cursor) -> None:
-        cursor.place(0)
-        cursor.state = CursorState.HALTED
-        self._lanes.close_cursor(cursor)
+    def _leave(self, position: FetchPosition) -> None:
+        position.move_to(0)
+        position.state = PositionState.HALTED
+        self._fetcher.close_partition(position)
 
     def topic_changed(self, view: TopicView, now: float) -> None:
         """The view of a topic that this consumer reads moved."""
         self._core.changed = True
         if view.name not in self._known:
             return
-        cursors = [cursor for (topic, _), cursor in self.cursors.items() if topic == view.name]
+        positions = [position for (topic, _), position in self.positions.items() if topic == view.name]
         error = view.error
-        if error is None and any(cursor.topic_id != view.topic_id for cursor in cursors):
+        if error is None and any(position.topic_id != view.topic_id for position in positions):
             error = errors.NotFound(
                 f"{view.name}: was deleted and created anew; open another consumer for the new topic"
             )
         if error is not None:
-            for cursor in cursors:
-                self._lanes.close_cursor(cursor)
-                cursor.halt(error)
+            for position in positions:
+                self._fetcher.close_partition(position)
+                position.halt(error)
             return
-        for cursor in cursors:
-            partition = view.partitions[cursor.partition]
-            if (cursor.leader, cursor.leader_epoch) != (partition.leader, partition.leader_epoch):
-                cursor.leader, cursor.leader_epoch = partition.leader, partition.leader_epoch
-                if cursor.state is CursorState.OPEN:
-                    self._lanes.close_cursor(cursor)
-                cursor.retry_at, cursor.failures = now, 0
+        for position in positions:
+            partition = view.partitions[position.partition]
+            if (position.leader, position.leader_epoch) != (partition.leader, partition.leader_epoch):
+                position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
+                if position.state is PositionState.OPEN:
+                    self._fetcher.close_partition(position)
+                position.retry_at, position.failures = now, 0
         self._grow(view, BEGINNING)
         self._core.attend()
 
     def assignment(self) -> list[TopicPartition]:
         """What is read, in order."""
-        return sorted(self.cursors) if self.member is None else self.member.owned()
+        return sorted(self.positions) if self.member is None else self.member.owned()
 
     # ---- what a group assigns -----------------------------------------------------------------------------------
 
-    def adopt(self, place: TopicPartition, offset: int, epoch: int, *, new: bool) -> None:
-        """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `let_go`.
+    def add_partition(self, tp: TopicPartition, offset: int, epoch: int, *, new: bool) -> None:
+        """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `deliver_partition`.
         `new`: to a group that reads the topic already, so from its beginning (RL57).
         """
-        view = self._core.view.topics[place[0]]
-        partition = view.partitions[place[1]]
+        view = self._core.view.topics[tp[0]]
+        partition = view.partitions[tp[1]]
         self._handles += 1
-        cursor = Cursor(view.name, view.topic_id, place[1], self._handles)
-        cursor.leader, cursor.leader_epoch, cursor.held = partition.leader, partition.leader_epoch, True
-        self.cursors[place] = cursor
+        position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
+        position.leader, position.leader_epoch, position.held = partition.leader, partition.leader_epoch, True
+        self.positions[tp] = position
         if self._assigned is not None:
-            self._assigned[place] = None
+            self._assigned[tp] = None
         if offset >= 0:
-            cursor.place(offset, epoch)
+            position.move_to(offset, epoch)
         else:
-            self._start(cursor, BEGINNING if new else self._initial_target())
+            self._start(position, BEGINNING if new else self._initial_target())
         self._core.attend()
 
-    def let_go(self, place: TopicPartition) -> None:
+    def deliver_partition(self, tp: TopicPartition) -> None:
         """Hand it out."""
-        cursor = self.cursors.get(place)
-        if cursor is not None:
-            cursor.held = False
-            self._fill(cursor)
+        position = self.positions.get(tp)
+        if position is not None:
+            position.held = False
+            self._queue_readable(position)
 
-    def hold(self, place: TopicPartition) -> None:
+    def hold_partition(self, tp: TopicPartition) -> None:
         """Hand out nothing more of it, and fetch no more."""
-        cursor = self.cursors.get(place)
-        if cursor is not None:
-            cursor.held = True
-            self._lanes.close_cursor(cursor)
-            cursor.state = CursorState.HALTED
+        position = self.positions.get(tp)
+        if position is not None:
+            position.held = True
+            self._fetcher.close_partition(position)
+            position.state = PositionState.HALTED
 
-    def release(self, place: TopicPartition) -> None:
+    def remove_partition(self, tp: TopicPartition) -> None:
         """Read it no more."""
-        cursor = self.cursors.pop(place, None)
-        if cursor is not None:
-            self._leave(cursor)
+        position = self.positions.pop(tp, None)
+        if position is not None:
+            self._leave(position)
         if self._assigned is not None:
-            self._assigned.pop(place, None)
+            self._assigned.pop(tp, None)
 
     # ---- positions ----------------------------------------------------------------------------------------------
 
-    def cursor(self, topic: str, partition: int) -> Cursor:
+    def position(self, topic: str, partition: int) -> FetchPosition:
         """Raises `NotFound` when this consumer does not read that partition."""
-        cursor = self.cursors.get((topic, partition))
-        if cursor is None:
+        position = self.positions.get((topic, partition))
+        if position is None:
             raise errors.NotFound(f"{topic}-{partition}: not read by this consumer; assign it first")
-        return cursor
+        return position
 
-    def cursors_of(self, topic: str) -> list[Cursor]:
+    def positions_of(self, topic: str) -> list[FetchPosition]:
         """All of one topic, by partition. Raises `NotFound` when this consumer reads none of it."""
-        found = [cursor for cursor in self.cursors.values() if cursor.topic == topic]
+        found = [position for position in self.positions.values() if position.topic == topic]
         if not found:
             raise errors.NotFound(f"{topic}: not read by this consumer; assign it first")
-        return sorted(found, key=lambda cursor: cursor.partition)
+        return sorted(found, key=lambda position: position.partition)
 
-    def seek(self, cursor: Cursor, *, offset: int | None = None, timestamp_ms: int | None = None) -> None:
+    def seek(
+        self, position: FetchPosition, *, offset: int | None = None, timestamp_ms: int | None = None
+    ) -> None:
         """Move the position: to an offset, or to what a lookup of a time (or `BEGINNING`, `END`) will say."""
-        self._lanes.close_cursor(cursor)
+        self._fetcher.close_partition(position)
         if offset is not None:
-            cursor.skip_before_ms = None
-            cursor.place(offset)
+            position.skip_before_ms = None
+            position.move_to(offset)
         else:
-            cursor.jump(timestamp_ms)
+            position.look_up(timestamp_ms)
         self._core.attend()
 
     def list_offsets(
-        self, places: Iterable[TopicPartition], timestamp_ms: int, deadline: float
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline: float
     ) -> tuple[dict[TopicPartition, int], list[PenstockError]]:
-        """Ask for an offset of each place; the mapping fills and the list gets errors as answers come
+        """Ask for an offset of each partition; the mapping fills and the list gets errors as answers come
         (`changed`).
         """
-        return self._questions.ask_all(places, timestamp_ms, deadline)
+        return self._lookups.look_up_all(partitions, timestamp_ms, deadline)
 
     # ---- driving ------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
         if self.member is not None:
             self.member.step(now)
-        shares = Counter(cursor.leader for cursor in self.cursors.values())
-        for cursor in self.cursors.values():
-            if cursor.state is CursorState.UNPLACED and not cursor.asked:
-                self._look_up(cursor)
-            elif cursor.state is CursorState.PLACED and cursor.retry_at <= now:
-                self._lanes.open_cursor(cursor, shares[cursor.leader], now)
-            elif cursor.credit_due_at <= now and cursor.broker != NO_LEADER:
-                self._lanes.give_credit(cursor)
-                cursor.credit_due_at = NEVER
-        self._questions.step(now)
-        self._lanes.step(now)
+        shares = Counter(position.leader for position in self.positions.values())
+        for position in self.positions.values():
+            if position.state is PositionState.AWAITING_OFFSET and not position.lookup_sent:
+                self._look_up(position)
+            elif position.state is PositionState.READY and position.retry_at <= now:
+                self._fetcher.open_partition(position, shares[position.leader], now)
+            elif position.credit_due_at <= now and position.broker != NO_LEADER:
+                self._fetcher.give_credit(position)
+                position.credit_due_at = NEVER
+        self._lookups.step(now)
+        self._fetcher.step(now)
 
     def next_step_at(self) -> float:
-        at = min(self._questions.next_step_at(), self._lanes.next_step_at())
+        at = min(self._lookups.next_step_at(), self._fetcher.next_step_at())
         if self.member is not None:
             at = min(at, self.member.next_step_at())
-        for cursor in self.cursors.values():
-            if cursor.state is CursorState.PLACED and cursor.leader != NO_LEADER:
-                at = min(at, self._lanes.may_open_at(cursor))
-            at = min(at, cursor.credit_due_at)
+        for position in self.positions.values():
+            if position.state is PositionState.READY and position.leader != NO_LEADER:
+                at = min(at, self._fetcher.may_open_at(position))
+            at = min(at, position.credit_due_at)
         return at
 
-    def _look_up(self, cursor: Cursor) -> None:
-        line, target = cursor.line, cursor.target
-        cursor.asked = True
+    def _look_up(self, position: FetchPosition) -> None:
+        seek_epoch, target = position.seek_epoch, position.target
+        position.lookup_sent = True
         if target is None:
             return
 
-        def placed(offset: int, now: float) -> None:
-            if cursor.line == line:
-                cursor.place(offset)
+        def found(offset: int, now: float) -> None:
+            if position.seek_epoch == seek_epoch:
+                position.move_to(offset)
                 self._core.changed = True
                 self._core.attend()
 
         def failed(error: PenstockError, now: float) -> None:
-            if cursor.line == line:
-                cursor.halt(error)
+            if position.seek_epoch == seek_epoch:
+                position.halt(error)
                 self._core.changed = True
 
-        self._questions.ask(OffsetQuestion(cursor.topic, cursor.partition, target, NEVER, placed, failed))
+        self._lookups.ask(OffsetLookup(position.topic, position.partition, target, NEVER, found, failed))
 
     def next_outgoing(self, token: int, now: float) -> tuple[bytes | None, float]:
         """The next frame for a stream, or None: only events bring one."""
-        lane = self._lanes.of(token)
-        return (lane.next_frame() if lane is not None else None), NEVER
+        stream = self._fetcher.of(token)
+        return (stream.next_frame() if stream is not None else None), NEVER
 
     # ---- what brokers say ---------------------------------------------------------------------------------------
 
@@ -300,66 +308,73 @@ class ConsumerCore:
         """Pushes; those of an earlier generation are dropped. Raises `FrameError`, or is dropped with the
         stream.
         """
-        lane = self._lanes.of(token)
-        if lane is None:
+        stream = self._fetcher.of(token)
+        if stream is None:
             return
         kind, head_bytes, payload = unpack_frame(frame)
         try:
             if kind is not FrameKind.CONSUME_PUSH:
                 raise errors.CorruptBatch(f"frame kind {kind.name} came on a consume stream")
             head = log_pb2.ConsumePushHead.FromString(bytes(head_bytes))
-            lane.last_heard, lane.probed, lane.failures = now, False, 0
-            position = 0
+            stream.last_heard, stream.probed, stream.failures = now, False, 0
+            start = 0
             for push in head.pushes:
-                part = payload[position : position + push.size]
-                position += push.size
-                cursor = lane.cursors.get(push.handle)
-                if cursor is not None and cursor.generation == push.generation:
-                    self._pushed(lane, cursor, push, part, now)
+                part = payload[start : start + push.size]
+                start += push.size
+                position = stream.positions.get(push.handle)
+                if position is not None and position.generation == push.generation:
+                    self._pushed(stream, position, push, part, now)
         except errors.CorruptBatch as error:
             self._core.close_stream(token)
             self.stream_lost(token, None, error.message, now)
 
     def _pushed(
-        self, lane: FetchLane, cursor: Cursor, push: log_pb2.ConsumePush, part: memoryview, now: float
+        self,
+        stream: FetchStream,
+        position: FetchPosition,
+        push: log_pb2.ConsumePush,
+        part: memoryview,
+        now: float,
     ) -> None:
         if push.error:
-            self._refused(lane, cursor, push, now)
+            self._refused(stream, position, push, now)
             return
-        cursor.high_watermark = max(cursor.high_watermark, push.high_watermark)
-        cursor.log_start_offset = push.log_start_offset
-        cursor.failures = 0
+        position.high_watermark = max(position.high_watermark, push.high_watermark)
+        position.log_start_offset = push.log_start_offset
+        position.failures = 0
         if not part:
             return
-        cursor.take_in(part)
-        self._fill(cursor)
+        position.add_fetched(part)
+        self._queue_readable(position)
         self._core.changed = True
 
-    def _fill(self, cursor: Cursor) -> None:
-        if not cursor.filled and cursor.readable:
-            cursor.filled = True
-            self._filled.append(cursor)
+    def _queue_readable(self, position: FetchPosition) -> None:
+        if not position.queued and position.readable:
+            position.queued = True
+            self._readable.append(position)
 
-    def _refused(self, lane: FetchLane, cursor: Cursor, push: log_pb2.ConsumePush, now: float) -> None:
+    def _refused(
+        self, stream: FetchStream, position: FetchPosition, push: log_pb2.ConsumePush, now: float
+    ) -> None:
         """The broker has closed the handle."""
-        lane.forget(cursor)
-        cursor.broker = NO_LEADER
-        cursor.state = CursorState.PLACED
+        stream.forget(position)
+        position.broker = NO_LEADER
+        position.state = PositionState.READY
         error = refusal(push.error, push.message)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.auto_offset_reset != "error":
-            if not cursor.readable and not cursor.buffer:
-                cursor.jump(self._initial_target())
+            if not position.readable and not position.buffer:
+                position.look_up(self._initial_target())
             else:
-                cursor.halt(error)
+                position.halt(error)
         elif final(error) and not metadata_may_be_newer(error):
             if isinstance(error, errors.LogTruncated):
                 error.divergence_offset = push.divergence_offset
                 error.message = f"{error.message}; the logs part at offset {push.divergence_offset}"
                 error.args = (error.message,)
-            cursor.halt(error)
+            position.halt(error)
         else:
-            cursor.failures += 1
-            cursor.retry_at = now + self._backoff.delay_ms(cursor.failures)
+            position.failures += 1
+            position.retry_at = now + self._backoff.delay_ms(position.failures)
             if metadata_may_be_newer(error):
                 self._core.refresh(now)
         self._core.changed = True
@@ -367,103 +382,109 @@ class ConsumerCore:
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """Every partition open on it is opened anew, where its leader is by then; what was fetched stays."""
-        self._lanes.lost(token, code, message, now)
+        self._fetcher.stream_lost(token, code, message, now)
 
     # ---- handing out --------------------------------------------------------------------------------------------
 
-    def take_chunk(self) -> Chunk | None:
-        """The next batch to hand out, of each partition in turn; its `cursor.part` may hold what is left of it."""
-        while self._filled:
-            cursor = self._filled[0]
-            if not cursor.readable:
-                self._filled.popleft()
-                cursor.filled = False
+    def next_fetched(self) -> FetchedBatch | None:
+        """The next batch to hand out, of each partition in turn; its `position.part` may hold what is left of it."""
+        while self._readable:
+            position = self._readable[0]
+            if not position.readable:
+                self._readable.popleft()
+                position.queued = False
                 continue
-            self._filled.rotate(-1)
-            if cursor.part is not None and cursor.part_of is not None:
-                return cursor.part_of
-            return cursor.take_first()
+            self._readable.rotate(-1)
+            if position.part is not None and position.partly_read is not None:
+                return position.partly_read
+            return position.take_first()
         return None
 
     def has_readable(self) -> bool:
-        """Whether `take_chunk` would give something."""
-        return any(cursor.readable for cursor in self._filled)
+        """Whether `next_fetched` would give something."""
+        return any(position.readable for position in self._readable)
 
-    def finished(self, chunk: Chunk, now: float) -> None:
+    def finished(self, fetched: FetchedBatch, now: float) -> None:
         """A batch was handed out whole: the position is behind it, and its bytes may be pushed anew."""
-        cursor = chunk.cursor
-        if chunk.line != cursor.line:
+        position = fetched.position
+        if fetched.seek_epoch != position.seek_epoch:
             return
-        cursor.part = cursor.part_of = None
-        cursor.offset, cursor.epoch = max(cursor.offset, chunk.next_offset), chunk.epoch
+        position.part = position.partly_read = None
+        position.offset, position.epoch = max(position.offset, fetched.next_offset), fetched.epoch
         if (
-            chunk.generation == cursor.generation
-            and cursor.state is CursorState.OPEN
-            and cursor.broker != NO_LEADER
+            fetched.generation == position.generation
+            and position.state is PositionState.OPEN
+            and position.broker != NO_LEADER
         ):
-            cursor.credit_owed += len(chunk.batch)
-            if cursor.credit_owed * 4 >= cursor.window:
-                self._lanes.give_credit(cursor)
-            elif cursor.credit_due_at == NEVER:
-                cursor.credit_due_at = now + CREDIT_LATEST_MS
-                self._core.attend_at(cursor.credit_due_at)
+            position.credit_owed += len(fetched.batch)
+            if position.credit_owed * 4 >= position.window:
+                self._fetcher.give_credit(position)
+            elif position.credit_due_at == NEVER:
+                position.credit_due_at = now + CREDIT_LATEST_MS
+                self._core.attend_at(position.credit_due_at)
 
-    def malformed(self, chunk: Chunk, reason: str) -> None:
+    def malformed(self, fetched: FetchedBatch, reason: str) -> None:
         """A batch is intact and its records are not what its header says: it waits for `skip`, in front of all else of
         its partition, or the partition stops before it, as the settings say.
         """
-        cursor = chunk.cursor
-        if chunk.line != cursor.line:
+        position = fetched.position
+        if fetched.seek_epoch != position.seek_epoch:
             return
         if self.settings.malformed == "stop":
-            advice = f"seek to offset {chunk.next_offset} to go on behind it"
-            self.unreadable(chunk, errors.MalformedBatch(f"{reason}; {advice}"))
+            advice = f"seek to offset {fetched.next_offset} to go on behind it"
+            self.unreadable(fetched, errors.MalformedBatch(f"{reason}; {advice}"))
             return
-        chunk.malformed = reason
-        cursor.put_back(chunk)
-        self._fill(cursor)
+        fetched.malformed = reason
+        position.put_back(fetched)
+        self._queue_readable(position)
 
-    def skip(self, chunk: Chunk, now: float) -> None:
+    def skip(self, fetched: FetchedBatch, now: float) -> None:
         """The application was told, and the position moves behind the batch, unless it was moved meanwhile."""
-        cursor = chunk.cursor
-        if not cursor.begins_with(chunk):
+        position = fetched.position
+        if not position.comes_next(fetched):
             return
-        cursor.take_first()
-        self.finished(chunk, now)
-        self.skips.note(skipped_batch(chunk), now)
+        position.take_first()
+        self.finished(fetched, now)
+        self.skips.note(skipped_batch(fetched), now)
         if self.member is not None:
             # Nothing was handed out since the application came for more: what was skipped may be committed.
             self.member.poll_begins(now)
 
-    def unreadable(self, chunk: Chunk, error: PenstockError) -> None:
+    def unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
         """A batch did not pass its checks: it is never handed out, and the partition stops before it (I19)."""
-        cursor = chunk.cursor
-        if chunk.line == cursor.line:
-            self._lanes.close_cursor(cursor)
-            offset, epoch = cursor.offset, cursor.epoch
-            cursor.place(offset, epoch)
-            cursor.halt(type(error)(f"{cursor.label}: at offset {offset}: {error.message}"))
+        position = fetched.position
+        if fetched.seek_epoch == position.seek_epoch:
+            self._fetcher.close_partition(position)
+            offset, epoch = position.offset, position.epoch
+            position.move_to(offset, epoch)
+            position.halt(type(error)(f"{position.label}: at offset {offset}: {error.message}"))
 
     def raise_halted(self) -> None:
         """Raise the error of a partition that stands still and has nothing left to hand out."""
-        for cursor in self.cursors.values():
-            error = cursor.error
-            if error is None or cursor.paused or cursor.held or cursor.buffer or cursor.part is not None:
+        for position in self.positions.values():
+            error = position.error
+            if (
+                error is None
+                or position.paused
+                or position.held
+                or position.buffer
+                or position.part is not None
+            ):
                 continue
-            lost_place = isinstance(error, errors.OffsetOutOfRange) and cursor.positioned
+            lost_place = isinstance(error, errors.OffsetOutOfRange) and position.has_offset
             if lost_place and self.settings.auto_offset_reset != "error":
-                cursor.jump(self._initial_target())
+                position.look_up(self._initial_target())
                 self._core.attend()
             else:
                 raise error
 
-    def pause(self, cursor: Cursor) -> None:
+    def pause(self, position: FetchPosition) -> None:
         """Hand out nothing of it until `resume`; what was fetched waits, and no more than its window comes."""
-        cursor.paused = True
+        position.paused = True
 
-    def resume(self, cursor: Cursor) -> None:
-        cursor.paused = False
-        self._fill(cursor)
+    def resume(self, position: FetchPosition) -> None:
+        position.paused = False
+        self._queue_readable(position)
         self._core.changed = True
 
     def close(self, now: float) -> None:
@@ -471,8 +492,8 @@ class ConsumerCore:
         self.closed = True
         if self.member is not None:
             self.member.abandon()
-        self._lanes.close()
+        self._fetcher.close()
         for name in self._topics:
             self._core.forget_topic(name, self)
-        self.cursors.clear()
-        self._filled.clear()
+        self.positions.clear()
+        self._readable.clear()

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TypeVar
 
-from penstock.client.consuming.fetch_position import Chunk
+from penstock.client.consuming.fetch_position import FetchedBatch
 from penstock.client.messages import Message, MessageBatch
-from penstock.client.serialization import Inbound
+from penstock.client.serialization import MessageDeserializer
 from penstock.contract.errors import LimitExceeded, MalformedBatch, PenstockError, SerializationFailed
 from penstock.contract.limits import MIB
 from penstock.records.parse import Columns, columns_of
@@ -16,12 +16,12 @@ INFLATED_BYTES_MAX = 4 * MIB
 """A gathering ends with the batch that passes this: some 500 bytes can inflate to so much, and take half a second to
 parse. Without it one poll could take minutes, and a member of a group would be taken for dead meanwhile.
 """
-Finished = Callable[[Chunk], None]
+Finished = Callable[[FetchedBatch], None]
 _T = TypeVar("_T")
 
 
-class HandingOut:
-    """One poll under way. `take` gives the next chunk (None = none waits), `finished`, `unreadable` and
+class FetchCollector:
+    """One poll under way. `take` gives the next fetched batch (None = none waits), `finished`, `unreadable` and
     `malformed` give one back.
 
     These four run under the client's lock; the caller of this class passes them so bound.
@@ -32,8 +32,8 @@ class HandingOut:
     """
 
     __slots__ = (
+        "_deserializer",
         "_finished",
-        "_inbound",
         "_inflated_bytes",
         "_malformed",
         "_take",
@@ -41,22 +41,22 @@ class HandingOut:
         "found_malformed",
     )
 
-    found_malformed: Chunk | None
+    found_malformed: FetchedBatch | None
     """What the last gathering ended before."""
 
     def __init__(
         self,
-        take: Callable[[], Chunk | None],
+        take: Callable[[], FetchedBatch | None],
         finished: Finished,
-        unreadable: Callable[[Chunk, PenstockError], None],
-        malformed: Callable[[Chunk, str], None],
-        inbound: Inbound | None = None,
+        unreadable: Callable[[FetchedBatch, PenstockError], None],
+        malformed: Callable[[FetchedBatch, str], None],
+        deserializer: MessageDeserializer | None = None,
     ) -> None:
         self._take, self._finished = take, finished
         self._unreadable, self._malformed = unreadable, malformed
         self.found_malformed = None
         self._inflated_bytes = 0
-        self._inbound = inbound
+        self._deserializer = deserializer
 
     def messages(self, count_max: int) -> list[Message]:
         """Up to `count_max` messages of what waits, some of each partition in turn."""
@@ -70,88 +70,90 @@ class HandingOut:
         gathered: list[Message] = []
         self.found_malformed, self._inflated_bytes = None, 0
         while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
-            chunk = self._take()
-            if chunk is None:
+            fetched = self._take()
+            if fetched is None:
                 break
-            cursor = chunk.cursor
-            if cursor.part is None:
-                batch = self._decoded(chunk)
+            position = fetched.position
+            if position.part is None:
+                batch = self._decoded(fetched)
                 if batch is None:
-                    if chunk.malformed:
+                    if fetched.malformed:
                         break
                     continue
-                cursor.part, cursor.part_of = batch.messages(), chunk
-            taken = list(islice(cursor.part, count_max - len(gathered)))
-            if self._inbound is not None:
-                taken, error = _shaped(self._inbound, taken)
+                position.part, position.partly_read = batch.messages(), fetched
+            taken = list(islice(position.part, count_max - len(gathered)))
+            if self._deserializer is not None:
+                taken, error = _deserialized(self._deserializer, taken)
                 if error is not None:
                     gathered += taken[:-1]
-                    cursor.offset, cursor.epoch = taken[-1].offset, chunk.epoch
-                    self._unreadable(chunk, error)
+                    position.offset, position.epoch = taken[-1].offset, fetched.epoch
+                    self._unreadable(fetched, error)
                     continue
             if taken:
                 gathered += taken
-                cursor.offset = taken[-1].offset + 1
-                cursor.epoch = chunk.epoch
-            if len(gathered) < count_max or cursor.offset >= chunk.next_offset:
-                self._finished(chunk)
+                position.offset = taken[-1].offset + 1
+                position.epoch = fetched.epoch
+            if len(gathered) < count_max or position.offset >= fetched.next_offset:
+                self._finished(fetched)
         return gathered
 
     def _batches(self, count_max: int) -> list[MessageBatch]:
         gathered: list[MessageBatch] = []
         self.found_malformed, self._inflated_bytes = None, 0
         while len(gathered) < count_max and self._inflated_bytes < INFLATED_BYTES_MAX:
-            chunk = self._take()
-            if chunk is None:
+            fetched = self._take()
+            if fetched is None:
                 break
-            batch = self._decoded(chunk)
+            batch = self._decoded(fetched)
             if batch is not None:
                 if len(batch):
                     gathered.append(batch)
-                self._finished(chunk)
-            elif chunk.malformed:
+                self._finished(fetched)
+            elif fetched.malformed:
                 break
         return gathered
 
-    def _decoded(self, chunk: Chunk) -> MessageBatch | None:
+    def _decoded(self, fetched: FetchedBatch) -> MessageBatch | None:
         """Checked and parsed from the position on; None = nothing of it is for the caller."""
-        cursor = chunk.cursor
-        if chunk.control:
-            self._finished(chunk)
+        position = fetched.position
+        if fetched.control:
+            self._finished(fetched)
             return None
-        if chunk.malformed:
-            self._meet(chunk, chunk.malformed)
+        if fetched.malformed:
+            self._meet(fetched, fetched.malformed)
             return None
         try:
-            columns = columns_of(chunk.batch, max(0, cursor.offset))
+            columns = columns_of(fetched.batch, max(0, position.offset))
             self._inflated_bytes += columns.inflated_bytes
-            if cursor.skip_before_ms is not None:
-                columns = _from_time(chunk, columns)
-            return MessageBatch(cursor.topic, cursor.partition, columns)
+            if position.skip_before_ms is not None:
+                columns = _from_time(fetched, columns)
+            return MessageBatch(position.topic, position.partition, columns)
         except MalformedBatch as error:
-            self._meet(chunk, error.message)
+            self._meet(fetched, error.message)
         except PenstockError as error:
-            self._unreadable(chunk, error)
+            self._unreadable(fetched, error)
         except MemoryError as error:
-            told = f"this process has no memory to read the batch; seek here to try again ({error})"
-            self._unreadable(chunk, LimitExceeded(told))
+            listed = f"this process has no memory to read the batch; seek here to try again ({error})"
+            self._unreadable(fetched, LimitExceeded(listed))
         return None
 
-    def _meet(self, chunk: Chunk, reason: str) -> None:
-        self._malformed(chunk, reason)
-        if chunk.malformed:
-            self.found_malformed = chunk
+    def _meet(self, fetched: FetchedBatch, reason: str) -> None:
+        self._malformed(fetched, reason)
+        if fetched.malformed:
+            self.found_malformed = fetched
 
 
-def _shaped(inbound: Inbound, messages: list[Message]) -> tuple[list[Message], SerializationFailed | None]:
+def _deserialized(
+    deserializer: MessageDeserializer, messages: list[Message]
+) -> tuple[list[Message], SerializationFailed | None]:
     """The messages decoded, up to the first that cannot be: that one comes last, as it is, with what is wrong."""
-    shaped: list[Message] = []
+    deserialized: list[Message] = []
     for message in messages:
         try:
-            shaped.append(inbound.shape(message))
+            deserialized.append(deserializer.deserialize(message))
         except SerializationFailed as error:
-            return [*shaped, message], error
-    return shaped, None
+            return [*deserialized, message], error
+    return deserialized, None
 
 
 def _without_collections(gather: Callable[[int], list[_T]], count_max: int) -> list[_T]:
@@ -169,12 +171,12 @@ def _without_collections(gather: Callable[[int], list[_T]], count_max: int) -> l
         gc.enable()
 
 
-def _from_time(chunk: Chunk, columns: Columns) -> Columns:
+def _from_time(fetched: FetchedBatch, columns: Columns) -> Columns:
     """Without the messages at the front that are earlier than the time sought."""
-    cursor = chunk.cursor
-    sought = cursor.skip_before_ms or 0
+    position = fetched.position
+    sought = position.skip_before_ms or 0
     for offset, timestamp_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):
         if timestamp_ms >= sought:
-            cursor.skip_before_ms = None
-            return columns_of(chunk.batch, offset)
-    return columns_of(chunk.batch, chunk.next_offset)
+            position.skip_before_ms = None
+            return columns_of(fetched.batch, offset)
+    return columns_of(fetched.batch, fetched.next_offset)

@@ -1,10 +1,11 @@
-"""Reading of one partition: its position, what was pushed and not yet handed out, and what it waits for.
+"""Reading of one partition: its fetch position, the batches fetched and not read yet, and what it waits for.
 
-    UNPLACED --lookup--> PLACED --opened on the leader's stream--> OPEN --stream lost, leader moved--> PLACED
-    any --error that a retry does not cure--> HALTED --seek--> UNPLACED or PLACED
+    AWAITING_OFFSET --lookup--> READY --opened on the leader's stream--> OPEN
+    OPEN --stream lost, leader moved--> READY
+    any --error that a retry does not cure--> HALTED --seek--> AWAITING_OFFSET or READY
 
 Two numbers tell old from new: `generation` rises with every opening, so that pushes for an earlier one are
-dropped; `line` rises with every jump of the position, so that batches fetched before it are dropped.
+dropped; `seek_epoch` rises with every jump of the position, so that batches fetched before it are dropped.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from penstock.records.batch import CONTROL, split_batches
 BEGINNING, END = -2, -1
 """Times that `ListOffsets` takes for the log's two ends."""
 SeekTo = Literal["beginning", "end"]
-_PLACE = struct.Struct(">qiibIhi")
+_BATCH_START = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the front of a batch's
 header.
 """
 
 
-class CursorState(Enum):
-    UNPLACED = "unplaced"
-    PLACED = "placed"
+class PositionState(Enum):
+    AWAITING_OFFSET = "awaiting_offset"
+    READY = "ready"
     OPEN = "open"
     HALTED = "halted"
 
 
 @dataclass(slots=True, eq=False)
-class Chunk:
+class FetchedBatch:
     """One pushed batch, whole."""
 
-    cursor: Cursor
-    line: int
+    position: FetchPosition
+    seek_epoch: int
     generation: int
     batch: memoryview
     next_offset: int
@@ -54,14 +55,13 @@ class Chunk:
     """What is wrong with its records, once that was found; it then waits to be skipped."""
 
 
-class Cursor:
+class FetchPosition:
     """State only; `ConsumerCore` moves it. `offset` and `epoch` are the position: the next message to hand
     out, and the leader epoch of the one before (RL56). `fetch_offset` and `fetch_epoch` run ahead of them
     by what waits here.
     """
 
     __slots__ = (
-        "asked",
         "broker",
         "buffer",
         "buffered_bytes",
@@ -72,7 +72,6 @@ class Cursor:
         "failures",
         "fetch_epoch",
         "fetch_offset",
-        "filled",
         "generation",
         "handle",
         "held",
@@ -80,14 +79,16 @@ class Cursor:
         "label",
         "leader",
         "leader_epoch",
-        "line",
         "log_start_offset",
+        "lookup_sent",
         "offset",
         "part",
-        "part_of",
         "partition",
+        "partly_read",
         "paused",
+        "queued",
         "retry_at",
+        "seek_epoch",
         "skip_before_ms",
         "state",
         "target",
@@ -99,15 +100,15 @@ class Cursor:
     def __init__(self, topic: str, topic_id: bytes, partition: int, handle: int) -> None:
         self.topic, self.topic_id, self.partition, self.handle = topic, topic_id, partition, handle
         self.label = f"{topic}-{partition}"
-        self.state = CursorState.UNPLACED
+        self.state = PositionState.AWAITING_OFFSET
         self.target: int | None = None
         """With UNPLACED: what to look up, a time in ms, `BEGINNING` or `END`; None = nobody said where to
         begin.
         """
-        self.asked = False
+        self.lookup_sent = False
         self.skip_before_ms: int | None = None
         """After a seek to a time: brokers place it by whole batches, so earlier messages at the front are left out."""
-        self.line = self.generation = 0
+        self.seek_epoch = self.generation = 0
         self.offset = self.fetch_offset = -1
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
         self.leader, self.leader_epoch = NO_LEADER, UNKNOWN_EPOCH
@@ -115,11 +116,11 @@ class Cursor:
         """The broker on whose stream it is open."""
         self.retry_at = 0.0
         self.failures = 0
-        self.buffer: deque[Chunk] = deque()
+        self.buffer: deque[FetchedBatch] = deque()
         self.buffered_bytes = 0
         self.part: Iterator[Message] | None = None
-        self.part_of: Chunk | None = None
-        self.filled = False
+        self.partly_read: FetchedBatch | None = None
+        self.queued = False
         self.window = 0
         self.credit_owed = 0
         self.credit_due_at = NEVER
@@ -130,21 +131,21 @@ class Cursor:
         self.high_watermark = self.log_start_offset = -1
 
     @property
-    def positioned(self) -> bool:
+    def has_offset(self) -> bool:
         """`offset` means something."""
         return self.offset >= 0
 
-    def jump(self, target: int | None) -> None:
+    def look_up(self, target: int | None) -> None:
         """Begin anew where a lookup of `target` will say."""
         self._drop()
         self.skip_before_ms = target if target is not None and target >= 0 else None
-        self.state, self.target, self.asked = CursorState.UNPLACED, target, False
+        self.state, self.target, self.lookup_sent = PositionState.AWAITING_OFFSET, target, False
         self.offset = self.fetch_offset = -1
 
-    def place(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
+    def move_to(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
         """Begin anew at `offset`."""
         self._drop()
-        self.state, self.target, self.asked = CursorState.PLACED, None, False
+        self.state, self.target, self.lookup_sent = PositionState.READY, None, False
         self.offset = self.fetch_offset = offset
         self.epoch = self.fetch_epoch = epoch
 
@@ -152,43 +153,45 @@ class Cursor:
         """Nothing more is fetched until a seek; what waits here is still handed out, then `error` is
         raised.
         """
-        self.state, self.error, self.asked = CursorState.HALTED, error, False
+        self.state, self.error, self.lookup_sent = PositionState.HALTED, error, False
 
     def _drop(self) -> None:
-        self.line += 1
+        self.seek_epoch += 1
         self.generation += 1
         self.error = None
         self.buffer.clear()
         self.buffered_bytes = 0
-        self.part = self.part_of = None
+        self.part = self.partly_read = None
         self.failures = 0
         self.retry_at = 0.0
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
 
-    def take_in(self, part: memoryview) -> None:
+    def add_fetched(self, part: memoryview) -> None:
         """Pushed batches, which wait here and move the fetch position on. Raises `CorruptBatch`."""
         for batch in split_batches(part):
-            base_offset, _, epoch, _, _, attributes, last_delta = _PLACE.unpack_from(batch)
+            base_offset, _, epoch, _, _, attributes, last_delta = _BATCH_START.unpack_from(batch)
             next_offset = base_offset + last_delta + 1
             control = bool(attributes & CONTROL)
-            self.buffer.append(Chunk(self, self.line, self.generation, batch, next_offset, epoch, control))
+            self.buffer.append(
+                FetchedBatch(self, self.seek_epoch, self.generation, batch, next_offset, epoch, control)
+            )
             self.buffered_bytes += len(batch)
             self.fetch_offset, self.fetch_epoch = next_offset, epoch
 
-    def take_first(self) -> Chunk:
+    def take_first(self) -> FetchedBatch:
         """The batch that waits longest. Something must wait."""
-        chunk = self.buffer.popleft()
-        self.buffered_bytes -= len(chunk.batch)
-        return chunk
+        fetched = self.buffer.popleft()
+        self.buffered_bytes -= len(fetched.batch)
+        return fetched
 
-    def put_back(self, chunk: Chunk) -> None:
+    def put_back(self, fetched: FetchedBatch) -> None:
         """What `take_first` gave waits again, in front."""
-        self.buffer.appendleft(chunk)
-        self.buffered_bytes += len(chunk.batch)
+        self.buffer.appendleft(fetched)
+        self.buffered_bytes += len(fetched.batch)
 
-    def begins_with(self, chunk: Chunk) -> bool:
+    def comes_next(self, fetched: FetchedBatch) -> bool:
         """It is what would be handed out next."""
-        return self.readable and self.part is None and chunk is self.buffer[0]
+        return self.readable and self.part is None and fetched is self.buffer[0]
 
     @property
     def readable(self) -> bool:
@@ -200,7 +203,7 @@ def seek_target(offset: int | None, timestamp_ms: int | None, to: SeekTo | None)
     """The time to look up (or `BEGINNING`, `END`); None = go to `offset`. Raises `InvalidRequest` unless
     exactly one is given.
     """
-    if sum(place is not None for place in (offset, timestamp_ms, to)) != 1:
+    if sum(given is not None for given in (offset, timestamp_ms, to)) != 1:
         raise InvalidRequest("seek: exactly one of offset, timestamp_ms and to is required")
     if offset is not None:
         if offset < 0:

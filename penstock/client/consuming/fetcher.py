@@ -4,8 +4,8 @@ up when lost."""
 from __future__ import annotations
 
 from penstock.client.cluster_view import NO_LEADER
-from penstock.client.consuming.fetch_position import Cursor, CursorState
-from penstock.client.consuming.fetch_stream import FetchLane, FetchLaneState
+from penstock.client.consuming.fetch_position import FetchPosition, PositionState
+from penstock.client.consuming.fetch_stream import FetchStream, FetchStreamState
 from penstock.client.ports import Network, StreamOwner
 from penstock.client.refusals import final, refusal
 from penstock.client.settings import ConsumerSettings
@@ -20,123 +20,123 @@ SILENT_MS = 15_000
 """A stream that stays silent after that is given up."""
 
 
-class FetchLanes:
-    """Times in ms. A cursor that is open is on exactly one of them, its leader's."""
+class Fetcher:
+    """Times in ms. A partition that is open is on exactly one of them, its leader's."""
 
     def __init__(
         self, core: Network, consumer: StreamOwner, settings: ConsumerSettings, backoff: Backoff
     ) -> None:
         self._core, self._consumer, self._settings, self._backoff = core, consumer, settings, backoff
         self._group = "" if settings.group is None else settings.group.group
-        self._lanes: dict[int, FetchLane] = {}
+        self._streams: dict[int, FetchStream] = {}
 
-    def of(self, token: int) -> FetchLane | None:
-        """The open lane whose stream it is."""
-        for lane in self._lanes.values():
-            if lane.token == token and lane.state is FetchLaneState.OPEN:
-                return lane
+    def of(self, token: int) -> FetchStream | None:
+        """The open stream of this token."""
+        for stream in self._streams.values():
+            if stream.token == token and stream.state is FetchStreamState.OPEN:
+                return stream
         return None
 
     def step(self, now: float) -> None:
-        for lane in self._lanes.values():
-            self._tend(lane, now)
+        for stream in self._streams.values():
+            self._check_silence(stream, now)
 
     def next_step_at(self) -> float:
         at = NEVER
-        for lane in self._lanes.values():
-            if lane.state is FetchLaneState.OPEN and lane.cursors:
-                at = min(at, lane.last_heard + (SILENT_MS if lane.probed else PROBE_MS))
+        for stream in self._streams.values():
+            if stream.state is FetchStreamState.OPEN and stream.positions:
+                at = min(at, stream.last_heard + (SILENT_MS if stream.probed else PROBE_MS))
         return at
 
-    def _tend(self, lane: FetchLane, now: float) -> None:
-        if lane.state is not FetchLaneState.OPEN:
+    def _check_silence(self, stream: FetchStream, now: float) -> None:
+        if stream.state is not FetchStreamState.OPEN:
             return
-        silence = now - lane.last_heard
-        if not lane.cursors:
-            if lane.broker not in self._core.view.brokers:
-                self._core.close_stream(lane.token)
-                lane.state = FetchLaneState.CLOSED
-        elif silence >= SILENT_MS and lane.probed:
-            self._core.close_stream(lane.token)
-            self.lost(lane.token, None, f"silent for {SILENT_MS} ms", now)
-        elif silence >= PROBE_MS and not lane.probed:
-            lane.probed = True
-            lane.want_open(next(iter(lane.cursors.values())))
-            self._core.wake_writer(lane.token)
+        silence = now - stream.last_heard
+        if not stream.positions:
+            if stream.broker not in self._core.view.brokers:
+                self._core.close_stream(stream.token)
+                stream.state = FetchStreamState.CLOSED
+        elif silence >= SILENT_MS and stream.probed:
+            self._core.close_stream(stream.token)
+            self.stream_lost(stream.token, None, f"silent for {SILENT_MS} ms", now)
+        elif silence >= PROBE_MS and not stream.probed:
+            stream.probed = True
+            stream.want_open(next(iter(stream.positions.values())))
+            self._core.wake_writer(stream.token)
 
-    def may_open_at(self, cursor: Cursor) -> float:
-        """When `open_cursor` is worth a call; the cursor's leader is known."""
-        lane = self._lanes.get(cursor.leader)
-        return max(cursor.retry_at, lane.retry_at if lane is not None else 0.0)
+    def may_open_at(self, position: FetchPosition) -> float:
+        """When `open_partition` is worth a call; the partition's leader is known."""
+        stream = self._streams.get(position.leader)
+        return max(position.retry_at, stream.retry_at if stream is not None else 0.0)
 
-    def open_cursor(self, cursor: Cursor, sharers: int, now: float) -> None:
+    def open_partition(self, position: FetchPosition, sharers: int, now: float) -> None:
         """Open it at its leader, if there is one to be reached; `sharers` partitions are read from there."""
-        if cursor.leader == NO_LEADER:
+        if position.leader == NO_LEADER:
             return
-        lane = self._lanes.get(cursor.leader)
-        if lane is None:
-            lane = self._lanes[cursor.leader] = FetchLane(cursor.leader, self._group)
-        if lane.state is FetchLaneState.CLOSED and not self._open_lane(lane, now):
+        stream = self._streams.get(position.leader)
+        if stream is None:
+            stream = self._streams[position.leader] = FetchStream(position.leader, self._group)
+        if stream.state is FetchStreamState.CLOSED and not self._open_stream(stream, now):
             return
         share = self._settings.fetch_bytes // max(1, sharers)
-        cursor.window = max(WINDOW_BYTES_MIN, min(self._settings.partition_fetch_bytes, share))
-        cursor.state, cursor.broker = CursorState.OPEN, lane.broker
-        lane.want_open(cursor)
-        self._core.wake_writer(lane.token)
+        position.window = max(WINDOW_BYTES_MIN, min(self._settings.partition_fetch_bytes, share))
+        position.state, position.broker = PositionState.OPEN, stream.broker
+        stream.want_open(position)
+        self._core.wake_writer(stream.token)
 
-    def _open_lane(self, lane: FetchLane, now: float) -> bool:
-        if now < lane.retry_at:
+    def _open_stream(self, stream: FetchStream, now: float) -> bool:
+        if now < stream.retry_at:
             return False
-        address = self._core.view.address_of(lane.broker)
+        address = self._core.view.address_of(stream.broker)
         if address is None:
-            lane.retry_at = now + self._backoff.delay_ms(3)
+            stream.retry_at = now + self._backoff.delay_ms(3)
             self._core.refresh(now)
             return False
-        lane.opened(self._core.open_stream(self._consumer, address, methods.CONSUME), now)
+        stream.opened(self._core.open_stream(self._consumer, address, methods.CONSUME), now)
         return True
 
-    def give_credit(self, cursor: Cursor) -> None:
+    def give_credit(self, position: FetchPosition) -> None:
         """Tell the broker what was consumed, if the partition is open."""
-        lane = self._lanes.get(cursor.broker)
-        if lane is not None:
-            lane.want_credit(cursor)
-            self._core.wake_writer(lane.token)
+        stream = self._streams.get(position.broker)
+        if stream is not None:
+            stream.want_credit(position)
+            self._core.wake_writer(stream.token)
 
-    def close_cursor(self, cursor: Cursor) -> None:
+    def close_partition(self, position: FetchPosition) -> None:
         """It is open nowhere now; what was fetched stays."""
-        lane = self._lanes.get(cursor.broker)
-        if lane is not None:
-            lane.want_close(cursor)
-            if lane.state is FetchLaneState.OPEN:
-                self._core.wake_writer(lane.token)
-            cursor.broker = NO_LEADER
-        if cursor.state is CursorState.OPEN:
-            cursor.state = CursorState.PLACED
+        stream = self._streams.get(position.broker)
+        if stream is not None:
+            stream.want_close(position)
+            if stream.state is FetchStreamState.OPEN:
+                self._core.wake_writer(stream.token)
+            position.broker = NO_LEADER
+        if position.state is PositionState.OPEN:
+            position.state = PositionState.READY
 
-    def lost(self, token: int, code: int | None, message: str, now: float) -> None:
+    def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """Every partition open on it is opened anew, where its leader is by then; what was fetched stays."""
-        lane = self.of(token)
-        if lane is None:
+        stream = self.of(token)
+        if stream is None:
             return
         error = refusal(code, message)
-        lane.state = FetchLaneState.CLOSED
-        lane.failures += 1
-        lane.retry_at = now + self._backoff.delay_ms(lane.failures)
-        for cursor in list(lane.cursors.values()):
-            cursor.broker = NO_LEADER
-            cursor.generation += 1
-            cursor.state = CursorState.PLACED
-            cursor.credit_owed, cursor.credit_due_at = 0, NEVER
+        stream.state = FetchStreamState.CLOSED
+        stream.failures += 1
+        stream.retry_at = now + self._backoff.delay_ms(stream.failures)
+        for position in list(stream.positions.values()):
+            position.broker = NO_LEADER
+            position.generation += 1
+            position.state = PositionState.READY
+            position.credit_owed, position.credit_due_at = 0, NEVER
             if code is not None and final(error):
-                cursor.halt(error)
-        lane.cursors.clear()
+                position.halt(error)
+        stream.positions.clear()
         self._core.changed = True
         self._core.refresh(now)
         self._core.attend()
 
     def close(self) -> None:
         """End every stream; the bytes consumed last are still told where the stream allows it."""
-        for lane in self._lanes.values():
-            if lane.state is FetchLaneState.OPEN:
-                self._core.close_stream(lane.token, gently=True, last=lane.last_frames())
-                lane.state = FetchLaneState.CLOSED
+        for stream in self._streams.values():
+            if stream.state is FetchStreamState.OPEN:
+                self._core.close_stream(stream.token, gently=True, last=stream.last_frames())
+                stream.state = FetchStreamState.CLOSED

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.client.cluster_view import TopicPartition
-from penstock.client.consuming.fetch_position import Chunk
+from penstock.client.consuming.fetch_position import FetchedBatch
 from penstock.records.batch import read_header
 
 TOLD_EVERY_MS = 10_000
@@ -34,14 +34,14 @@ class SkippedBatch:
         )
 
 
-def skipped_batch(chunk: Chunk) -> SkippedBatch:
-    """What there is to tell of a chunk that was found malformed."""
+def skipped_batch(fetched: FetchedBatch) -> SkippedBatch:
+    """The public description of a fetched batch that is malformed."""
     return SkippedBatch(
-        topic=chunk.cursor.topic,
-        partition=chunk.cursor.partition,
-        first_offset=read_header(chunk.batch).base_offset,
-        end_offset=chunk.next_offset,
-        reason=chunk.malformed,
+        topic=fetched.position.topic,
+        partition=fetched.position.partition,
+        first_offset=read_header(fetched.batch).base_offset,
+        end_offset=fetched.next_offset,
+        reason=fetched.malformed,
     )
 
 
@@ -60,12 +60,12 @@ class SkipLog:
     def note(self, skipped: SkippedBatch, now: float) -> None:
         """It was skipped at `now`, in ms."""
         self.messages += skipped.end_offset - skipped.first_offset
-        place = (skipped.topic, skipped.partition)
-        if now - self._told_at.get(place, -TOLD_EVERY_MS) < TOLD_EVERY_MS:
-            self._untold[place] = self._untold.get(place, 0) + 1
+        tp = (skipped.topic, skipped.partition)
+        if now - self._told_at.get(tp, -TOLD_EVERY_MS) < TOLD_EVERY_MS:
+            self._untold[tp] = self._untold.get(tp, 0) + 1
             return
-        self._told_at[place] = now
-        more = self._untold.pop(place, 0)
+        self._told_at[tp] = now
+        more = self._untold.pop(tp, 0)
         _log.warning(
             "penstock: skipped a malformed batch: %s. Brokers do not look into batches; look for a producer with a key"
             " that may produce to %s.%s",

@@ -1,4 +1,4 @@
-"""Questions for offsets by time or at a log's ends, put to each partition's leader, many in one request."""
+"""Lookups of offsets by time or at a log's ends; one request asks a leader for many partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PER_REQUEST_MAX = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class OffsetQuestion:
+class OffsetLookup:
     """One partition, one time (ms, `BEGINNING` or `END`). Ends in one callback unless it is dropped."""
 
     topic: str
@@ -31,23 +31,23 @@ class OffsetQuestion:
     on_failure: Callable[[PenstockError, float], None]
     retry_at: float = 0.0
     attempts: int = 0
-    asked: bool = False
+    sent: bool = False
     dropped: bool = False
     last_error: PenstockError | None = field(default=None)
 
 
-class OffsetQuestions:
+class OffsetLookups:
     def __init__(self, core: Network, random: Random) -> None:
         self._core = core
         self._backoff = Backoff(50, 1_000, random)
-        self._open: list[OffsetQuestion] = []
+        self._open: list[OffsetLookup] = []
 
-    def ask(self, question: OffsetQuestion) -> None:
-        self._open.append(question)
+    def ask(self, lookup: OffsetLookup) -> None:
+        self._open.append(lookup)
         self._core.attend()
 
-    def ask_all(
-        self, places: Iterable[tuple[str, int]], timestamp_ms: int, deadline: float
+    def look_up_all(
+        self, partitions: Iterable[tuple[str, int]], timestamp_ms: int, deadline: float
     ) -> tuple[dict[tuple[str, int], int], list[PenstockError]]:
         """Ask for one time of many (topic, partition); the mapping fills and the list gets errors as answers come."""
         offsets: dict[tuple[str, int], int] = {}
@@ -57,78 +57,74 @@ class OffsetQuestions:
             failures.append(error)
             self._core.changed = True
 
-        for place in places:
+        for tp in partitions:
 
-            def told(offset: int, now: float, place: tuple[str, int] = place) -> None:
-                offsets[place] = offset
+            def listed(offset: int, now: float, tp: tuple[str, int] = tp) -> None:
+                offsets[tp] = offset
                 self._core.changed = True
 
-            self.ask(OffsetQuestion(place[0], place[1], timestamp_ms, deadline, told, failed))
+            self.ask(OffsetLookup(tp[0], tp[1], timestamp_ms, deadline, listed, failed))
         return offsets, failures
 
-    def drop(self, question: OffsetQuestion) -> None:
-        question.dropped = True
-        if question in self._open:
-            self._open.remove(question)
+    def drop(self, lookup: OffsetLookup) -> None:
+        lookup.dropped = True
+        if lookup in self._open:
+            self._open.remove(lookup)
 
     def next_step_at(self) -> float:
-        return min(
-            (q.deadline if q.asked else min(q.retry_at, q.deadline) for q in self._open), default=NEVER
-        )
+        return min((q.deadline if q.sent else min(q.retry_at, q.deadline) for q in self._open), default=NEVER)
 
     def step(self, now: float) -> None:
-        by_leader: dict[int, list[OffsetQuestion]] = {}
-        for question in list(self._open):
-            if now >= question.deadline:
-                self._open.remove(question)
-                question.on_failure(self._too_late(question), now)
-            elif not question.asked and now >= question.retry_at:
-                leader = self._leader_of(question)
+        by_leader: dict[int, list[OffsetLookup]] = {}
+        for lookup in list(self._open):
+            if now >= lookup.deadline:
+                self._open.remove(lookup)
+                lookup.on_failure(self._too_late(lookup), now)
+            elif not lookup.sent and now >= lookup.retry_at:
+                leader = self._leader_of(lookup)
                 if leader == NO_LEADER:
-                    self._again(
-                        question, NoLeader(f"{question.topic}-{question.partition}: no leader now"), now
-                    )
+                    self._again(lookup, NoLeader(f"{lookup.topic}-{lookup.partition}: no leader now"), now)
                 else:
-                    by_leader.setdefault(leader, []).append(question)
-        for leader, questions in by_leader.items():
-            for start in range(0, len(questions), PER_REQUEST_MAX):
-                self._put(leader, questions[start : start + PER_REQUEST_MAX], now)
+                    by_leader.setdefault(leader, []).append(lookup)
+        for leader, lookups in by_leader.items():
+            for start in range(0, len(lookups), PER_REQUEST_MAX):
+                self._put(leader, lookups[start : start + PER_REQUEST_MAX], now)
 
-    def _leader_of(self, question: OffsetQuestion) -> int:
-        view = self._core.view.topics.get(question.topic)
-        if view is None or view.error is not None or question.partition >= len(view.partitions):
+    def _leader_of(self, lookup: OffsetLookup) -> int:
+        view = self._core.view.topics.get(lookup.topic)
+        if view is None or view.error is not None or lookup.partition >= len(view.partitions):
             return NO_LEADER
-        return view.partitions[question.partition].leader
+        return view.partitions[lookup.partition].leader
 
-    def _put(self, leader: int, questions: list[OffsetQuestion], now: float) -> None:
+    def _put(self, leader: int, lookups: list[OffsetLookup], now: float) -> None:
         request = log_pb2.ListOffsetsRequest()
-        for question in questions:
-            question.asked = True
-            question.attempts += 1
-            view = self._core.view.topics[question.topic]
+        for lookup in lookups:
+            lookup.sent = True
+            lookup.attempts += 1
+            view = self._core.view.topics[lookup.topic]
             request.partitions.add(
                 topic_id=view.topic_id,
-                partition=question.partition,
-                leader_epoch=view.partitions[question.partition].leader_epoch,
-                timestamp_ms=question.timestamp_ms,
+                partition=lookup.partition,
+                leader_epoch=view.partitions[lookup.partition].leader_epoch,
+                timestamp_ms=lookup.timestamp_ms,
             )
 
         def answered(response: bytes, now: float) -> None:
             answer = log_pb2.ListOffsetsResponse.FromString(response)
-            if len(answer.partitions) != len(questions):
+            if len(answer.partitions) != len(lookups):
                 failed(refusal(None, "the broker answered for other partitions than asked"), now)
                 return
-            for question, listed in zip(questions, answer.partitions, strict=True):
+            for lookup, listed in zip(lookups, answer.partitions, strict=True):
                 if listed.error:
-                    self._refused(question, refusal(listed.error, listed.message), now)
-                elif self._take(question):
-                    question.on_offset(listed.offset, now)
+                    self._refused(lookup, refusal(listed.error, listed.message), now)
+                elif self._take(lookup):
+                    lookup.on_offset(listed.offset, now)
 
         def failed(error: PenstockError, now: float) -> None:
-            for question in questions:
-                self._refused(question, error, now)
+            for lookup in lookups:
+                self._refused(lookup, error, now)
 
-        self._core.enquire(
+        self._core.send_request(
             methods.LIST_OFFSETS,
             request.SerializeToString(),
             deadline=now + _ASK_MS,
@@ -137,31 +133,31 @@ class OffsetQuestions:
             broker=leader,
         )
 
-    def _take(self, question: OffsetQuestion) -> bool:
-        if question.dropped or question not in self._open:
+    def _take(self, lookup: OffsetLookup) -> bool:
+        if lookup.dropped or lookup not in self._open:
             return False
-        self._open.remove(question)
+        self._open.remove(lookup)
         return True
 
-    def _refused(self, question: OffsetQuestion, error: PenstockError, now: float) -> None:
+    def _refused(self, lookup: OffsetLookup, error: PenstockError, now: float) -> None:
         if final(error) and not metadata_may_be_newer(error):
-            if self._take(question):
-                question.on_failure(error, now)
+            if self._take(lookup):
+                lookup.on_failure(error, now)
             return
         if metadata_may_be_newer(error):
             self._core.refresh(now)
-        self._again(question, error, now)
+        self._again(lookup, error, now)
 
-    def _again(self, question: OffsetQuestion, error: PenstockError, now: float) -> None:
-        if question not in self._open:
+    def _again(self, lookup: OffsetLookup, error: PenstockError, now: float) -> None:
+        if lookup not in self._open:
             return
-        question.asked = False
-        question.last_error = error
-        question.attempts = max(1, question.attempts)
-        question.retry_at = now + self._backoff.delay_ms(question.attempts)
+        lookup.sent = False
+        lookup.last_error = error
+        lookup.attempts = max(1, lookup.attempts)
+        lookup.retry_at = now + self._backoff.delay_ms(lookup.attempts)
         self._core.attend()
 
-    def _too_late(self, question: OffsetQuestion) -> PenstockError:
-        return question.last_error or refusal(
-            None, f"{question.topic}-{question.partition}: its leader did not tell the offset in time"
+    def _too_late(self, lookup: OffsetLookup) -> PenstockError:
+        return lookup.last_error or refusal(
+            None, f"{lookup.topic}-{lookup.partition}: its leader did not tell the offset in time"
         )

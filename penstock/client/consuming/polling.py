@@ -10,7 +10,7 @@ TOPIC_WAIT_MS = 990
 """So long polls wait before they say so: a poll of a second does."""
 
 
-class Rest:
+class PolledMessages:
     """Iterating it hands out and moves on, at the speed of a list. Whoever leaves a loop early leaves the rest here:
     it is neither lost nor done.
     """
@@ -39,11 +39,11 @@ class Rest:
         self.begin(left[count_max:])
         return left[:count_max]
 
-    def drop(self, places: Container[TopicPartition]) -> None:
+    def drop(self, partitions: Container[TopicPartition]) -> None:
         """Forget those of these partitions: the position was moved."""
         if self:
             self.begin(
-                [message for message in self._left() if (message.topic, message.partition) not in places]
+                [message for message in self._left() if (message.topic, message.partition) not in partitions]
             )
 
     def first_offsets(self) -> dict[TopicPartition, int]:

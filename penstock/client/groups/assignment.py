@@ -11,18 +11,18 @@ from typing import Protocol
 from penstock.client.cluster_view import TopicPartition
 
 
-class EventKind(Enum):
+class RebalanceKind(Enum):
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupEvent:
+class RebalanceEvent:
     """Something that the application is told within `poll`; given back with `finish`."""
 
-    kind: EventKind
-    places: tuple[TopicPartition, ...]
+    kind: RebalanceKind
+    partitions: tuple[TopicPartition, ...]
 
 
 class AssignedPosition(Protocol):
@@ -33,7 +33,7 @@ class AssignedPosition(Protocol):
     high_watermark: int
 
     @property
-    def positioned(self) -> bool: ...
+    def has_offset(self) -> bool: ...
 
 
 class AssignedPartitions(Protocol):
@@ -43,12 +43,12 @@ class AssignedPartitions(Protocol):
     def topics(self) -> tuple[str, ...]: ...
 
     @property
-    def cursors(self) -> Mapping[TopicPartition, AssignedPosition]: ...
+    def positions(self) -> Mapping[TopicPartition, AssignedPosition]: ...
 
-    def adopt(self, place: TopicPartition, offset: int, epoch: int, *, new: bool) -> None: ...
+    def add_partition(self, tp: TopicPartition, offset: int, epoch: int, *, new: bool) -> None: ...
 
-    def let_go(self, place: TopicPartition) -> None: ...
+    def deliver_partition(self, tp: TopicPartition) -> None: ...
 
-    def hold(self, place: TopicPartition) -> None: ...
+    def hold_partition(self, tp: TopicPartition) -> None: ...
 
-    def release(self, place: TopicPartition) -> None: ...
+    def remove_partition(self, tp: TopicPartition) -> None: ...

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.client.cluster_view import TopicPartition
-from penstock.client.groups.coordinator_calls import GroupCalls
+from penstock.client.groups.coordinator_calls import CoordinatorCalls
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.contract.errors import PenstockError
@@ -14,7 +14,7 @@ from penstock.contract.v1 import groups_pb2 as pb
 
 
 @dataclass(slots=True, eq=False)
-class CommittedAnswer:
+class CommittedOffsets:
     """`done` with `error` None: `offsets` is what is committed."""
 
     offsets: dict[TopicPartition, int]
@@ -23,21 +23,25 @@ class CommittedAnswer:
 
 
 def fetch_request(
-    group: str, places: Mapping[TopicPartition, bytes], member_id: str = "", member_epoch: int = 0
+    group: str, partitions: Mapping[TopicPartition, bytes], member_id: str = "", member_epoch: int = 0
 ) -> pb.FetchCommittedRequest:
-    """Of these places (topic id by place); as this member, or as nobody in particular."""
+    """For these partitions (with their topic ids), as this member or as no member."""
     request = pb.FetchCommittedRequest(group=group, member_id=member_id, member_epoch=member_epoch)
-    for (_, partition), topic_id in places.items():
+    for (_, partition), topic_id in partitions.items():
         request.partitions.add(topic_id=topic_id, partition=partition)
     return request
 
 
 def ask_committed(
-    core: Network, calls: GroupCalls, group: str, places: Mapping[TopicPartition, bytes], deadline: float
-) -> CommittedAnswer:
-    """Ask for these places (topic id by place); tried again until `deadline`."""
-    answer = CommittedAnswer({})
-    request = fetch_request(group, places)
+    core: Network,
+    calls: CoordinatorCalls,
+    group: str,
+    partitions: Mapping[TopicPartition, bytes],
+    deadline: float,
+) -> CommittedOffsets:
+    """Ask for these partitions (with their topic ids); tried again until `deadline`."""
+    answer = CommittedOffsets({})
+    request = fetch_request(group, partitions)
 
     def answered(response: bytes, now: float) -> None:
         told = pb.FetchCommittedResponse.FromString(response)
@@ -45,9 +49,9 @@ def ask_committed(
             failed(refusal(told.error, told.message), now)
             return
         found = {(offset.topic_id, offset.partition): offset.offset for offset in told.offsets}
-        for place, topic_id in places.items():
-            if found.get((topic_id, place[1]), -1) >= 0:
-                answer.offsets[place] = found[topic_id, place[1]]
+        for tp, topic_id in partitions.items():
+            if found.get((topic_id, tp[1]), -1) >= 0:
+                answer.offsets[tp] = found[topic_id, tp[1]]
         answer.done = core.changed = True
 
     def failed(error: PenstockError, now: float) -> None:
@@ -58,7 +62,7 @@ def ask_committed(
         else:
             calls.ask("fetch", request, now, answered, failed)
 
-    if places:
+    if partitions:
         calls.ask("fetch", request, 0.0, answered, failed)
     else:
         answer.done = True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from penstock.client.ports import Enquiry, Network, OnAnswer, OnFailure
+from penstock.client.ports import BrokerRequest, Network, OnAnswer, OnFailure
 from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
@@ -17,7 +17,7 @@ CALL_MS = 3_000
 """A coordinator that was stopped or cut off does not refuse: after this time another one is looked for."""
 FIND_MS = 5_000
 _METHODS = {
-    "beat": methods.GROUP_HEARTBEAT,
+    "heartbeat": methods.GROUP_HEARTBEAT,
     "commit": methods.COMMIT_OFFSETS,
     "fetch": methods.FETCH_COMMITTED,
 }
@@ -32,22 +32,22 @@ class _Call:
     on_failure: OnFailure
 
 
-class GroupCalls:
+class CoordinatorCalls:
     """Calls that wait for the coordinator to be found fail together when it cannot be."""
 
     def __init__(self, core: Network, group: str, random: Random) -> None:
         self._core, self._group = core, group
         self._backoff = Backoff(50, 1_000, random)
         self._coordinator: int | None = None
-        self._finding: Enquiry | None = None
+        self._finding: BrokerRequest | None = None
         self._find_at = 0.0
         self._failures = 0
         self._waiting: list[_Call] = []
-        self._asked: dict[Enquiry, None] = {}
+        self._asked: dict[BrokerRequest, None] = {}
 
     def ask(
         self,
-        kind: Literal["beat", "commit", "fetch"],
+        kind: Literal["heartbeat", "commit", "fetch"],
         request: Request,
         now: float,
         on_answer: OnAnswer,
@@ -67,28 +67,28 @@ class GroupCalls:
         if self._coordinator is not None:
             waiting, self._waiting = self._waiting, []
             for call in waiting:
-                self._put(call, self._coordinator, now)
+                self._send(call, self._coordinator, now)
 
     def next_step_at(self) -> float:
         return self._find_at if self._waiting and self._finding is None else NEVER
 
     def close(self) -> None:
         self._waiting.clear()
-        for enquiry in [*self._asked, *([self._finding] if self._finding is not None else [])]:
-            self._core.drop_enquiry(enquiry)
+        for sent in [*self._asked, *([self._finding] if self._finding is not None else [])]:
+            self._core.cancel_request(sent)
         self._asked.clear()
         self._finding = None
 
-    def _put(self, call: _Call, coordinator: int, now: float) -> None:
+    def _send(self, call: _Call, coordinator: int, now: float) -> None:
         def answered(response: bytes, now: float) -> None:
-            self._asked.pop(enquiry, None)
+            self._asked.pop(sent, None)
             call.on_answer(response, now)
 
         def failed(error: PenstockError, now: float) -> None:
-            self._asked.pop(enquiry, None)
+            self._asked.pop(sent, None)
             call.on_failure(error, now)
 
-        enquiry = self._core.enquire(
+        sent = self._core.send_request(
             call.method,
             call.request,
             deadline=now + CALL_MS,
@@ -97,7 +97,7 @@ class GroupCalls:
             broker=coordinator,
             once=True,
         )
-        self._asked[enquiry] = None
+        self._asked[sent] = None
 
     def _find(self, now: float) -> None:
         def answered(response: bytes, now: float) -> None:
@@ -121,7 +121,7 @@ class GroupCalls:
                     call.on_failure(error, now)
             self._core.attend()
 
-        self._finding = self._core.enquire(
+        self._finding = self._core.send_request(
             methods.FIND_COORDINATOR,
             pb.FindCoordinatorRequest(group=self._group).SerializeToString(),
             deadline=now + FIND_MS,

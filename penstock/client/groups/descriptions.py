@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.client.cluster_view import TopicPartition
-from penstock.client.conversations import Conversation, Question
+from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import brokers_in, metadata_request, topic_in
 from penstock.client.refusals import final, refusal
 from penstock.contract import methods
@@ -55,12 +55,12 @@ def list_groups() -> Conversation[list[GroupSummary]]:
     """Every broker tells what it coordinates; while a coordinator moves, its groups may be missing."""
     while True:
         method, request = metadata_request(())
-        brokers = brokers_in((yield Question(method=method, request=request)))
+        brokers = brokers_in((yield BrokerCall(method=method, request=request)))
         found: dict[str, GroupSummary] = {}
         try:
             for broker in brokers:
                 asked = pb.ListGroupsRequest().SerializeToString()
-                response = yield Question(method=methods.LIST_GROUPS, request=asked, broker=broker.broker)
+                response = yield BrokerCall(method=methods.LIST_GROUPS, request=asked, broker=broker.broker)
                 answer = pb.ListGroupsResponse.FromString(response)
                 if answer.error:
                     raise refusal(answer.error, answer.message)
@@ -109,7 +109,7 @@ def reset_group(name: str, offsets: Mapping[TopicPartition, int]) -> Conversatio
     ids: dict[str, bytes] = {}
     for topic in sorted({topic for topic, _ in offsets}):
         method, request = metadata_request((topic,))
-        response = yield Question(method=method, request=request)
+        response = yield BrokerCall(method=method, request=request)
         ids[topic] = bytes.fromhex(topic_in(response, topic).topic_id)
     for (topic, partition), offset in sorted(offsets.items()):
         wanted.offsets.add(topic_id=ids[topic], partition=partition, offset=offset, leader_epoch=-1)
@@ -133,13 +133,13 @@ def _change(name: str, method: str, request: bytes) -> Conversation[None]:
 def _of_coordinator(name: str, method: str, request: bytes) -> Conversation[bytes]:
     find = pb.FindCoordinatorRequest(group=name).SerializeToString()
     while True:
-        response = yield Question(method=methods.FIND_COORDINATOR, request=find)
+        response = yield BrokerCall(method=methods.FIND_COORDINATOR, request=find)
         found = pb.FindCoordinatorResponse.FromString(response)
         if found.error:
             yield from _unless_final(refusal(found.error, found.message))
             continue
         try:
-            return (yield Question(method=method, request=request, broker=found.broker_id))
+            return (yield BrokerCall(method=method, request=request, broker=found.broker_id))
         except PenstockError as error:
             yield from _unless_final(error)
 

@@ -17,7 +17,7 @@ def heartbeat_request(
     topics: tuple[str, ...],
     owned: Mapping[TopicPartition, bytes],
 ) -> pb.GroupHeartbeatRequest:
-    """As a member of `epoch`, which reads `topics` and owns these places (topic id by place)."""
+    """As a member of `epoch`, which reads `topics` and owns these partitions (with their topic ids)."""
     request = pb.GroupHeartbeatRequest(
         group=settings.group,
         member_id=member_id,

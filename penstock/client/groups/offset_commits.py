@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.client.cluster_view import TopicPartition
-from penstock.client.groups.assignment import GroupEvent
-from penstock.client.groups.coordinator_calls import GroupCalls
+from penstock.client.groups.assignment import RebalanceEvent
+from penstock.client.groups.coordinator_calls import CoordinatorCalls
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
@@ -27,23 +27,23 @@ class CommitRequest:
     """Offsets under way. `done` with `error` None: committed."""
 
     offsets: dict[TopicPartition, tuple[bytes, int, int]]
-    """(topic id, offset, leader epoch) by place."""
+    """(topic id, offset, leader epoch) by partition."""
     deadline: float
     done: bool = False
     error: PenstockError | None = None
-    then: GroupEvent | None = None
+    then: RebalanceEvent | None = None
     """A revocation that waits for this commit."""
     failures: int = 0
     retry_at: float = 0.0
 
 
-class GroupCommits:
+class OffsetCommits:
     """`ended` is told of each request that is done, `fenced` that the coordinator refused us as a member."""
 
     def __init__(
         self,
         core: Network,
-        calls: GroupCalls,
+        calls: CoordinatorCalls,
         group: str,
         member_id: str,
         backoff: Backoff,
@@ -54,7 +54,7 @@ class GroupCommits:
         self._core, self._calls, self._backoff = core, calls, backoff
         self._group, self.member_id = group, member_id
         self._ended, self._fenced = ended, fenced
-        self.passed: dict[TopicPartition, tuple[int, int]] = {}
+        self.consumed: dict[TopicPartition, tuple[int, int]] = {}
         """(offset, leader epoch) that the application has asked to move past (RL92)."""
         self.committed: dict[TopicPartition, int] = {}
         self._queue: deque[CommitRequest] = deque()
@@ -68,19 +68,19 @@ class GroupCommits:
         self._queue.append(request)
         self._core.attend()
 
-    def due(self, places: Mapping[TopicPartition, bytes], deadline: float) -> CommitRequest | None:
-        """A commit of what was moved past and is not committed of these (topic id by place); None = nothing is."""
+    def due(self, partitions: Mapping[TopicPartition, bytes], deadline: float) -> CommitRequest | None:
+        """A commit of what was consumed of these partitions (with their topic ids) and not committed; None = nothing."""
         offsets = {
-            place: (topic_id, *self.passed[place])
-            for place, topic_id in places.items()
-            if place in self.passed and self.passed[place][0] != self.committed.get(place)
+            tp: (topic_id, *self.consumed[tp])
+            for tp, topic_id in partitions.items()
+            if tp in self.consumed and self.consumed[tp][0] != self.committed.get(tp)
         }
         return CommitRequest(offsets, deadline) if offsets else None
 
-    def forget(self, place: TopicPartition) -> None:
+    def forget(self, tp: TopicPartition) -> None:
         """It is not ours any more."""
-        self.passed.pop(place, None)
-        self.committed.pop(place, None)
+        self.consumed.pop(tp, None)
+        self.committed.pop(tp, None)
 
     def next_step_at(self) -> float:
         return self._queue[0].retry_at if self._queue and self._sent is None else NEVER
@@ -140,11 +140,11 @@ class GroupCommits:
 
     def _answered(self, commit: CommitRequest, answer: pb.CommitOffsetsResponse, now: float) -> None:
         error: PenstockError | None = None
-        for (place, (_, offset, _)), result in zip(commit.offsets.items(), answer.results, strict=True):
+        for (tp, (_, offset, _)), result in zip(commit.offsets.items(), answer.results, strict=True):
             if result.error:
                 error = error or refusal(result.error, result.message)
             else:
-                self.committed[place] = offset
+                self.committed[tp] = offset
         self._end(commit, error, now)
 
     def _end(self, commit: CommitRequest, error: PenstockError | None, now: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from penstock.client.cluster_view import NO_LEADER
+from penstock.client.messages import HeaderList
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import BatchDelivery
 from penstock.client.producing.partition_queue import PartitionQueue
@@ -24,7 +25,6 @@ _MANY = 1_024
 """Messages that `append_many` takes under one hold of the lock."""
 _KEYS_REMEMBERED_MAX = 16_384
 
-HeaderList = Sequence[tuple[str, bytes | None]]
 _Delivery = TypeVar("_Delivery", bound=BatchDelivery)
 _Made = TypeVar("_Made", bound=BatchDelivery, covariant=True)
 
@@ -79,13 +79,13 @@ class Route:
         """Go on to the next partition that has a leader, if any has."""
         count = len(self.queues)
         for step in range(1, count + 1):
-            place = (self.sticky + step) % count
-            if self.queues[place].leader != NO_LEADER:
+            index = (self.sticky + step) % count
+            if self.queues[index].leader != NO_LEADER:
                 break
         else:
-            place = (self.sticky + 1) % count
-        self.sticky = place
-        return self.queues[place]
+            index = (self.sticky + 1) % count
+        self.sticky = index
+        return self.queues[index]
 
 
 class RecordAccumulator:
@@ -192,9 +192,9 @@ class RecordAccumulator:
             if longest <= route.max_message_bytes and total <= self.room_bytes:
                 return self._append_run(route, chunk, longest, timestamp_ms, partition, now, delivery)
         taken: list[_Delivery] = []
-        for place in range(start, min(start + _MANY, len(values))):
-            key = None if keys is None else keys[place]
-            one = self.append(route, values[place], key, headers, timestamp_ms, partition, now, delivery)
+        for index in range(start, min(start + _MANY, len(values))):
+            key = None if keys is None else keys[index]
+            one = self.append(route, values[index], key, headers, timestamp_ms, partition, now, delivery)
             if one is None:
                 break
             taken.append(one)

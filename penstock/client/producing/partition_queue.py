@@ -380,10 +380,10 @@ class PartitionQueue:
 
 
 def _insert(batches: deque[ProducerBatch], batch: ProducerBatch) -> None:
-    """Keep send order; only the few batches that came back stand before the place."""
-    place = 0
+    """Keep send order; only the few batches that came back stand before it."""
+    index = 0
     for other in batches:
         if other.order > batch.order:
             break
-        place += 1
-    batches.insert(place, batch)
+        index += 1
+    batches.insert(index, batch)

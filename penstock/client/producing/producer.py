@@ -315,10 +315,7 @@ class ProducerCore:
             batch.encoding = False
             if batch.done:
                 continue
-            batch.encoded, batch.encoded_as = (
-                entry.encoded,
-                (entry.identity, entry.base_sequence),
-            )
+            batch.encoded, batch.encoded_as = entry.encoded, (entry.identity, entry.base_sequence)
             batch.builder = None
             queue = entry.queue
             if silent and batch in queue.in_flight:
@@ -439,7 +436,7 @@ class ProducerCore:
         request = log_pb2.InitProducerRequest(
             producer_id=known.producer_id, producer_epoch=known.producer_epoch
         )
-        self._core.enquire(
+        self._core.send_request(
             methods.INIT_PRODUCER,
             request.SerializeToString(),
             deadline=now + self.settings.delivery_timeout_ms,

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from penstock.client.cluster_view import UNKNOWN_EPOCH
-from penstock.client.consuming.fetch_position import END, Cursor
+from penstock.client.consuming.fetch_position import END, FetchPosition
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
@@ -19,13 +19,13 @@ _QUEUE = "penstock.client.producing.partition_queue:PartitionQueue"
 
 
 def _of_no_epoch(right: Any) -> Callable[..., None]:
-    def take_in(cursor: Cursor, part: memoryview) -> None:
-        right(cursor, part)
-        cursor.fetch_epoch = UNKNOWN_EPOCH
-        for chunk in cursor.buffer:
-            chunk.epoch = UNKNOWN_EPOCH
+    def add_fetched(position: FetchPosition, part: memoryview) -> None:
+        right(position, part)
+        position.fetch_epoch = UNKNOWN_EPOCH
+        for fetched in position.buffer:
+            fetched.epoch = UNKNOWN_EPOCH
 
-    return take_in
+    return add_fetched
 
 
 def _numbered_anew(right: Any) -> Callable[..., None]:
@@ -40,7 +40,7 @@ BUGS = (
     PlantedBug(
         name="a position without an epoch",
         rule="RL56",
-        target="penstock.client.consuming.fetch_position:Cursor.take_in",
+        target="penstock.client.consuming.fetch_position:FetchPosition.add_fetched",
         wrong=_of_no_epoch,
         finders=(Check(test=test_consuming.test_positions_carry_the_epoch_of_the_record_before_them),),
     ),
@@ -110,7 +110,7 @@ BUGS = (
     PlantedBug(
         name="a truncation is skipped over",
         rule="RL56",
-        target="penstock.client.consuming.fetch_position:Cursor.halt",
+        target="penstock.client.consuming.fetch_position:FetchPosition.halt",
         wrong=nothing,
         finders=(
             Check(

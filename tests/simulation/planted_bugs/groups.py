@@ -121,7 +121,7 @@ BUGS = (
     PlantedBug(
         name="what must be given up is handed out",
         rule="RL91",
-        target="penstock.client.consuming.consumer:ConsumerCore.hold",
+        target="penstock.client.consuming.consumer:ConsumerCore.hold_partition",
         wrong=nothing,
         finders=(
             Check(

@@ -8,7 +8,7 @@ from random import Random
 from penstock.client.actions import CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.consumer import ConsumerCore
-from penstock.client.consuming.fetch_collector import HandingOut
+from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.malformed import SkippedBatch, skipped_batch
 from penstock.client.core import ClientCore
 from penstock.client.messages import Message
@@ -135,18 +135,18 @@ class Runner:
     def poll(self, consumer: ConsumerCore, count: int = 1_000) -> list[Message]:
         """Everything that can be read now, up to `count`; raises as a consumer would."""
         gathered: list[Message] = []
-        handing_out = HandingOut(
-            consumer.take_chunk,
-            lambda chunk: consumer.finished(chunk, self.now),
+        collector = FetchCollector(
+            consumer.next_fetched,
+            lambda fetched: consumer.finished(fetched, self.now),
             consumer.unreadable,
             consumer.malformed,
         )
         for _ in range(50):
             consumer.prepare()
             self.run(0)
-            found = handing_out.messages(count - len(gathered))
+            found = collector.messages(count - len(gathered))
             gathered += found
-            malformed = handing_out.found_malformed
+            malformed = collector.found_malformed
             if malformed is not None and not found:
                 self.skipped.append(skipped_batch(malformed))
                 consumer.skip(malformed, self.now)

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from penstock.client.actions import StartCall
-from penstock.client.consuming.offset_lookups import OffsetQuestion
+from penstock.client.consuming.offset_lookups import OffsetLookup
 from penstock.client.core import REFRESH_MS, SUSPECT_MS, ClientCore
-from penstock.client.ports import Enquiry
+from penstock.client.ports import BrokerRequest
 from penstock.client.timing import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, Forbidden, PenstockError, Throttled
@@ -29,8 +29,8 @@ class Asking:
         self.answers: list[bytes] = []
         self.failures: list[PenstockError] = []
 
-    def ask(self, deadline: float = NEVER, *, broker: int | None = None, once: bool = False) -> Enquiry:
-        return self.core.enquire(
+    def ask(self, deadline: float = NEVER, *, broker: int | None = None, once: bool = False) -> BrokerRequest:
+        return self.core.send_request(
             "/penstock.v1.Log/ListOffsets",
             b"question",
             deadline=deadline,
@@ -159,10 +159,10 @@ def test_a_broker_that_is_not_registered_is_asked_for_in_the_metadata(once: bool
 def test_one_that_nobody_waits_for_any_more_has_no_end() -> None:
     asking = Asking()
     waiting, asked = asking.ask(), asking.ask()
-    asking.core.drop_enquiry(waiting)
+    asking.core.cancel_request(waiting)
     call = asking.next_call()
-    asking.core.drop_enquiry(asked)
-    asking.core.drop_enquiry(asked)
+    asking.core.cancel_request(asked)
+    asking.core.cancel_request(asked)
     asking.core.call_answered(call.token, b"late", asking.now)
     asking.fail(call)
     asking.now += 60_000
@@ -232,13 +232,13 @@ def test_a_question_for_offsets_that_nobody_waits_for_is_dropped_once_and_again(
     runner.poll(consumer)
     runner.cluster.silent = {0: None}
     told: list[object] = []
-    question = OffsetQuestion(
+    question = OffsetLookup(
         "orders", 0, -1, runner.now + 500, lambda *_: told.append(1), lambda *_: told.append(2)
     )
-    consumer._questions.ask(question)
+    consumer._lookups.ask(question)
     runner.run(100)
     for _ in range(2):
-        consumer._questions.drop(question)
+        consumer._lookups.drop(question)
     runner.run(5_000)
     runner.cluster.silent = {}
     runner.run(5_000)

@@ -8,7 +8,7 @@ import crc32c
 import pytest
 
 from penstock.client.consuming.consumer import ConsumerCore
-from penstock.client.consuming.fetch_collector import INFLATED_BYTES_MAX, HandingOut
+from penstock.client.consuming.fetch_collector import INFLATED_BYTES_MAX, FetchCollector
 from penstock.client.consuming.fetch_position import BEGINNING, END
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode
@@ -64,7 +64,7 @@ def test_a_poll_hands_out_no_more_than_asked_and_the_next_goes_on_there() -> Non
     runner = filled()
     consumer = runner.consumer("orders")
     assert values(runner, consumer, 4) == expected(range(4))
-    assert consumer.cursor("orders", 0).offset == 4
+    assert consumer.position("orders", 0).offset == 4
     assert values(runner, consumer, 2) == expected(range(4, 6))
     assert values(runner, consumer) == expected(range(6, 10))
 
@@ -74,13 +74,13 @@ def test_batches_come_whole_and_begin_where_a_poll_left_off() -> None:
     consumer = runner.consumer("orders")
     assert values(runner, consumer, 4) == expected(range(4))
     runner.run(10)
-    handing_out = HandingOut(
-        consumer.take_chunk,
-        lambda chunk: consumer.finished(chunk, runner.now),
+    collector = FetchCollector(
+        consumer.next_fetched,
+        lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
     )
-    batches = handing_out.batches(100)
+    batches = collector.batches(100)
     assert [list(batch.values) for batch in batches] == [
         expected(range(4, 6)),
         expected(range(6, 9)),
@@ -103,7 +103,7 @@ def test_without_a_rule_where_to_begin_nothing_is_read_before_a_seek() -> None:
     consumer = runner.consumer("orders", auto_offset_reset="error")
     with pytest.raises(errors.OffsetOutOfRange, match="orders-0: no position"):
         runner.poll(consumer)
-    consumer.seek(consumer.cursor("orders", 0), offset=7)
+    consumer.seek(consumer.position("orders", 0), offset=7)
     assert values(runner, consumer) == expected(range(7, 10))
 
 
@@ -121,7 +121,7 @@ def test_a_seek_goes_to_an_offset_a_time_the_beginning_or_the_end(place: dict[st
     runner = filled()
     consumer = runner.consumer("orders")
     assert values(runner, consumer, 2) == expected(range(2))
-    consumer.seek(consumer.cursor("orders", 0), **place)
+    consumer.seek(consumer.position("orders", 0), **place)
     assert values(runner, consumer) == expected(range(first, 10))
 
 
@@ -129,12 +129,12 @@ def test_a_seek_drops_what_was_fetched_before_it() -> None:
     runner = filled(30, batch_messages=1)
     consumer = runner.consumer("orders")
     assert values(runner, consumer, 20) == expected(range(20))
-    cursor = consumer.cursor("orders", 0)
-    old = list(cursor.buffer)
+    position = consumer.position("orders", 0)
+    old = list(position.buffer)
     assert old
-    consumer.seek(cursor, offset=5)
+    consumer.seek(position, offset=5)
     consumer.finished(old[-1], runner.now)
-    assert cursor.offset == 5, "a batch of before the seek moves nothing"
+    assert position.offset == 5, "a batch of before the seek moves nothing"
     assert values(runner, consumer) == expected(range(5, 30))
 
 
@@ -147,12 +147,12 @@ def test_a_push_of_an_earlier_generation_is_dropped() -> None:
     late = session.pushes()
     assert late
     runner.cluster.silent[0] = None
-    consumer.seek(consumer.cursor("orders", 0), offset=9)
+    consumer.seek(consumer.position("orders", 0), offset=9)
     runner.run(0)
     token = next(token for token, stream in runner.streams.items() if stream.session is session)
     for push in late:
         runner.core.frame_received(token, push, runner.now)
-    assert not consumer.cursor("orders", 0).buffer
+    assert not consumer.position("orders", 0).buffer
 
 
 def test_credit_bounds_what_waits_and_returns_when_it_is_consumed() -> None:
@@ -164,8 +164,8 @@ def test_credit_bounds_what_waits_and_returns_when_it_is_consumed() -> None:
     runner.run(100)
     consumer = runner.consumer("orders", partition_fetch_bytes=10_000)
     assert len(runner.poll(consumer, 1)) == 1
-    cursor = consumer.cursor("orders", 0)
-    assert 8_000 < cursor.buffered_bytes < 12_000
+    position = consumer.position("orders", 0)
+    assert 8_000 < position.buffered_bytes < 12_000
     assert len(runner.poll(consumer, 98)) == 98
     runner.run(1_500)
     (session,) = sessions(runner)
@@ -246,7 +246,7 @@ def test_truncation_is_told_with_the_offset_where_the_logs_part_and_never_skippe
     with pytest.raises(errors.LogTruncated):
         runner.poll(consumer)
     partition.truncated_at = None
-    consumer.seek(consumer.cursor("orders", 0), offset=6)
+    consumer.seek(consumer.position("orders", 0), offset=6)
     assert values(runner, consumer) == expected(range(6, 10))
 
 
@@ -270,7 +270,7 @@ def test_a_position_that_retention_removed_goes_by_the_rule(reset: str, first: i
     partition = runner.cluster.topics["orders"].partitions[0]
     partition.log_start = 6
     partition.log = [(base, batch) for base, batch in partition.log if base >= 6]
-    consumer.seek(consumer.cursor("orders", 0), offset=2)
+    consumer.seek(consumer.position("orders", 0), offset=2)
     assert values(runner, consumer) == expected(range(first, 12))
 
 
@@ -280,7 +280,7 @@ def test_a_position_out_of_range_without_a_rule_is_an_error() -> None:
     consumer.prepare()
     runner.run(0)
     consumer.prepare()
-    consumer.seek(consumer.cursor("orders", 0), offset=99)
+    consumer.seek(consumer.position("orders", 0), offset=99)
     with pytest.raises(errors.OffsetOutOfRange):
         runner.poll(consumer)
 
@@ -319,12 +319,12 @@ def test_a_paused_partition_hands_out_nothing_and_goes_on_where_it_was() -> None
     runner = filled(partitions=2)
     consumer = runner.consumer("orders")
     runner.poll(consumer, 2)
-    cursor = consumer.cursor("orders", 0)
-    position = cursor.offset
-    consumer.pause(cursor)
+    position = consumer.position("orders", 0)
+    offset = position.offset
+    consumer.pause(position)
     assert {message.partition for message in runner.poll(consumer)} == {1}
-    consumer.resume(cursor)
-    assert values(runner, consumer) == expected(range(position, 10))
+    consumer.resume(position)
+    assert values(runner, consumer) == expected(range(offset, 10))
 
 
 def test_a_partition_taken_in_turn_does_not_starve_the_others() -> None:
@@ -370,7 +370,7 @@ def test_offsets_of_both_ends_are_asked_of_each_leader() -> None:
     runner.cluster.topics["orders"].partitions[1].log_start = 4
     consumer = runner.consumer("orders")
     runner.poll(consumer)
-    places = sorted(consumer.cursors)
+    places = sorted(consumer.positions)
     ends, failures = consumer.list_offsets(places, END, runner.now + 1_000)
     beginnings, _ = consumer.list_offsets(places, BEGINNING, runner.now + 1_000)
     runner.run(100)
@@ -402,14 +402,14 @@ def test_one_poll_parses_no_more_than_a_bounded_stretch_and_the_next_goes_on_the
     for _ in range(2):
         consumer.prepare()
         runner.run(50)
-    hands = HandingOut(
-        consumer.take_chunk,
-        lambda chunk: consumer.finished(chunk, runner.now),
+    hands = FetchCollector(
+        consumer.next_fetched,
+        lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
     )
     assert [len(hands.messages(1_000)), len(hands.batches(1_000))] == [5, 5]
-    assert consumer.cursor("orders", 0).offset == 10
+    assert consumer.position("orders", 0).offset == 10
     assert INFLATED_BYTES_MAX == 4 * limits.MIB
 
 
@@ -419,12 +419,12 @@ def test_the_cursors_of_a_topic_are_its_own_by_partition() -> None:
     consumer = runner.consumer("others", "orders")
     runner.poll(consumer)
     for topic, partitions in (("orders", 3), ("others", 2)):
-        found = consumer.cursors_of(topic)
-        assert [(cursor.topic, cursor.partition) for cursor in found] == [
+        found = consumer.positions_of(topic)
+        assert [(position.topic, position.partition) for position in found] == [
             (topic, number) for number in range(partitions)
         ]
     with pytest.raises(errors.NotFound, match="nothing: not read by this consumer"):
-        consumer.cursors_of("nothing")
+        consumer.positions_of("nothing")
 
 
 def test_a_stream_that_is_reported_lost_twice_is_lost_once() -> None:
@@ -452,7 +452,7 @@ def test_control_batches_are_passed_over_and_counted_as_read() -> None:
     consumer = runner.consumer("orders")
     assert values(runner, consumer) == expected(range(3, 6))
     runner.run(2_000)
-    assert consumer.cursor("orders", 0).offset == 9
+    assert consumer.position("orders", 0).offset == 9
     (session,) = sessions(runner)
     assert session.credit_returned == sum(len(batch) for _, batch in partition.log)
 

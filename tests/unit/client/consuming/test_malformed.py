@@ -10,7 +10,7 @@ import pytest
 from penstock import SkippedBatch
 from penstock.client.arguments import consumer_settings
 from penstock.client.consuming.consumer import ConsumerCore
-from penstock.client.consuming.fetch_collector import HandingOut
+from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.malformed import TOLD_EVERY_MS, SkipLog
 from penstock.contract import errors
 from penstock.records import parse
@@ -43,14 +43,14 @@ def _fill(runner: Runner, start: int) -> None:
     runner.run(0)
 
 
-def fetched(runner: Runner, consumer: ConsumerCore) -> HandingOut:
+def collector_of(runner: Runner, consumer: ConsumerCore) -> FetchCollector:
     """All of the topic waits to be handed out."""
     for _ in range(2):
         consumer.prepare()
         runner.run(50)
-    return HandingOut(
-        consumer.take_chunk,
-        lambda chunk: consumer.finished(chunk, runner.now),
+    return FetchCollector(
+        consumer.next_fetched,
+        lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
     )
@@ -77,7 +77,7 @@ def test_a_malformed_batch_is_skipped_whole_and_what_stands_behind_it_is_read(
     assert (skipped.topic, skipped.partition) == ("orders", 0)
     assert (skipped.first_offset, skipped.end_offset) == (3, 4)
     assert "records" in skipped.reason
-    assert consumer.cursor("orders", 0).offset == 7
+    assert consumer.position("orders", 0).offset == 7
     assert consumer.skips.messages == 1
     (line,) = caplog.messages
     assert line.startswith(
@@ -89,15 +89,15 @@ def test_a_malformed_batch_is_skipped_whole_and_what_stands_behind_it_is_read(
 def test_what_stands_before_it_is_handed_out_before_it_is_told_of() -> None:
     runner = poisoned()
     consumer = runner.consumer("orders")
-    hands = fetched(runner, consumer)
+    hands = collector_of(runner, consumer)
     assert len(hands.messages(1_000)) == 3
-    assert consumer.cursor("orders", 0).offset == 3
+    assert consumer.position("orders", 0).offset == 3
     assert hands.messages(1_000) == []
-    chunk = hands.found_malformed
-    assert chunk is not None
-    assert consumer.cursor("orders", 0).offset == 3
-    consumer.skip(chunk, runner.now)
-    assert consumer.cursor("orders", 0).offset == 4
+    fetched = hands.found_malformed
+    assert fetched is not None
+    assert consumer.position("orders", 0).offset == 3
+    consumer.skip(fetched, runner.now)
+    assert consumer.position("orders", 0).offset == 4
     assert [message.offset for message in hands.messages(1_000)] == [4, 5, 6]
     assert hands.found_malformed is None
 
@@ -105,7 +105,7 @@ def test_what_stands_before_it_is_handed_out_before_it_is_told_of() -> None:
 def test_whole_batches_are_read_around_it_as_well() -> None:
     runner = poisoned()
     consumer = runner.consumer("orders")
-    hands = fetched(runner, consumer)
+    hands = collector_of(runner, consumer)
     assert [list(batch.offsets) for batch in hands.batches(100)] == [[0, 1, 2]]
     assert hands.batches(100) == []
     assert hands.found_malformed is not None
@@ -116,7 +116,7 @@ def test_whole_batches_are_read_around_it_as_well() -> None:
 def test_it_is_parsed_once_however_often_it_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = poisoned()
     consumer = runner.consumer("orders")
-    hands = fetched(runner, consumer)
+    hands = collector_of(runner, consumer)
     hands.messages(1_000)
     for name in ("check_batch", "decompress"):
         monkeypatch.delattr(parse, name)
@@ -128,14 +128,14 @@ def test_it_is_parsed_once_however_often_it_is_met(monkeypatch: pytest.MonkeyPat
 def test_an_application_that_seeks_while_it_is_told_goes_where_it_said() -> None:
     runner = poisoned()
     consumer = runner.consumer("orders")
-    hands = fetched(runner, consumer)
+    hands = collector_of(runner, consumer)
     hands.messages(1_000)
     assert hands.messages(1_000) == []
-    chunk = hands.found_malformed
-    assert chunk is not None
-    consumer.seek(consumer.cursor("orders", 0), offset=1)
-    consumer.skip(chunk, runner.now)
-    assert consumer.cursor("orders", 0).offset == 1
+    fetched = hands.found_malformed
+    assert fetched is not None
+    consumer.seek(consumer.position("orders", 0), offset=1)
+    consumer.skip(fetched, runner.now)
+    assert consumer.position("orders", 0).offset == 1
     assert consumer.skips.messages == 0
     assert read(runner, consumer) == FIRST[1:] + LAST
 
@@ -151,8 +151,8 @@ def test_other_partitions_are_read_meanwhile() -> None:
 def test_a_time_that_is_sought_may_lie_in_one() -> None:
     runner = poisoned()
     consumer = runner.consumer("orders")
-    fetched(runner, consumer)
-    consumer.seek(consumer.cursor("orders", 0), timestamp_ms=1)
+    collector_of(runner, consumer)
+    consumer.seek(consumer.position("orders", 0), timestamp_ms=1)
     assert read(runner, consumer) == FIRST + LAST
 
 
@@ -167,7 +167,7 @@ def test_a_consumer_that_would_rather_stop_is_told_how_to_go_on() -> None:
     assert told.value.message.startswith("orders-0: at offset 3: batch: ")
     assert told.value.message.endswith("; seek to offset 4 to go on behind it")
     assert isinstance(told.value, errors.CorruptBatch)
-    consumer.seek(consumer.cursor("orders", 0), offset=4)
+    consumer.seek(consumer.position("orders", 0), offset=4)
     assert read(runner, consumer) == LAST
     assert runner.skipped == []
 
@@ -183,7 +183,7 @@ def test_a_consumer_short_of_memory_stops_and_skips_nothing(monkeypatch: pytest.
         patched.setattr(parse, "decompress", refuse)
         with pytest.raises(errors.LimitExceeded, match="orders-0: at offset 0: this process has no memory"):
             runner.poll(consumer)
-    consumer.seek(consumer.cursor("orders", 0), offset=0)
+    consumer.seek(consumer.position("orders", 0), offset=0)
     assert read(runner, consumer) == FIRST + LAST
 
 

@@ -1,6 +1,6 @@
 """What iteration has not handed out yet: neither lost nor done, and without what a seek has moved away from."""
 
-from penstock.client.consuming.polling import Rest
+from penstock.client.consuming.polling import PolledMessages
 from penstock.client.messages import Message
 
 
@@ -23,7 +23,7 @@ SOME = (("a", 0, 4), ("b", 0, 9), ("a", 1, 2), ("a", 0, 5), ("b", 0, 10))
 
 
 def test_what_a_loop_leaves_is_handed_out_by_the_next_one() -> None:
-    rest = Rest()
+    rest = PolledMessages()
     assert not rest and places(list(rest)) == [] and rest.take(3) == []
     rest.begin(messages(*SOME))
     for one in rest:
@@ -37,7 +37,7 @@ def test_what_a_loop_leaves_is_handed_out_by_the_next_one() -> None:
 
 
 def test_more_is_taken_than_there_is_only_once() -> None:
-    rest = Rest()
+    rest = PolledMessages()
     rest.begin(messages(*SOME))
     assert places(rest.take(2)) == list(SOME[:2])
     assert places(rest.take(9)) == list(SOME[2:])
@@ -45,7 +45,7 @@ def test_more_is_taken_than_there_is_only_once() -> None:
 
 
 def test_partitions_that_were_sought_are_forgotten_and_the_others_stay_in_order() -> None:
-    rest = Rest()
+    rest = PolledMessages()
     rest.drop({("a", 0): None})
     rest.begin(messages(*SOME))
     next(iter(rest))

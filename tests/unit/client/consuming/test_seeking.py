@@ -20,10 +20,10 @@ def test_a_seek_after_a_seek_to_a_time_leaves_out_nothing_for_the_first_one(
     runner = filled()
     consumer = runner.consumer("orders")
     values(runner, consumer)
-    cursor = consumer.cursor("orders", 0)
-    consumer.seek(cursor, timestamp_ms=BASE_MS + 8)
+    position = consumer.position("orders", 0)
+    consumer.seek(position, timestamp_ms=BASE_MS + 8)
     assert values(runner, consumer) == expected(range(8, 10))
-    consumer.seek(cursor, **second)
+    consumer.seek(position, **second)
     assert values(runner, consumer) == expected(range(first_read, 10))
 
 
@@ -31,13 +31,13 @@ def test_seeks_at_once_count_by_the_last() -> None:
     runner = filled()
     consumer = runner.consumer("orders")
     values(runner, consumer)
-    cursor = consumer.cursor("orders", 0)
-    consumer.seek(cursor, offset=2)
-    consumer.seek(cursor, timestamp_ms=BASE_MS + 7)
-    consumer.seek(cursor, offset=5)
+    position = consumer.position("orders", 0)
+    consumer.seek(position, offset=2)
+    consumer.seek(position, timestamp_ms=BASE_MS + 7)
+    consumer.seek(position, offset=5)
     assert values(runner, consumer) == expected(range(5, 10))
-    consumer.seek(cursor, offset=5)
-    consumer.seek(cursor, timestamp_ms=BASE_MS + 7)
+    consumer.seek(position, offset=5)
+    consumer.seek(position, timestamp_ms=BASE_MS + 7)
     assert values(runner, consumer) == expected(range(7, 10))
 
 
@@ -45,14 +45,14 @@ def test_a_lookup_that_fails_after_a_later_seek_moves_nothing() -> None:
     runner = filled()
     consumer = runner.consumer("orders")
     values(runner, consumer)
-    cursor = consumer.cursor("orders", 0)
+    position = consumer.position("orders", 0)
     runner.cluster.silent.update(dict.fromkeys(runner.cluster.brokers))
-    consumer.seek(cursor, timestamp_ms=END)
+    consumer.seek(position, timestamp_ms=END)
     runner.run(10)
-    consumer.seek(cursor, offset=3)
+    consumer.seek(position, offset=3)
     runner.cluster.silent.clear()
     runner.run(120_000)
-    assert cursor.offset == 3
+    assert position.offset == 3
     assert values(runner, consumer) == expected(range(3, 10))
 
 
@@ -60,9 +60,9 @@ def test_a_seek_to_the_end_is_passed_by_what_comes_later_only() -> None:
     runner = filled()
     consumer = runner.consumer("orders")
     values(runner, consumer)
-    cursor = consumer.cursor("orders", 0)
+    position = consumer.position("orders", 0)
     for number in (10, 12):
-        consumer.seek(cursor, timestamp_ms=END)
+        consumer.seek(position, timestamp_ms=END)
         assert values(runner, consumer) == []
         fill(runner, 2, start=number)
         assert values(runner, consumer) == expected(range(number, number + 2))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from data_plane.groups.coordinator import Coordinator
 from data_plane.groups.records import CommittedOffset, KnownTopic, Record
 from data_plane.groups.requests import Commit, Heartbeat
-from penstock.client.consuming.fetch_collector import HandingOut
-from penstock.client.groups.assignment import EventKind
+from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.groups.assignment import RebalanceKind
 from penstock.client.messages import Message
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
@@ -197,9 +197,9 @@ class Member:
         self.core = self.consumer.member
         self.events: list[tuple[str, list[int]]] = []
         self.on_revoked: Callable[[list[tuple[str, int]]], None] | None = None
-        self._handing_out = HandingOut(
-            self.consumer.take_chunk,
-            lambda chunk: self.consumer.finished(chunk, service.runner.now),
+        self._collector = FetchCollector(
+            self.consumer.next_fetched,
+            lambda fetched: self.consumer.finished(fetched, service.runner.now),
             self.consumer.unreadable,
             self.consumer.malformed,
         )
@@ -216,12 +216,12 @@ class Member:
             while True:
                 self.consumer.prepare()
                 while (event := self.core.next_event()) is not None:
-                    self.events.append((event.kind.value, [partition for _, partition in event.places]))
-                    if self.on_revoked is not None and event.kind is not EventKind.ASSIGNED:
-                        self.on_revoked(list(event.places))
+                    self.events.append((event.kind.value, [partition for _, partition in event.partitions]))
+                    if self.on_revoked is not None and event.kind is not RebalanceKind.ASSIGNED:
+                        self.on_revoked(list(event.partitions))
                     self.core.finish(event, runner.now)
-                found = self._handing_out.messages(count)
-                malformed = self._handing_out.found_malformed
+                found = self._collector.messages(count)
+                malformed = self._collector.found_malformed
                 if malformed is not None and not found:
                     self.consumer.skip(malformed, runner.now)
                     continue

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.client.consuming.fetch_position import Cursor
-from penstock.client.consuming.fetch_stream import FetchLane
+from penstock.client.consuming.fetch_position import FetchPosition
+from penstock.client.consuming.fetch_stream import FetchStream
 from penstock.contract import errors
 from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
@@ -231,21 +231,21 @@ def test_a_group_that_refuses_for_good_says_so_at_each_poll() -> None:
 
 
 def test_consumed_bytes_are_told_before_a_partition_is_closed() -> None:
-    stream = FetchLane(1, group="readers")
+    stream = FetchStream(1, group="readers")
     stream.opened(7, 0.0)
-    cursor = Cursor("orders", bytes(16), 0, 5)
-    stream.want_open(cursor)
+    position = FetchPosition("orders", bytes(16), 0, 5)
+    stream.want_open(position)
     kind, head, _ = unpack_frame(stream.next_frame() or b"")
     assert (kind, log_pb2.ConsumeOpenHead.FromString(bytes(head)).group) == (
         FrameKind.CONSUME_OPEN,
         "readers",
     )
-    cursor.credit_owed = 1_234
-    stream.want_close(cursor)
+    position.credit_owed = 1_234
+    stream.want_close(position)
     frames = [unpack_frame(stream.next_frame() or b"") for _ in range(2)]
     assert [kind for kind, _, _ in frames] == [FrameKind.CONSUME_CREDIT, FrameKind.CONSUME_CLOSE]
     (credit,) = log_pb2.ConsumeCreditHead.FromString(bytes(frames[0][1])).credits
-    assert (credit.handle, credit.generation, credit.credit_bytes) == (5, cursor.generation, 1_234)
+    assert (credit.handle, credit.generation, credit.credit_bytes) == (5, position.generation, 1_234)
     assert stream.next_frame() is None
 
 
