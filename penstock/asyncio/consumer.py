@@ -40,7 +40,7 @@ answer comes from the network. What usual messages inflate to in one poll takes 
 _WAY_S = 0.05
 _T = TypeVar("_T")
 Hook = Callable[[list[tuple[str, int]]], object]
-"""Told of (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
+"""Called with (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
 
 
 class Consumer:
@@ -74,14 +74,14 @@ class Consumer:
     # ---- reading ------------------------------------------------------------------------------------------
 
     async def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
-        """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
+        """Wait up to `timeout` seconds (None = without limit) for messages. Returns all that are fetched, at most
+        `max_messages`, and takes no further batch once those read make 4 MiB uncompressed.
 
-        Raises what a partition has stopped with, once everything before it was handed out:
+        Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
-        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
-        then told of the same batch again.
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
+        when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
+        then called with the same batch again.
         """
         if self._polled:
             return self._leftovers(max_messages)
@@ -95,21 +95,21 @@ class Consumer:
         return await self._poll(lambda: self._collector.batches(max_batches), timeout)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Message after message, for ever; raises as `poll` does."""
+        """Message after message, without end; raises as `poll` does."""
         while True:
             self._polled.begin(await self.poll(timeout=None))
             for message in self._polled:
                 yield message
 
     def _leftovers(self, max_messages: int) -> list[Message]:
-        """What a loop that was left early has not handed out."""
+        """The messages that a loop left unread."""
         self._check()
         if self._core.member is not None:
             self._core.member.poll_ends(self._runtime.now_ms())
         return self._polled.take(max_messages)
 
     def _step_back(self) -> None:
-        """The same where whole batches are wanted: they are read anew."""
+        """The same where whole batches are wanted: those messages are read again."""
         for (topic, partition), offset in self._polled.first_offsets().items():
             if (topic, partition) in self._core.positions:
                 self._core.seek(self._core.position(topic, partition), offset=offset)
@@ -158,7 +158,7 @@ class Consumer:
                 return []
 
     async def _skip(self, fetched: FetchedBatch) -> None:
-        """Tell the application of a malformed batch, then go on behind it."""
+        """Report a malformed batch to the application, then go on behind it."""
         if self._on_malformed is not None:
             await _told(self._on_malformed, skipped_batch(fetched))
         self._core.skip(fetched, self._runtime.now_ms())
@@ -174,7 +174,7 @@ class Consumer:
             await asyncio.sleep(_WAY_S if kept_ms >= _LONG_TURN_MS else 0)
 
     async def _tell(self, member: GroupMember) -> None:
-        """Tell the application what was assigned and what must be given up."""
+        """Report to the application what was assigned and what it must give up."""
         while (event := member.next_event()) is not None:
             hook = self._on_assigned if event.kind is RebalanceKind.ASSIGNED else self._on_revoked
             try:
@@ -237,7 +237,7 @@ class Consumer:
         self._runtime.signal()
 
     async def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
-        """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
+        """The offset of the next message that `poll` returns. Raises `TimedOut` while it is not known."""
         (position,) = await self._positions(topic, partition, timeout)
         deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
         while not position.has_offset:
@@ -245,7 +245,7 @@ class Consumer:
             if position.error is not None:
                 raise position.error
             if not await self._runtime.wait(deadline):
-                raise TimedOut(f"{topic}-{partition}: its position was not told in time")
+                raise TimedOut(f"{topic}-{partition}: its position did not become known in time")
         return self._polled.first_offsets().get((topic, partition), position.offset)
 
     async def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
@@ -265,7 +265,7 @@ class Consumer:
             self._check()
             self._runtime.signal()
             if not await self._runtime.wait(deadline + 1_000):
-                raise TimedOut("the offsets were not told in time")
+                raise TimedOut("no broker answered with the offsets in time")
         if failures:
             raise failures[0]
         return {tp: offsets[tp] for tp in partitions}
@@ -313,7 +313,7 @@ class Consumer:
             self._check()
             self._runtime.signal()
             if not await self._runtime.wait(deadline + 1_000):
-                raise TimedOut("what is committed was not told in time")
+                raise TimedOut("no broker answered with the committed offsets in time")
         if answer.error is not None:
             raise answer.error
         return answer.offsets

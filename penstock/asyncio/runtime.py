@@ -92,7 +92,7 @@ class Runtime:
         self._waiting: list[asyncio.Future[bool]] = []
         self.closed = False
         self.unusable: PenstockError | None = None
-        """Set once and for ever: closed, or a copy in a forked child."""
+        """Set once and never reset: closed, or a copy in a forked child."""
         watch_process(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Runtime:
 
     async def _drive(self) -> None:
         """Act until the client is closed, or until its loop ends. `asyncio.run` then cancels all tasks and lets them
-        finish: the time to send what a client that nobody closed still holds.
+        finish: that is when a client that was not closed sends what it still holds.
         """
         when = "their event loop ended"
         try:
@@ -237,7 +237,7 @@ class Runtime:
             raise
 
     async def _finish(self, when: str) -> None:
-        """Do for a client that nobody closed what its `close` does, and tell what was lost."""
+        """Do what `close` does for a client that was not closed, and warn of what was lost."""
         pending = [batch for producer in self.core.producers for batch in producer.close_batches()]
         self.signal()
         try:
@@ -252,7 +252,7 @@ class Runtime:
         warn_unacknowledged(dict.fromkeys(pending), when)
 
     def _give_up(self, when: str, waited_for: Sequence[ProducerBatch] = ()) -> None:
-        """Nothing can be sent any more for a client that nobody closed: fail what it holds, and tell."""
+        """A client that was not closed can send nothing any more: fail what it holds, and warn."""
         if not self.closed:
             self.closed = True
             self.unusable = self.unusable or Closed("client: closed when its event loop ended")

@@ -176,7 +176,7 @@ class Client:
         malformed: MalformedPolicy = "skip",
         on_malformed: OnMalformed | None = None,
     ) -> Consumer:
-        """A consumer of all partitions of `topics`, or of those it is later told to `assign`; with `group` one of
+        """A consumer of all partitions of `topics`, or of those that `assign` names later; with `group` one of
         those that share them. The guide docs/guides/producers-and-consumers.md explains each argument.
 
         `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is

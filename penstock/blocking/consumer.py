@@ -33,7 +33,7 @@ _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
 _T = TypeVar("_T")
 Hook = Callable[[list[tuple[str, int]]], object]
-"""Told of (topic, partition) pairs within `poll`."""
+"""Called with (topic, partition) pairs within `poll`."""
 
 
 class Consumer:
@@ -68,14 +68,14 @@ class Consumer:
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
-        """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
+        """Wait up to `timeout` seconds (None = without limit) for messages. Returns all that are fetched, at most
+        `max_messages`, and takes no further batch once those read make 4 MiB uncompressed.
 
-        Raises what a partition has stopped with, once everything before it was handed out:
+        Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
-        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
-        then told of the same batch again.
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
+        when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
+        then called with the same batch again.
         """
         if self._polled:
             return self._leftovers(max_messages)
@@ -89,13 +89,13 @@ class Consumer:
         return self._poll(lambda: self._collector.batches(max_batches), timeout)
 
     def __iter__(self) -> Iterator[Message]:
-        """Message after message, for ever; raises as `poll` does."""
+        """Message after message, without end; raises as `poll` does."""
         while True:
             self._polled.begin(self.poll(timeout=None))
             yield from self._polled
 
     def _leftovers(self, max_messages: int) -> list[Message]:
-        """What a loop that was left early has not handed out."""
+        """The messages that a loop left unread."""
         self._check()
         if self._core.member is not None:
             with self._lock:
@@ -103,7 +103,7 @@ class Consumer:
         return self._polled.take(max_messages)
 
     def _step_back(self) -> None:
-        """The same where whole batches are wanted: they are read anew."""
+        """The same where whole batches are wanted: those messages are read again."""
         with self._lock:
             for (topic, partition), offset in self._polled.first_offsets().items():
                 if (topic, partition) in self._core.positions:
@@ -152,7 +152,7 @@ class Consumer:
                     return []
 
     def _skip(self, fetched: FetchedBatch) -> None:
-        """Tell the application of a malformed batch, then go on behind it."""
+        """Report a malformed batch to the application, then go on behind it."""
         if self._on_malformed is not None:
             self._on_malformed(skipped_batch(fetched))
         with self._lock:
@@ -160,7 +160,7 @@ class Consumer:
             self._runtime.wake()
 
     def _tell(self, member: GroupMember) -> None:
-        """Tell the application what was assigned and what must be given up."""
+        """Report to the application what was assigned and what it must give up."""
         while True:
             with self._lock:
                 event = member.next_event()
@@ -247,7 +247,7 @@ class Consumer:
             self._runtime.wake()
 
     def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
-        """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
+        """The offset of the next message that `poll` returns. Raises `TimedOut` while it is not known."""
         self._runtime.check()
         with self._lock:
             (position,) = self._positions(topic, partition, timeout)
@@ -258,7 +258,7 @@ class Consumer:
                     raise position.error
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):
-                    raise TimedOut(f"{topic}-{partition}: its position was not told in time")
+                    raise TimedOut(f"{topic}-{partition}: its position did not become known in time")
             return self._polled.first_offsets().get((topic, partition), position.offset)
 
     def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
@@ -280,7 +280,7 @@ class Consumer:
                 self._check()
                 self._runtime.wake()
                 if not self._runtime.wait(deadline + 1_000):
-                    raise TimedOut("the offsets were not told in time")
+                    raise TimedOut("no broker answered with the offsets in time")
             if failures:
                 raise failures[0]
             return {tp: offsets[tp] for tp in partitions}
@@ -334,7 +334,7 @@ class Consumer:
                 self._check()
                 self._runtime.wake()
                 if not self._runtime.wait(deadline + 1_000):
-                    raise TimedOut("what is committed was not told in time")
+                    raise TimedOut("no broker answered with the committed offsets in time")
         if answer.error is not None:
             raise answer.error
         return answer.offsets

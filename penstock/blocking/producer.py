@@ -56,7 +56,7 @@ class Producer(Generic[_Value, _Key]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Put one message into a batch and return at once; its `Delivery` tells the outcome.
+        """Put one message into a batch and return at once; its `Delivery` has the outcome.
 
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
@@ -199,7 +199,7 @@ class Producer(Generic[_Value, _Key]):
             try:
                 self.flush(timeout)
             except TimedOut:
-                pass  # the deliveries themselves tell
+                pass  # the deliveries have the outcome
             with self._lock:
                 if self._core in self._client_core.producers:
                     self._client_core.remove(self._core, now_ms())

@@ -75,9 +75,9 @@ class Runtime:
         self._driver: threading.Thread | None = None
         self.closed = False
         self.unusable: PenstockError | None = None
-        """Set once and for ever: closed, or a copy in a forked child."""
+        """Set once and never reset: closed, or a copy in a forked child."""
         self._last: threading.Thread | None = None
-        """Finishes for a client that nobody holds any more."""
+        """Finishes a client that has no reference any more."""
         watch_process(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Runtime:
         """The same where the core was used in no way that gives a batch its outcome.
 
         Notes change after the notice: gevent runs other greenlets within `notify`, and one that is killed there
-        must not leave a note that its waiter was told.
+        must not leave a note that its waiter was notified.
         """
         core = self.core
         if core.woken:
@@ -157,8 +157,8 @@ class Runtime:
             driver.join(_GENTLE_S)
 
     def let_go(self) -> None:
-        """Nobody holds the client any more. Garbage is collected anywhere, also where this thread has our lock: another
-        one finishes.
+        """The client has no reference any more. Garbage is collected anywhere, also where this thread has our lock:
+        another thread finishes.
         """
         if self.unusable is not None:
             return
@@ -178,7 +178,7 @@ class Runtime:
             self._finish("the program ended", flush_timeout_after(getattr(sys, "last_type", None)))
 
     def _finish(self, when: str, timeout: float | None) -> None:
-        """Do for a client that nobody closed what its `close` does, and tell what was lost."""
+        """Do what `close` does for a client that was not closed, and warn of what was lost."""
         with self.lock:
             producers = list(self.core.producers)
             pending = [batch for producer in producers for batch in producer.close_batches()]

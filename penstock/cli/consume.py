@@ -86,7 +86,7 @@ def consume(
 
     With --group from what the group has committed (else --from), up to the end of what is assigned to this member.
     """
-    logging.getLogger("penstock.malformed").disabled = True  # every such batch is told of below
+    logging.getLogger("penstock.malformed").disabled = True  # every such batch is printed below
     if group is not None:
         _consume_in_group(topic, position, partitions, group, most, follow, form, timeout)
         return

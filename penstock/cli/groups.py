@@ -46,7 +46,7 @@ def group_list(timeout: float) -> None:
     print_table(
         ["group", "state", "members", "assignor", "epoch"],
         [list(row.values()) for row in rows],
-        empty="No groups yet. Whoever first reads with one makes it: penstock consume orders --group billing",
+        empty="No groups yet. The first consumer of a group makes it: penstock consume orders --group billing",
     )
 
 

@@ -74,7 +74,7 @@ def price_book_publish(
     """Publish a price book: a JSON file with the version counted up.
 
     A period that runs keeps its prices. Each tenant gets the new ones when its running period ends at that time or
-    later, and is told in its billing chain.
+    later, and its billing chain says so.
     """
     try:
         document = json.loads(file.read_text(encoding="utf-8"))

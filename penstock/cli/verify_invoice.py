@@ -92,7 +92,7 @@ def verify_invoice(
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
     ):
         documents = _OverRest(rest)
-        documents.invoice(invoice_id)  # an unknown one is told before brokers are asked
+        documents.invoice(invoice_id)  # an unknown one is refused before brokers are asked
         report = prove(
             invoice_id,
             documents,

@@ -39,9 +39,7 @@ def consumer_settings(
     if group is None and member.get("instance_id") is not None:
         raise no_group("instance_id")
     if on_malformed is not None and malformed == "stop":
-        raise ConfigurationError(
-            "on_malformed: is told of what is skipped, and malformed='stop' skips nothing"
-        )
+        raise ConfigurationError("on_malformed: reports skipped batches, and malformed='stop' skips none")
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")

@@ -32,7 +32,7 @@ from penstock.contract.v1 import log_pb2
 SUSPECT_MS = 2_000
 """An address that failed is not asked for this long while another is known."""
 REFRESH_MS = 100
-"""Metadata is asked for at most this often; the watches are what usually tells."""
+"""Metadata is asked for at most this often; the watches usually bring it."""
 REFRESH_DEADLINE_MS = 10_000
 
 
@@ -213,7 +213,7 @@ class ClientCore:
         return member.next_outgoing(token, now) if member is not None else (None, NEVER)
 
     def encoded(self, token: int, outgoing: UnencodedFrame) -> None:
-        """An `UnencodedFrame` has become a frame; told before the frame is sent."""
+        """An `UnencodedFrame` has become a frame; call it before the frame is sent."""
         outgoing.encoded(token)
 
     # ---- what members ask of the core ---------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class ClientCore:
         """The topic as known now, or None while it is being asked for. From now on `owner` hears of its
         changes.
 
-        Raises what the brokers finally answered, once; the next call asks anew.
+        Raises what the brokers finally answered, once; the next call asks again.
         """
         if not isinstance(name, str):
             raise TypeError(f"topic: {name!r} is not a name")
@@ -363,7 +363,9 @@ class ClientCore:
         """Why a topic is not known yet, for a caller that waited too long."""
         asked = self._topics_asked.get(name)
         tried = each_of(asked.errors) if asked is not None else ""
-        return f"{name}: no broker told its partitions ({tried or 'no answer from ' + ', '.join(self._addresses())})"
+        if not tried:
+            tried = f"no answer from {', '.join(self._addresses())}"
+        return f"{name}: no broker described its partitions ({tried})"
 
     def refresh(self, now: float) -> None:
         """Ask for the metadata of all topics in use, soon and not too often."""
@@ -385,7 +387,7 @@ class ClientCore:
         self._topics_asked[name] = self.send_request(
             methods.METADATA,
             log_pb2.MetadataRequest(topics=[name]).SerializeToString(),
-            deadline=NEVER,  # whoever waits has its own, shorter limit
+            deadline=NEVER,  # the caller that waits has its own, shorter limit
             on_answer=answered,
             on_failure=failed,
         )

@@ -1,4 +1,4 @@
-"""What a consumer hands out: light messages, or whole batches in columns."""
+"""What a consumer returns: light messages, or whole batches in columns."""
 
 from __future__ import annotations
 

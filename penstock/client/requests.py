@@ -31,7 +31,7 @@ class BrokerRequests:
         self._waiting.append(request)
 
     def drop(self, request: BrokerRequest) -> None:
-        """Nobody waits for it any more; neither callback comes."""
+        """The caller waits no longer; neither callback comes."""
         if request in self._waiting:
             self._waiting.remove(request)
         self._asked.pop(request.token, None)

@@ -20,8 +20,8 @@ _ACKS: dict[object, int] = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Where the brokers are and who asks. `ca_file` None = plaintext, which only loopback addresses may
-    have.
+    """Where the brokers are, and the key to reach them with. `ca_file` None = plaintext,
+    which only loopback addresses may have.
     """
 
     bootstrap: tuple[str, ...]

@@ -32,9 +32,7 @@ from penstock.contract.frames import FrameKind, unpack_frame
 from penstock.contract.v1 import log_pb2
 
 CREDIT_LATEST_MS = 1_000
-"""Consumed bytes are told to the broker at least this often, however few: what was delivered is counted by
-them.
-"""
+"""Consumed bytes are reported to the broker at least this often, however few: they count what was delivered."""
 
 
 class ConsumerCore:
@@ -151,7 +149,7 @@ class ConsumerCore:
         error = view.error
         if error is None and any(position.topic_id != view.topic_id for position in positions):
             error = errors.NotFound(
-                f"{view.name}: was deleted and created anew; open another consumer for the new topic"
+                f"{view.name}: was deleted and created again; open another consumer for the new topic"
             )
         if error is not None:
             for position in positions:
@@ -381,7 +379,7 @@ class ConsumerCore:
         self._core.attend()
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
-        """Every partition open on it is opened anew, where its leader is by then; what was fetched stays."""
+        """Open every partition of it again, at its leader of then; what was fetched stays."""
         self._fetcher.stream_lost(token, code, message, now)
 
     # ---- handing out --------------------------------------------------------------------------------------------
@@ -405,7 +403,7 @@ class ConsumerCore:
         return any(position.readable for position in self._readable)
 
     def finished(self, fetched: FetchedBatch, now: float) -> None:
-        """A batch was handed out whole: the position is behind it, and its bytes may be pushed anew."""
+        """A batch was read whole: the position is behind it, and the broker may push as many bytes again."""
         position = fetched.position
         if fetched.seek_epoch != position.seek_epoch:
             return
@@ -439,7 +437,7 @@ class ConsumerCore:
         self._queue_readable(position)
 
     def skip(self, fetched: FetchedBatch, now: float) -> None:
-        """The application was told, and the position moves behind the batch, unless it was moved meanwhile."""
+        """The application heard of it: the position moves behind the batch, unless it was moved meanwhile."""
         position = fetched.position
         if not position.comes_next(fetched):
             return
@@ -488,7 +486,7 @@ class ConsumerCore:
         self._core.changed = True
 
     def close(self, now: float) -> None:
-        """End every stream; the bytes consumed last are still told where the stream allows it."""
+        """End every stream; the bytes consumed last are still reported where the stream allows it."""
         self.closed = True
         if self.member is not None:
             self.member.abandon()

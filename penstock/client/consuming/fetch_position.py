@@ -102,8 +102,7 @@ class FetchPosition:
         self.label = f"{topic}-{partition}"
         self.state = PositionState.AWAITING_OFFSET
         self.target: int | None = None
-        """With UNPLACED: what to look up, a time in ms, `BEGINNING` or `END`; None = nobody said where to
-        begin.
+        """With AWAITING_OFFSET: what to look up, a time in ms, `BEGINNING` or `END`; None = a seek must say it.
         """
         self.lookup_sent = False
         self.skip_before_ms: int | None = None
@@ -126,7 +125,7 @@ class FetchPosition:
         self.credit_due_at = NEVER
         self.paused = False
         self.held = False
-        """In a group: not handed out, because the application was not told yet, or it must be given up (RL91)."""
+        """In a group: not read, because the application has not heard of it yet, or must give it up (RL91)."""
         self.error: PenstockError | None = None
         self.high_watermark = self.log_start_offset = -1
 
@@ -136,14 +135,14 @@ class FetchPosition:
         return self.offset >= 0
 
     def look_up(self, target: int | None) -> None:
-        """Begin anew where a lookup of `target` will say."""
+        """Begin again where a lookup of `target` will say."""
         self._drop()
         self.skip_before_ms = target if target is not None and target >= 0 else None
         self.state, self.target, self.lookup_sent = PositionState.AWAITING_OFFSET, target, False
         self.offset = self.fetch_offset = -1
 
     def move_to(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
-        """Begin anew at `offset`."""
+        """Begin again at `offset`."""
         self._drop()
         self.state, self.target, self.lookup_sent = PositionState.READY, None, False
         self.offset = self.fetch_offset = offset

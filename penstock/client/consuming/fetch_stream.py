@@ -51,13 +51,13 @@ class FetchStream:
         self.positions: dict[int, FetchPosition] = {}
         """Open on this stream, by handle."""
         self._known_to_broker: dict[int, None] = {}
-        """Handles that the broker was told of on this stream."""
+        """Handles that the broker knows of this stream."""
         self._opens: dict[int, FetchPosition] = {}
         self._credits: dict[int, FetchPosition] = {}
         self._closes: dict[int, None] = {}
         self._consumed: list[tuple[int, int, int]] = []
-        """(handle, generation, bytes) consumed of openings that end: told before the end, because what was
-        delivered is counted by it.
+        """(handle, generation, bytes) consumed of openings that end. They are reported before the end, because
+        they count what was delivered.
         """
 
     def opened(self, token: int, now: float) -> None:
@@ -120,7 +120,7 @@ class FetchStream:
         return None
 
     def last_frames(self) -> tuple[bytes, ...]:
-        """What a stream that ends in order still says: the bytes consumed and not told yet."""
+        """The last frames of a stream that ends in order: the bytes consumed and not reported yet."""
         self._opens.clear()
         for position in self.positions.values():
             if position.credit_owed:

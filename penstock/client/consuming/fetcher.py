@@ -15,7 +15,7 @@ from penstock.contract import limits, methods
 WINDOW_BYTES_MIN = 4 * limits.KIB
 """With very many partitions each still gets its turn, one batch at a time."""
 PROBE_MS = 10_000
-"""A stream that was silent for this long is asked for a sign of life, by opening one partition anew."""
+"""A stream that was silent for this long is probed: one partition is opened again, which the broker must answer."""
 SILENT_MS = 15_000
 """A stream that stays silent after that is given up."""
 
@@ -114,7 +114,7 @@ class Fetcher:
             position.state = PositionState.READY
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
-        """Every partition open on it is opened anew, where its leader is by then; what was fetched stays."""
+        """Open every partition of it again, at its leader of then; what was fetched stays."""
         stream = self.of(token)
         if stream is None:
             return
@@ -135,7 +135,7 @@ class Fetcher:
         self._core.attend()
 
     def close(self) -> None:
-        """End every stream; the bytes consumed last are still told where the stream allows it."""
+        """End every stream; the bytes consumed last are still reported where the stream allows it."""
         for stream in self._streams.values():
             if stream.state is FetchStreamState.OPEN:
                 self._core.close_stream(stream.token, gently=True, last=stream.last_frames())

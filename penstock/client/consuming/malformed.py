@@ -9,7 +9,7 @@ from penstock.client.consuming.fetch_position import FetchedBatch
 from penstock.records.batch import read_header
 
 TOLD_EVERY_MS = 10_000
-"""Whoever may produce can send such batches without end: the log has a line a partition in this time, with a count."""
+"""A producer can send such batches without end: the log has one line a partition in this time, with a count."""
 _log = logging.getLogger("penstock.malformed")
 
 

@@ -15,7 +15,7 @@ from penstock.contract.errors import NoLeader, PenstockError
 from penstock.contract.v1 import log_pb2
 
 _ASK_MS = 5_000
-"""After this time without an answer the leader is looked up anew."""
+"""After this time without an answer the leader is looked up again."""
 PER_REQUEST_MAX = 10_000
 
 

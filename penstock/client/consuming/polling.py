@@ -11,8 +11,8 @@ TOPIC_WAIT_MS = 990
 
 
 class PolledMessages:
-    """Iterating it hands out and moves on, at the speed of a list. Whoever leaves a loop early leaves the rest here:
-    it is neither lost nor done.
+    """Iterating over it returns messages and moves on, at the speed of a list. A loop that ends early leaves the rest
+    here: these messages are neither lost nor processed.
     """
 
     __slots__ = ("_messages", "_next")
@@ -61,7 +61,7 @@ class TopicWait:
         self._since_ms: float | None = None
 
     def in_vain(self, unknown: str | None, timeout: float | None, now_ms: float) -> bool:
-        """Whether a poll of `timeout` seconds that ends now with nothing has to say that `unknown` is not told."""
+        """Whether a poll of `timeout` seconds that ends empty now must say that `unknown` is not known."""
         if unknown is None:
             self._since_ms = None
             return False

@@ -19,7 +19,7 @@ class RebalanceKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RebalanceEvent:
-    """Something that the application is told within `poll`; given back with `finish`."""
+    """A change that the application hears of within `poll`; the caller then calls `finish` with it."""
 
     kind: RebalanceKind
     partitions: tuple[TopicPartition, ...]

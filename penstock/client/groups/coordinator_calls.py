@@ -58,7 +58,7 @@ class CoordinatorCalls:
         self._core.attend()
 
     def forget_coordinator(self) -> None:
-        """It refused or did not answer: look for it anew."""
+        """It refused or did not answer: look for it again."""
         self._coordinator = None
 
     def step(self, now: float) -> None:

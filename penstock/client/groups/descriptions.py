@@ -1,4 +1,4 @@
-"""What a client tells about consumer groups, and how it asks."""
+"""What a client describes of consumer groups, and how it asks the brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMemberDescription:
-    """One member: what it owns and what it shall own, as (topic, partition)."""
+    """One member: what it owns and what it is to own, as (topic, partition)."""
 
     member_id: str
     instance_id: str | None

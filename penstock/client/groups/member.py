@@ -1,13 +1,13 @@
-"""What one member of a consumer group decides: whom it asks, what it owns, when it commits, gives up and leaves.
+"""What one member of a consumer group decides: what it owns, when it commits, gives up and leaves.
 
     AWAY --poll--> JOINING --answer--> MEMBER --refused: fenced--> JOINING
     MEMBER --no poll for max_poll_interval_ms--> AWAY        any --close--> LEAVING --> GONE
-    any --refused for good--> FAILED, told at each poll
+    any --refused for good--> FAILED, raised at each poll
 
 A partition goes through: assigned by the coordinator -> its committed offset fetched -> *owned*, held back -> the
-application is told (`Assigned`) -> handed out -> held back again when it must be given up -> the application, done
-with what its last poll returned, is told (`Revoked`) -> committed -> no longer owned (RL91). When the member is fenced
-all partitions are dropped at once (`Lost`) and it joins anew with epoch 0 (RL85).
+application hears `ASSIGNED` -> read by `poll` -> held back again when it must be given up -> the application, done
+with what its last poll returned, hears `REVOKED` -> committed -> no longer owned (RL91). When the member is fenced, all
+partitions are dropped at once (`LOST`) and it joins again with epoch 0 (RL85).
 
 Offsets that are committed by themselves are those the last `poll` began with: what the application asked to move past
 (RL92). All methods are called under the client's lock.
@@ -38,7 +38,7 @@ _NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
 TROUBLE_MS = 30_000
-"""Who owns nothing and was refused for so long is told so at `poll`."""
+"""A member that owns nothing and was refused for so long raises the reason at `poll`."""
 COMMIT_MS = 30_000
 """A commit of its own is tried so long."""
 _FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
@@ -118,7 +118,7 @@ class GroupMember:
                 )
 
     def next_event(self) -> RebalanceEvent | None:
-        """What the application is to be told now. Raises what keeps it out of the group."""
+        """What the application must hear now. Raises what keeps it out of the group."""
         if self._events:
             return self._events.popleft()
         if self.error is not None:
@@ -132,7 +132,7 @@ class GroupMember:
             raise type(error)(error.message)
 
     def finish(self, event: RebalanceEvent, now: float) -> None:
-        """The application has been told."""
+        """The application has heard of it."""
         if event.kind is RebalanceKind.ASSIGNED:
             for tp in event.partitions:
                 if tp in self._owned and tp not in self._revoking:
@@ -300,7 +300,7 @@ class GroupMember:
             self._lose_all(now)
             self._heartbeat_at = now if self._failures < 2 else now + self._backoff.delay_ms(self._failures)
         elif error.code is ErrorCode.NOT_FOUND:
-            # The coordinator's broker may not have heard of a topic that others told us of.
+            # The coordinator's broker may not know yet a topic that other brokers know.
             self._core.refresh(now)
             self._heartbeat_at = now + self._backoff.delay_ms(self._failures)
         elif final(error):
@@ -400,7 +400,7 @@ class GroupMember:
     def _adopt(
         self, asked: dict[TopicPartition, bytes], answer: pb.FetchCommittedResponse, now: float
     ) -> None:
-        """Begin to read, held back until the application is told."""
+        """Begin to read, held back until the application has heard of it."""
         offsets = {(offset.topic_id, offset.partition): offset for offset in answer.offsets}
         topics_read = set(answer.topics_read)
         adopted: list[TopicPartition] = []
@@ -471,7 +471,7 @@ class GroupMember:
         self.gone = self._core.changed = True
 
     def abandon(self) -> None:
-        """Nobody waits for it any more."""
+        """Its consumer closes and waits no longer."""
         self._incarnation += 1
         self._calls.close()
         self._commits.abandon(errors.Closed("consumer: closed"))

@@ -38,7 +38,7 @@ class CommitRequest:
 
 
 class OffsetCommits:
-    """`ended` is told of each request that is done, `fenced` that the coordinator refused us as a member."""
+    """Calls `ended` with each request that is done, and `fenced` when the coordinator refuses us as a member."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class OffsetCommits:
         self._core.attend()
 
     def due(self, partitions: Mapping[TopicPartition, bytes], deadline: float) -> CommitRequest | None:
-        """A commit of what was consumed of these partitions (with their topic ids) and not committed; None = nothing."""
+        """A commit of what was consumed of these partitions (topic id of each) and not committed; None = nothing."""
         offsets = {
             tp: (topic_id, *self.consumed[tp])
             for tp, topic_id in partitions.items()
@@ -161,7 +161,7 @@ class OffsetCommits:
             self._end(commit, error, now)
 
     def abandon(self, error: PenstockError) -> None:
-        """Nobody waits for them any more but their callers."""
+        """The consumer closes: only the callers still wait for them."""
         self._sent = None
         for commit in self._queue:
             commit.done, commit.error = True, error

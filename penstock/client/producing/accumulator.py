@@ -30,13 +30,13 @@ _Made = TypeVar("_Made", bound=BatchDelivery, covariant=True)
 
 
 class DeliveryType(Protocol[_Made]):
-    """The class of deliveries that a surface hands out."""
+    """The class of deliveries that a surface returns."""
 
     def __call__(self, batch: ProducerBatch, index: int, timestamp_ms: int, /) -> _Made: ...
 
 
 class Sender(Protocol):
-    """Who is told of batches; the producer's core."""
+    """Sends the batches: the producer's core."""
 
     def batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None: ...
 
@@ -265,7 +265,7 @@ class RecordAccumulator:
         self._sender.offer(queue)
 
     def close_batches(self) -> None:
-        """Whatever lingers leaves now."""
+        """All batches that linger leave now."""
         for route in self.routes.values():
             for queue in route.queues:
                 if queue.open is not None:

@@ -30,14 +30,14 @@ class ReceiptsLedger(Protocol):
 
 
 class Identity(NamedTuple):
-    """Who numbers the batches: producer id and its epoch."""
+    """Numbers the batches: producer id and its epoch."""
 
     producer_id: int
     producer_epoch: int
 
 
 class BatchPartition(Protocol):
-    """What a batch and its deliveries tell of their partition."""
+    """What a batch and its deliveries know of their partition."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class ProducerBatch:
 
     `tainted`: an attempt was sent and never answered, so the outcome is not known from answers to later
     attempts alone. `encoding`: a runtime is building its bytes outside the core's lock; until that is over
-    nobody else may take it.
+    no other runtime thread may take it.
     """
 
     __slots__ = (

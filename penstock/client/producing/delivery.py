@@ -11,7 +11,7 @@ _log = logging.getLogger("penstock")
 
 
 class Receipt(NamedTuple):
-    """Where a message rests. With `acks=0` nobody says so: `offset` is -1."""
+    """Where a message is stored. With `acks=0` no broker answers: `offset` is -1."""
 
     topic: str
     partition: int
@@ -98,7 +98,7 @@ def flush_timeout_after(kind: type[BaseException] | None) -> float | None:
 
 
 def warn_unacknowledged(batches: Iterable[ProducerBatch], when: str) -> None:
-    """Say how many messages of these batches, which all have their outcome, were not acknowledged."""
+    """Warn how many messages of these batches, which all have their outcome, were not acknowledged."""
     lost = [batch for batch in batches if batch.error is not None]
     if not lost:
         return
@@ -111,7 +111,7 @@ def warn_unacknowledged(batches: Iterable[ProducerBatch], when: str) -> None:
 
 
 def run_callback(callback: Callable[[], None]) -> None:
-    """A user's callback may fail without harm to others; it is told in the log."""
+    """A user's callback may fail without harm to others; the log has the failure."""
     try:
         callback()
     except Exception:

@@ -287,7 +287,7 @@ class PartitionQueue:
         return self._fail(batch, self._never_sent(batch, timeout_ms))
 
     def _never_sent(self, batch: ProducerBatch, timeout_ms: float) -> PenstockError:
-        """What kept a batch back is what it fails with, also where a batch before it was told so."""
+        """A batch fails with what kept it back, also where a batch before it met that."""
         if batch.failure is not None:
             return type(batch.failure)(
                 f"{batch.failure.message} (gave up after delivery_timeout_ms={timeout_ms:g})"
@@ -371,7 +371,7 @@ class PartitionQueue:
             _insert(self.resend, batch)
 
     def _unnumber(self, batch: ProducerBatch) -> None:
-        """Every attempt was refused, or stood behind one that was: it is not in the log and starts anew."""
+        """Every attempt was refused, or stood behind one that was: it is not in the log and begins again."""
         if batch.tainted:
             self.needs_epoch = True
         batch.tainted = False

@@ -133,7 +133,7 @@ class ProducerCore:
         if view.error is not None or view.topic_id != route.topic_id:
             del self._routes[view.name]
             error = view.error or errors.NotFound(
-                f"{view.name}: was deleted and created anew; this message was for the old topic"
+                f"{view.name}: was deleted and created again; this message was for the old topic"
             )
             for queue in route.queues:
                 former = self.streams.get(queue.leader)
@@ -372,7 +372,7 @@ class ProducerCore:
                 batch.tainted = True
             if metadata_may_be_newer(error):
                 self._core.refresh(now)
-            # Who throttles says when there is room again.
+            # A broker that throttles says when there is room again.
             wait_ms = result.retry_after_ms or self._backoff.delay_ms(queue.failures + 1)
             retry_at = now + wait_ms
             self._fail(queue.postponed(batch, error, retry_at, attempts_max))
@@ -486,7 +486,7 @@ class ProducerCore:
     ) -> None:
         """A batch has one outcome, so one that the broker answers as a duplicate is entered once like any other.
 
-        It rests as it was sent: place and time that a broker writes into it change no length.
+        It is stored as it was sent: place and time that a broker writes into it change no length.
         """
         queue, batch = unanswered
         ledger.acknowledged(

@@ -206,7 +206,7 @@ def test_the_log_hears_of_a_flood_once_in_a_while_and_how_many_it_was(
     ("given", "message"),
     [
         ({"malformed": "ignore"}, "malformed: 'ignore' is not one of skip, stop"),
-        ({"malformed": "stop", "on_malformed": print}, "on_malformed: is told of what is skipped"),
+        ({"malformed": "stop", "on_malformed": print}, "on_malformed: reports skipped batches"),
     ],
 )
 def test_settings_out_of_their_bounds_are_named(given: dict[str, Any], message: str) -> None:
