@@ -271,12 +271,12 @@ class Consumer:
         return {tp: offsets[tp] for tp in partitions}
 
     async def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out nothing of these partitions until `resume`; their position stays."""
+        """`poll` returns nothing of these partitions until `resume`; their position stays."""
         for position in await self._positions(topic, partition, timeout):
             self._core.pause(position)
 
     async def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out messages of these partitions again."""
+        """`poll` returns messages of these partitions again."""
         for position in await self._positions(topic, partition, timeout):
             self._core.resume(position)
         self._runtime.signal()

@@ -17,7 +17,7 @@ class Delivery(BatchDelivery):
     when asked for.
 
     As with an `asyncio.Future`, `await delivery` waits for the receipt, or raises what the message failed with, and
-    `result` and `exception` tell the outcome that is there. `asyncio.timeout` and `asyncio.wait_for` bound the wait;
+    `result` and `exception` give the outcome that is known. `asyncio.timeout` and `asyncio.wait_for` bound the wait;
     the message stays under way when that ends.
     """
 

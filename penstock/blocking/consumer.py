@@ -286,14 +286,14 @@ class Consumer:
             return {tp: offsets[tp] for tp in partitions}
 
     def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out nothing of these partitions until `resume`; their position stays."""
+        """`poll` returns nothing of these partitions until `resume`; their position stays."""
         self._runtime.check()
         with self._lock:
             for position in self._positions(topic, partition, timeout):
                 self._core.pause(position)
 
     def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out messages of these partitions again."""
+        """`poll` returns messages of these partitions again."""
         self._runtime.check()
         with self._lock:
             for position in self._positions(topic, partition, timeout):

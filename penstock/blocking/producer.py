@@ -175,7 +175,7 @@ class Producer(Generic[_Value, _Key]):
                     raise accumulator.buffer_full()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
+        """Send what lingers and wait until every message sent so far has an outcome; each delivery has
         its own.
 
         Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.

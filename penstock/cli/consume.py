@@ -266,7 +266,7 @@ def _as_line(message: Message, shown: Callable[[bytes], str]) -> str:
 
 
 def _as_row(message: Message, shown: Callable[[bytes], str]) -> list[object]:
-    """What is missing is empty; JSON tells it from what is empty."""
+    """A missing value is shown as empty; JSON distinguishes the two."""
     return [
         message.partition,
         message.offset,

@@ -65,7 +65,7 @@ def price_book_list(token_file: Path | None, timeout: float) -> None:
     metavar="MOMENT",
     help="Periods that begin then or later are rated with it. Not before now.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @token_option
 @_timeout
 def price_book_publish(

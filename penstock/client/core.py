@@ -229,7 +229,7 @@ class ClientCore:
         self.attention = True
 
     def attend_at(self, at: float) -> None:
-        """`step` is to come by this time; the runtime may be waiting for a later one."""
+        """`step` must come by this time; the runtime may be waiting for a later one."""
         if at < self._planned:
             self.attention = True
 

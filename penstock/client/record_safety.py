@@ -78,13 +78,13 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
     return [
         PartitionDurability(
             partition=tp[1],
-            log_start_offset=told.log_start_offset,
-            verified_end_offset=told.verified_end_offset,
-            high_watermark=told.high_watermark,
-            replicas=told.replicas,
-            verified_ms=told.verified_ms if told.verified_ms >= 0 else None,
+            log_start_offset=result.log_start_offset,
+            verified_end_offset=result.verified_end_offset,
+            high_watermark=result.high_watermark,
+            replicas=result.replicas,
+            verified_ms=result.verified_ms if result.verified_ms >= 0 else None,
         )
-        for tp, told in sorted(found.items())
+        for tp, result in sorted(found.items())
     ]
 
 
@@ -114,11 +114,11 @@ def _of_leaders(
                 continue
             method, request = ask(asked)
             try:
-                told = answers((yield BrokerCall(method=method, request=request, broker=leader)))
+                results = answers((yield BrokerCall(method=method, request=request, broker=leader)))
             except PenstockError as error:
                 yield from _unless_final(error)
                 continue
-            for (tp, _, _), answer in zip(asked, told, strict=True):
+            for (tp, _, _), answer in zip(asked, results, strict=True):
                 if answer.error:
                     yield from _unless_final(refusal(answer.error, answer.message))
                 else:

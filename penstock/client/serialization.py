@@ -125,7 +125,7 @@ def _serializer_for(given: object) -> str:
 
 
 class MessageDeserializer:
-    """What a consumer does to each stored message before it is handed out."""
+    """What a consumer does to each stored message before `poll` returns it."""
 
     __slots__ = ("_by_type", "_key", "_only")
 

@@ -198,7 +198,7 @@ class ConsumerCore:
             self._queue_readable(position)
 
     def hold_partition(self, tp: TopicPartition) -> None:
-        """Hand out nothing more of it, and fetch no more."""
+        """`poll` returns no more of it, and no more is fetched."""
         position = self.positions.get(tp)
         if position is not None:
             position.held = True
@@ -382,10 +382,10 @@ class ConsumerCore:
         """Open every partition of it again, at its leader of then; what was fetched stays."""
         self._fetcher.stream_lost(token, code, message, now)
 
-    # ---- handing out --------------------------------------------------------------------------------------------
+    # ---- reading ------------------------------------------------------------------------------------------------
 
     def next_fetched(self) -> FetchedBatch | None:
-        """The next batch to hand out, of each partition in turn; its `position.part` may hold what is left of it."""
+        """The next batch to read, of each partition in turn; its `position.part` may hold what is left of it."""
         while self._readable:
             position = self._readable[0]
             if not position.readable:
@@ -445,11 +445,11 @@ class ConsumerCore:
         self.finished(fetched, now)
         self.skips.note(skipped_batch(fetched), now)
         if self.member is not None:
-            # Nothing was handed out since the application came for more: what was skipped may be committed.
+            # `poll` has returned nothing since the application asked for more: what was skipped may be committed.
             self.member.poll_begins(now)
 
     def unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
-        """A batch did not pass its checks: it is never handed out, and the partition stops before it (I19)."""
+        """A batch did not pass its checks: `poll` never returns it, and the partition stops before it (I19)."""
         position = fetched.position
         if fetched.seek_epoch == position.seek_epoch:
             self._fetcher.close_partition(position)
@@ -458,7 +458,7 @@ class ConsumerCore:
             position.halt(type(error)(f"{position.label}: at offset {offset}: {error.message}"))
 
     def raise_halted(self) -> None:
-        """Raise the error of a partition that stands still and has nothing left to hand out."""
+        """Raise the error of a partition that stands still and has nothing left to read."""
         for position in self.positions.values():
             error = position.error
             if (
@@ -477,7 +477,7 @@ class ConsumerCore:
                 raise error
 
     def pause(self, position: FetchPosition) -> None:
-        """Hand out nothing of it until `resume`; what was fetched waits, and no more than its window comes."""
+        """`poll` returns nothing of it until `resume`; fetched batches wait, and no more than its window comes."""
         position.paused = True
 
     def resume(self, position: FetchPosition) -> None:

@@ -1,4 +1,4 @@
-"""From pushed batches to what `poll` returns: decoding, counting, moving the position; without the lock."""
+"""From fetched batches to what `poll` returns: decode, count, move the position; without the lock."""
 
 import gc
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class FetchCollector:
 
     These four run under the client's lock; the caller of this class passes them so bound.
 
-    Gathering ends before a malformed batch, so that everything before it is handed out first. Where nothing is, the
-    batch is in `found_malformed`: the caller tells of it, skips it and gathers again. It also ends with the batch that
+    Gathering ends before a malformed batch, so that `poll` returns everything before it first. Where nothing is, the
+    batch is in `found_malformed`: the caller reports it, skips it and gathers again. It also ends with the batch that
     makes `INFLATED_BYTES_MAX`, so it may have found nothing although something waits.
     """
 
@@ -157,7 +157,7 @@ def _deserialized(
 
 
 def _without_collections(gather: Callable[[int], list[_T]], count_max: int) -> list[_T]:
-    """Gather while the cyclic garbage collector rests.
+    """Gather while the cyclic garbage collector is off.
 
     It would look at every new object several times over, of which none is garbage: measured, that takes
     four fifths of the time. One generation is looked at afterwards, when it is on again.

@@ -4,7 +4,7 @@
     OPEN --stream lost, leader moved--> READY
     any --error that a retry does not cure--> HALTED --seek--> AWAITING_OFFSET or READY
 
-Two numbers tell old from new: `generation` rises with every opening, so that pushes for an earlier one are
+Two numbers part old from new: `generation` rises with every opening, so that pushes for an earlier one are
 dropped; `seek_epoch` rises with every jump of the position, so that batches fetched before it are dropped.
 """
 
@@ -149,7 +149,7 @@ class FetchPosition:
         self.epoch = self.fetch_epoch = epoch
 
     def halt(self, error: PenstockError) -> None:
-        """Nothing more is fetched until a seek; what waits here is still handed out, then `error` is
+        """Nothing more is fetched until a seek; what waits here is still read, then `error` is
         raised.
         """
         self.state, self.error, self.lookup_sent = PositionState.HALTED, error, False
@@ -189,12 +189,12 @@ class FetchPosition:
         self.buffered_bytes += len(fetched.batch)
 
     def comes_next(self, fetched: FetchedBatch) -> bool:
-        """It is what would be handed out next."""
+        """It is the batch that would be read next."""
         return self.readable and self.part is None and fetched is self.buffer[0]
 
     @property
     def readable(self) -> bool:
-        """Something waits here that may be handed out."""
+        """Something waits here that may be read."""
         return not self.paused and not self.held and (bool(self.buffer) or self.part is not None)
 
 

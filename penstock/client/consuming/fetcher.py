@@ -96,7 +96,7 @@ class Fetcher:
         return True
 
     def give_credit(self, position: FetchPosition) -> None:
-        """Tell the broker what was consumed, if the partition is open."""
+        """Report to the broker what was consumed, if the partition is open."""
         stream = self._streams.get(position.broker)
         if stream is not None:
             stream.want_credit(position)

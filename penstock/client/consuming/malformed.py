@@ -1,4 +1,4 @@
-"""What a consumer tells of batches whose records are not what their headers say, and how often the log hears of it."""
+"""How a consumer reports batches whose records are not what their headers say, and how often it logs them."""
 
 import logging
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _log = logging.getLogger("penstock.malformed")
 class SkippedBatch:
     """A batch that is stored as its producer sent it and whose records are not what its header says.
 
-    It takes the offsets `first_offset` to `end_offset` (exclusive), none of which is handed out.
+    It takes the offsets `first_offset` to `end_offset` (exclusive); `poll` returns none of them.
     """
 
     topic: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.client.cluster_view import NO_LEADER
+from penstock.client.cluster_view import NO_LEADER, TopicPartition
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.timing import NEVER, Backoff
@@ -47,10 +47,10 @@ class OffsetLookups:
         self._core.attend()
 
     def look_up_all(
-        self, partitions: Iterable[tuple[str, int]], timestamp_ms: int, deadline: float
-    ) -> tuple[dict[tuple[str, int], int], list[PenstockError]]:
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[TopicPartition, int], list[PenstockError]]:
         """Ask for one time of many (topic, partition); the mapping fills and the list gets errors as answers come."""
-        offsets: dict[tuple[str, int], int] = {}
+        offsets: dict[TopicPartition, int] = {}
         failures: list[PenstockError] = []
 
         def failed(error: PenstockError, now: float) -> None:
@@ -59,7 +59,7 @@ class OffsetLookups:
 
         for tp in partitions:
 
-            def listed(offset: int, now: float, tp: tuple[str, int] = tp) -> None:
+            def listed(offset: int, now: float, tp: TopicPartition = tp) -> None:
                 offsets[tp] = offset
                 self._core.changed = True
 
@@ -159,5 +159,5 @@ class OffsetLookups:
 
     def _too_late(self, lookup: OffsetLookup) -> PenstockError:
         return lookup.last_error or refusal(
-            None, f"{lookup.topic}-{lookup.partition}: its leader did not tell the offset in time"
+            None, f"{lookup.topic}-{lookup.partition}: its leader did not answer with the offset in time"
         )

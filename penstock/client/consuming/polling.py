@@ -1,4 +1,4 @@
-"""Around `poll`: what iteration has taken from one and not returned yet, and when an empty one must say why."""
+"""Around `poll`: messages that iteration has polled and not returned yet, and when an empty poll must say why."""
 
 from collections.abc import Container, Iterator
 from operator import length_hint
@@ -34,7 +34,7 @@ class PolledMessages:
         return self._messages[len(self._messages) - length_hint(self._next) :]
 
     def take(self, count_max: int) -> list[Message]:
-        """Hand out several at once."""
+        """Take several at once."""
         left = self._left()
         self.begin(left[count_max:])
         return left[:count_max]
@@ -47,7 +47,7 @@ class PolledMessages:
             )
 
     def first_offsets(self) -> dict[TopicPartition, int]:
-        """The next offset to be handed out, of each partition that something is left of."""
+        """The next unread offset of each partition that has messages left."""
         found: dict[TopicPartition, int] = {}
         for message in self._left():
             found.setdefault((message.topic, message.partition), message.offset)

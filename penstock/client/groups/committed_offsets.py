@@ -40,24 +40,24 @@ def ask_committed(
     deadline: float,
 ) -> CommittedOffsets:
     """Ask for these partitions (with their topic ids); tried again until `deadline`."""
-    answer = CommittedOffsets({})
+    committed = CommittedOffsets({})
     request = fetch_request(group, partitions)
 
     def answered(response: bytes, now: float) -> None:
-        told = pb.FetchCommittedResponse.FromString(response)
-        if told.error:
-            failed(refusal(told.error, told.message), now)
+        answer = pb.FetchCommittedResponse.FromString(response)
+        if answer.error:
+            failed(refusal(answer.error, answer.message), now)
             return
-        found = {(offset.topic_id, offset.partition): offset.offset for offset in told.offsets}
+        found = {(offset.topic_id, offset.partition): offset.offset for offset in answer.offsets}
         for tp, topic_id in partitions.items():
             if found.get((topic_id, tp[1]), -1) >= 0:
-                answer.offsets[tp] = found[topic_id, tp[1]]
-        answer.done = core.changed = True
+                committed.offsets[tp] = found[topic_id, tp[1]]
+        committed.done = core.changed = True
 
     def failed(error: PenstockError, now: float) -> None:
         calls.forget_coordinator()
         if final(error) or now >= deadline:
-            answer.error, answer.done = error, True
+            committed.error, committed.done = error, True
             core.changed = True
         else:
             calls.ask("fetch", request, now, answered, failed)
@@ -65,5 +65,5 @@ def ask_committed(
     if partitions:
         calls.ask("fetch", request, 0.0, answered, failed)
     else:
-        answer.done = True
-    return answer
+        committed.done = True
+    return committed

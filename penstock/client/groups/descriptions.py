@@ -52,7 +52,7 @@ class GroupDescription:
 
 
 def list_groups() -> Conversation[list[GroupSummary]]:
-    """Every broker tells what it coordinates; while a coordinator moves, its groups may be missing."""
+    """Every broker lists what it coordinates; while a coordinator moves, its groups may be missing."""
     while True:
         method, request = metadata_request(())
         brokers = brokers_in((yield BrokerCall(method=method, request=request)))

@@ -109,7 +109,7 @@ class GroupMember:
         self._in_poll, self._polled_at = False, now
 
     def _note_consumed(self, left: Mapping[TopicPartition, int] = _NOTHING) -> None:
-        """`left`: the first offset of what was taken by a poll and not handed out yet."""
+        """`left`: the first offset of what a poll has taken and iteration has not returned yet."""
         for tp in self._owned:
             position = self._consumer.positions.get(tp)
             if position is not None and position.has_offset:
@@ -333,7 +333,7 @@ class GroupMember:
         self._core.attend()
 
     def _lose_all(self, now: float) -> None:
-        """Nothing is ours any more: stop handing out at once, and tell so (RL85)."""
+        """Nothing is ours any more: stop reading at once, and report `LOST` (RL85)."""
         self._incarnation += 1
         self._heartbeat_sent = self._fetching = False
         self.epoch = JOIN
@@ -428,7 +428,7 @@ class GroupMember:
             self._leave_if_committed(now)
 
     def _commit_fenced(self, now: float) -> None:
-        """The coordinator does not know us as we are: the next heartbeat tells more, and comes at once."""
+        """The coordinator does not know us as we are: the next heartbeat shows more, and comes at once."""
         self._heartbeat_at = now
 
     # ---- the end ------------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ class GroupMember:
     def begin_close(
         self, now: float, *, finished: bool, left: Mapping[TopicPartition, int] = _NOTHING
     ) -> None:
-        """Commit and leave; `gone` tells when. `finished`: the application is done with its last poll."""
+        """Commit and leave; `gone` is set when that is over. `finished`: the application is done with its last poll."""
         if self._leaving or self.gone:
             return
         if finished:
