@@ -75,7 +75,7 @@ class ClientCore:
         positions.
         """
 
-    # ---- members ------------------------------------------------------------------------------------------------
+    # ---- producers and consumers ---------------------------------------------------------------------------------
 
     def add_producer(self, settings: ProducerSettings, ledger: ReceiptsLedger | None) -> ProducerCore:
         producer = ProducerCore(self, settings, self._random, ledger)
@@ -87,19 +87,19 @@ class ClientCore:
         self.consumers.append(consumer)
         return consumer
 
-    def remove(self, member: StreamOwner, now: float) -> None:
+    def remove(self, owner: StreamOwner, now: float) -> None:
         """Close one producer or consumer: what has no outcome fails, its streams end."""
         self._now = now
-        member.close(now)
-        self.producers = [other for other in self.producers if other is not member]
-        self.consumers = [other for other in self.consumers if other is not member]
+        owner.close(now)
+        self.producers = [other for other in self.producers if other is not owner]
+        self.consumers = [other for other in self.consumers if other is not owner]
         for name in list(self._interest):
-            self.forget_topic(name, member)
+            self.forget_topic(name, owner)
 
     def close(self, now: float) -> None:
-        members: list[StreamOwner] = [*self.producers, *self.consumers]
-        for member in members:
-            self.remove(member, now)
+        owners: list[StreamOwner] = [*self.producers, *self.consumers]
+        for owner in owners:
+            self.remove(owner, now)
         self._metadata_watches.close()
         self.changed = True
 
@@ -166,10 +166,10 @@ class ClientCore:
                 if self._metadata_watches.pushed(token):
                     self._apply(log_pb2.MetadataResponse.FromString(frame), now)
                 return
-            member = self._streams.get(token)
-            if member is not None:
+            owner = self._streams.get(token)
+            if owner is not None:
                 self.answered()
-                member.frame_received(token, frame, now)
+                owner.frame_received(token, frame, now)
         except (FrameError, DecodeError) as error:
             self._lost(token, None, f"the broker broke the protocol: {error}", now)
             self.close_stream(token)
@@ -187,9 +187,9 @@ class ClientCore:
             self._metadata_watches.lost(token, code, message, now)
             self.attend()
             return
-        member = self._streams.pop(token, None)
-        if member is not None:
-            member.stream_lost(token, code, message, now)
+        owner = self._streams.pop(token, None)
+        if owner is not None:
+            owner.stream_lost(token, code, message, now)
 
     def call_answered(self, token: int, response: bytes, now: float) -> None:
         self._now = now
@@ -209,14 +209,14 @@ class ClientCore:
         outside the lock.
         """
         self._now = now
-        member = self._streams.get(token)
-        return member.next_outgoing(token, now) if member is not None else (None, NEVER)
+        owner = self._streams.get(token)
+        return owner.next_outgoing(token, now) if owner is not None else (None, NEVER)
 
     def encoded(self, token: int, outgoing: UnencodedFrame) -> None:
         """An `UnencodedFrame` has become a frame; call it before the frame is sent."""
         outgoing.encoded(token)
 
-    # ---- what members ask of the core ---------------------------------------------------------------------------
+    # ---- what producers and consumers use ------------------------------------------------------------------------
 
     def new_token(self) -> int:
         self._tokens += 1
@@ -416,8 +416,8 @@ class ClientCore:
         names = self.view.apply(response)
         for name in names:
             view = self.view.topics[name]
-            for member in list(self._interest.get(name, ())):
-                member.topic_changed(view, now)
+            for owner in list(self._interest.get(name, ())):
+                owner.topic_changed(view, now)
             if name not in self._interest:
                 self.view.forget(name)
         self.changed = True

@@ -46,17 +46,23 @@ class UnencodedFrame(Protocol):
 class StreamOwner(Protocol):
     """A producer or a consumer, as the core drives it."""
 
-    def step(self, now: float) -> None: ...
+    def step(self, now: float) -> None:
+        """Do what the clock demands."""
 
-    def next_step_at(self) -> float: ...
+    def next_step_at(self) -> float:
+        """When `step` is due by the clock alone."""
 
-    def topic_changed(self, view: TopicView, now: float) -> None: ...
+    def topic_changed(self, view: TopicView, now: float) -> None:
+        """The view of a topic that it watches has changed."""
 
-    def frame_received(self, token: int, frame: bytes, now: float) -> None: ...
+    def frame_received(self, token: int, frame: bytes, now: float) -> None:
+        """Raises `FrameError` for a frame that cannot be read."""
 
-    def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None: ...
+    def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
+        """One of its streams ended. `code` is an `ErrorCode` if the broker gave one."""
 
-    def next_outgoing(self, token: int, now: float) -> tuple[UnencodedFrame | bytes | None, float]: ...
+    def next_outgoing(self, token: int, now: float) -> tuple[UnencodedFrame | bytes | None, float]:
+        """What its stream sends next, or None and when to look again."""
 
     def close(self, now: float) -> None: ...
 
@@ -66,14 +72,19 @@ class Network(Protocol):
 
     view: ClusterView
     changed: bool
+    """Set it where a waiting caller must look again."""
 
-    def attend(self) -> None: ...
+    def attend(self) -> None:
+        """Let `step` come soon."""
 
-    def attend_at(self, at: float) -> None: ...
+    def attend_at(self, at: float) -> None:
+        """Let `step` come by this time."""
 
-    def wake_writer(self, token: int, at: float = 0.0) -> None: ...
+    def wake_writer(self, token: int, at: float = 0.0) -> None:
+        """Let a stream look for a frame, at this time (0 = now)."""
 
-    def open_stream(self, owner: StreamOwner, address: str, method: str) -> int: ...
+    def open_stream(self, owner: StreamOwner, address: str, method: str) -> int:
+        """Returns the stream's token, under which `owner` hears of it."""
 
     def close_stream(self, token: int, *, gently: bool = False, last: tuple[bytes, ...] = ()) -> None: ...
 
@@ -87,15 +98,19 @@ class Network(Protocol):
         on_failure: OnFailure,
         broker: int | None = None,
         once: bool = False,
-    ) -> BrokerRequest: ...
+    ) -> BrokerRequest:
+        """Ask `broker` (None = any) until answered or `deadline`, or `once`; one of the callbacks comes, later."""
 
-    def cancel_request(self, request: BrokerRequest) -> None: ...
+    def cancel_request(self, request: BrokerRequest) -> None:
+        """Neither callback comes any more."""
 
-    def watch_topic(self, name: str, owner: StreamOwner) -> TopicView | None: ...
+    def watch_topic(self, name: str, owner: StreamOwner) -> TopicView | None:
+        """The topic as known now, or None while the core asks for it; `owner` hears of its changes."""
 
     def forget_topic(self, name: str, owner: StreamOwner) -> None: ...
 
-    def refresh(self, now: float) -> None: ...
+    def refresh(self, now: float) -> None:
+        """Ask for the metadata of all topics in use, soon."""
 
 
 class Connections(Protocol):

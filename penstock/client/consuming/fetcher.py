@@ -21,7 +21,7 @@ SILENT_MS = 15_000
 
 
 class Fetcher:
-    """Times in ms. A partition that is open is on exactly one of them, its leader's."""
+    """The streams of one consumer, by broker. An open partition is on exactly one of them, its leader's. Times in ms."""
 
     def __init__(
         self, core: Network, consumer: StreamOwner, settings: ConsumerSettings, backoff: Backoff

@@ -77,7 +77,7 @@ class ProducerCore:
         self.failed_messages = 0
         self.closed = False
 
-    # ---- adding -----------------------------------------------------------------------------------------------
+    # ---- adding -------------------------------------------------------------------------------------------------
 
     def route(self, topic: str) -> Route | None:
         """The topic's route, or None while it is not known yet (the core then asks). Raises what the
@@ -222,7 +222,7 @@ class ProducerCore:
         elif stream.state is ProduceStreamState.CLOSED:
             self._core.attend()
 
-    # ---- driving ----------------------------------------------------------------------------------------------
+    # ---- driving ------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
         """Do what the clock demands: expire batches, open and give up streams, ask for an identity."""

@@ -413,7 +413,7 @@ def test_one_poll_parses_no_more_than_a_bounded_stretch_and_the_next_goes_on_the
     assert INFLATED_BYTES_MAX == 4 * limits.MIB
 
 
-def test_the_cursors_of_a_topic_are_its_own_by_partition() -> None:
+def test_the_positions_of_a_topic_are_its_own_by_partition() -> None:
     runner = filled(partitions=3)
     runner.cluster.create("others", 2)
     consumer = runner.consumer("others", "orders")
