@@ -21,7 +21,7 @@ SILENT_MS = 15_000
 
 
 class Fetcher:
-    """The streams of one consumer, by broker. An open partition is on exactly one of them, its leader's. Times in ms."""
+    """The streams of one consumer, by broker. An open partition is on exactly one, its leader's. Times in ms."""
 
     def __init__(
         self, core: Network, consumer: StreamOwner, settings: ConsumerSettings, backoff: Backoff
