@@ -5,7 +5,7 @@ from penstock.client.messages import Message
 
 
 class Taken:
-    """What a rest looks at of a message."""
+    """What polled messages need of a message."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         self.topic, self.partition, self.offset = topic, partition, offset

@@ -17,7 +17,7 @@ from penstock.contract.errors import Closed, PenstockError
 
 
 class Batch:
-    """What settling looks at of a batch."""
+    """What callbacks need of a batch."""
 
     def __init__(self, count: int = 1, error: PenstockError | None = None) -> None:
         self.callbacks: list[Any] = []
