@@ -156,15 +156,15 @@ class GroupReaders:
 
     def _look_at_positions(self, consumer: Consumer) -> None:
         """Whoever gets a partition goes on where the group has committed."""
-        adopt = consumer._core.adopt
+        add_partition = consumer._core.add_partition
 
-        def watched(place: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
-            seen = self.life.committed.get(place[1], 0)
+        def watched(tp: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
+            seen = self.life.committed.get(tp[1], 0)
             if offset < 0 and seen > 0:
-                self.life.forgotten.append((place[1], seen))
-            adopt(place, offset, epoch, new=new)
+                self.life.forgotten.append((tp[1], seen))
+            add_partition(tp, offset, epoch, new=new)
 
-        consumer._core.adopt = watched  # type: ignore[method-assign]
+        consumer._core.add_partition = watched  # type: ignore[method-assign]
 
     def _revoked(self, places: list[tuple[str, int]]) -> None:
         self.life.moved += len(places)

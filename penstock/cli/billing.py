@@ -25,7 +25,7 @@ def billing() -> None:
 def billing_drafts(token_file: Path | None, timeout: float) -> None:
     """List every invoice that is a draft still, why, and what helps.
 
-    One that waits for over a day is an alert; metrics and the control plane's log tell of it, too.
+    One that waits for over a day is an alert; metrics and the control plane's log show it, too.
     """
     with operator_client(token_file) as rest:
         drafts = list(rest.items("/v1/billing/drafts", timeout_s=timeout))

@@ -29,7 +29,7 @@ class Absent(Exception):
         self.path, self.missing_module = tuple(path), missing_module
 
     def refusal(self) -> ServerPartMissing:
-        """What to tell the user."""
+        """The message for the user."""
         command = f"penstock {' '.join(self.path)}"
         if self.missing_module in _SERVER_PACKAGES:
             return ServerPartMissing(f"{command} belongs to the server, which is not installed here")

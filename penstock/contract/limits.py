@@ -79,7 +79,7 @@ SEGMENT_BYTES_LIMIT = 2 * GIB
 INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB
 """A batch is found by its stamp; this far apart stand the entries of the index by time."""
 RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
-"""How long messages are kept where nobody said otherwise."""
+"""How long messages are kept by default."""
 RETENTION_MS_MIN = 3600 * 1000
 """Shorter retention would delete before slow consumers have read."""
 TIMESTAMP_AHEAD_MS_MAX = 3600 * 1000

@@ -21,6 +21,7 @@ PLANTED = {
     "layers": ("data_plane/log/planted.py", "import data_plane.node"),
     "etcd-client-stands-alone": ("data_plane/etcd/planted.py", "import data_plane.metadata"),
     "cores-decide": ("data_plane/replication/planted.py", "import asyncio"),
+    "rooms-of-the-sdk": ("penstock/client/producing/planted.py", "import penstock.client.consuming.consumer"),
     "verification-decides": ("penstock/verification/history.py", "import grpc"),
     "node-composes": ("data_plane/node/replicas/planted.py", "import grpc"),
     "node-wings": ("data_plane/node/membership/planted.py", "import data_plane.node.replicas.host"),

@@ -42,7 +42,7 @@ PACKAGES = (
     Package(
         name="client",
         code=("penstock/client",),
-        tests=("tests/unit/client", "tests/unit/groups/test_member.py", "tests/properties/client"),
+        tests=("tests/unit/client", "tests/unit/client/groups/test_member.py", "tests/properties/client"),
     ),
     Package(
         name="log",
