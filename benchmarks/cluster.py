@@ -9,10 +9,10 @@ from typing import Any, Self
 
 from benchmarks.metrics import Durations, counted
 from data_plane.contract.admin_client import AdminClient
-from data_plane.dev.cluster import DevCluster
-from data_plane.dev.layout import ClusterSpec, DataDirectory
-from data_plane.dev.provisioning import broker_views
 from data_plane.placement.planner import plan
+from local.cluster import DevCluster
+from local.layout import ClusterSpec, DataDirectory
+from local.provisioning import broker_views
 from penstock.contract.ids import TopicId
 from penstock.contract.topic_settings import TopicSettings
 

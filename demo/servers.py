@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.dev import guardian
-from data_plane.dev.free_ports import HOST, free_port
-from data_plane.dev.layout import write_private
-from data_plane.dev.processes import state_of_process
+from local import guardian
+from local.free_ports import HOST, free_port
+from local.layout import write_private
+from local.processes import state_of_process
 
 _POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 _DATABASE = "penstock"

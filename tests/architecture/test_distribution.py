@@ -79,9 +79,9 @@ def test_the_servers_requirements_never_reach_the_wheel() -> None:
     assert declared.isdisjoint({requirement.name for requirement in group("server")})
 
 
-def test_entry_points_lead_only_into_the_planes() -> None:
+def test_entry_points_lead_only_into_the_server() -> None:
     for target in PROJECT["project"]["entry-points"]["penstock.commands"].values():
-        assert target.split(".")[0] in {"data_plane", "control_plane"}
+        assert target.split(".")[0] in {"data_plane", "control_plane", "local"}
         module, name = target.split(":")
         assert hasattr(import_module(module), name), target
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from data_plane.dev import guardian
+from local import guardian
 from tests.integration import servers
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

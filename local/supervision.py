@@ -1,7 +1,7 @@
 """Supervising a dev service: what has ended is started again, later each time; what it printed is kept short.
 
 A foreground `dev up` does so itself. `dev up --detach` leaves a process behind that does nothing else
-(`data_plane.dev.supervisor`), known by its exact command line.
+(`local.supervisor`), known by its exact command line.
 """
 
 import shutil
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from data_plane.dev import processes
-from data_plane.dev.layout import Busy, DataDirectory
+from local import processes
+from local.layout import Busy, DataDirectory
 from penstock.contract.errors import PenstockError
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
@@ -118,7 +118,7 @@ def shorten(file: Path, bytes_max: int) -> None:
 
 
 def _arguments(directory: DataDirectory) -> list[str]:
-    return ["-m", "data_plane.dev.supervisor", "--data", str(directory.path)]
+    return ["-m", "local.supervisor", "--data", str(directory.path)]
 
 
 def find(directory: DataDirectory) -> processes.BrokerProcess | None:

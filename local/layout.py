@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from data_plane.dev.free_ports import HOST, free_port
+from local.free_ports import HOST, free_port
 from penstock.contract.errors import InvalidRequest, NotFound, Throttled
 
 DEFAULT_DIRECTORY = Path("var/penstock-dev")

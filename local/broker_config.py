@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
+from local.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
 
 PEPPER_VERSION = 1
 _BALLAST_BYTES = 4 << 20

@@ -5,9 +5,9 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from data_plane.dev.layout import ClusterSpec, DataDirectory, write_private
-from data_plane.dev.profile import read_api_key, write_profile
-from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
+from local.layout import ClusterSpec, DataDirectory, write_private
+from local.profile import read_api_key, write_profile
+from local.service_layout import ServiceDirectory, ServiceSpec
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, PenstockError, Unauthenticated
 from penstock.rest.client import RestClient

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from data_plane.dev import etcd_process, processes, service_processes, supervision
-from data_plane.dev.account import Account, provision_account
-from data_plane.dev.cluster import DRAIN_S, DevCluster, Report, UpResult
-from data_plane.dev.layout import ETCD_NAME, DataDirectory, broker_name
-from data_plane.dev.service_layout import Backends, ServiceDirectory, ServiceSpec
-from data_plane.dev.service_processes import PROCESSES, RUNNER, ServiceProcess, ServiceState, ServiceStatus
+from local import etcd_process, processes, service_processes, supervision
+from local.account import Account, provision_account
+from local.cluster import DRAIN_S, DevCluster, Report, UpResult
+from local.layout import ETCD_NAME, DataDirectory, broker_name
+from local.service_layout import Backends, ServiceDirectory, ServiceSpec
+from local.service_processes import PROCESSES, RUNNER, ServiceProcess, ServiceState, ServiceStatus
 from penstock.contract.errors import BrokerUnavailable, TimedOut
 
 COMMAND_S = 120.0

@@ -5,7 +5,7 @@ TOML.
 import tomllib
 from pathlib import Path
 
-from data_plane.dev.layout import ClusterSpec, DataDirectory, write_private
+from local.layout import ClusterSpec, DataDirectory, write_private
 from penstock.contract.errors import ConfigurationError
 from penstock.profile_changes import with_profile
 from penstock.profiles import profile_file

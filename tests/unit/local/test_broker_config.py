@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from data_plane.broker.config import read_config
-from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper, write_broker_config
-from data_plane.dev.layout import DataDirectory
+from local.broker_config import PEPPER_VERSION, read_pepper, write_broker_config
+from local.layout import DataDirectory
 
 
 def test_what_is_written_is_what_a_broker_reads(tmp_path: Path) -> None:

@@ -8,23 +8,23 @@ from typing import Any
 
 import click
 
-from data_plane.dev import guardian, supervision
-from data_plane.dev.access import data_option, directory_of
-from data_plane.dev.account import read_account
-from data_plane.dev.bill import bill
-from data_plane.dev.cluster import DRAIN_S, DevCluster, Report
-from data_plane.dev.layout import (
+from local import guardian, supervision
+from local.access import data_option, directory_of
+from local.account import read_account
+from local.bill import bill
+from local.cluster import DRAIN_S, DevCluster, Report
+from local.layout import (
     BROKERS_DEFAULT,
     METADATA_STORES,
     MIN_INSYNC_DEFAULT,
     REPLICATION_DEFAULT,
     ClusterSpec,
 )
-from data_plane.dev.profile import PROFILE, pointed_elsewhere
-from data_plane.dev.service import DevService
-from data_plane.dev.service_processes import ServiceStatus
-from data_plane.dev.status import BrokerStatus, ClusterStatus, look
-from data_plane.dev.supervision import WATCH_S, Supervisor
+from local.profile import PROFILE, pointed_elsewhere
+from local.service import DevService
+from local.service_processes import ServiceStatus
+from local.status import BrokerStatus, ClusterStatus, look
+from local.supervision import WATCH_S, Supervisor
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
 from penstock.profiles import PROFILE_FILE, profile_file

@@ -10,11 +10,11 @@ from typing import Any
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
-from data_plane.dev import etcd_process, processes
-from data_plane.dev.etcd_process import EtcdStatus
-from data_plane.dev.free_ports import HOST
-from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
-from data_plane.dev.profile import PROFILE
+from local import etcd_process, processes
+from local.etcd_process import EtcdStatus
+from local.free_ports import HOST
+from local.layout import BrokerSpec, ClusterSpec, DataDirectory
+from local.profile import PROFILE
 from penstock.contract.errors import PenstockError
 
 _READY_S = 1.0

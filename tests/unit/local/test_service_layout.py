@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev.account import Account, read_account
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.profile import write_profile
-from data_plane.dev.service_layout import Backends, HasNoService, NoService, ServiceDirectory
+from local.account import Account, read_account
+from local.layout import DataDirectory
+from local.profile import write_profile
+from local.service_layout import Backends, HasNoService, NoService, ServiceDirectory
 from penstock.contract.errors import InvalidRequest
 from penstock.profiles import PROFILE_FILE, connection_settings
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from data_plane.dev.layout import DEFAULT_DIRECTORY, DataDirectory
+from local.layout import DEFAULT_DIRECTORY, DataDirectory
 
 DATA_VARIABLE = "PENSTOCK_DEV_DATA"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_plane.dev import etcd_process, processes
-from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.layout import ETCD_NAME, BrokerSpec, ClusterSpec, DataDirectory, broker_name
-from data_plane.dev.provisioning import admin_of, provision
-from data_plane.dev.status import BrokerState, BrokerStatus, look, state_of
+from local import etcd_process, processes
+from local.broker_config import write_broker_config
+from local.layout import ETCD_NAME, BrokerSpec, ClusterSpec, DataDirectory, broker_name
+from local.provisioning import admin_of, provision
+from local.status import BrokerState, BrokerStatus, look, state_of
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, TimedOut
 
 START_S = 60.0

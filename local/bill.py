@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from data_plane.dev.access import data_option, directory_of
-from data_plane.dev.service_layout import ServiceDirectory
+from local.access import data_option, directory_of
+from local.service_layout import ServiceDirectory
 from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import total
 from penstock.cli.output import print_json, progress, say

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_plane.dev import processes
-from data_plane.dev.free_ports import HOST
-from data_plane.dev.layout import ClusterSpec, DataDirectory, EtcdSpec, write_private
+from local import processes
+from local.free_ports import HOST
+from local.layout import ClusterSpec, DataDirectory, EtcdSpec, write_private
 from penstock.contract.errors import PenstockError
 
 PROGRAM = "etcd"

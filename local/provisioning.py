@@ -10,10 +10,10 @@ import grpc
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from data_plane.contract.broker_calls import read_failure
-from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
-from data_plane.dev.layout import BrokerSpec, ClusterSpec, DataDirectory
-from data_plane.dev.profile import read_api_key, write_profile
 from data_plane.placement.planner import ACTIVE, BrokerView, plan
+from local.broker_config import PEPPER_VERSION, read_pepper
+from local.layout import BrokerSpec, ClusterSpec, DataDirectory
+from local.profile import read_api_key, write_profile
 from penstock.contract.api_keys import RANDOM_BYTES, ApiKey, make_api_key, parse_api_key
 from penstock.contract.errors import AlreadyExists
 from penstock.contract.ids import SYSTEM_TENANT

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.profile import pointed_elsewhere, read_api_key, write_profile
+from local.layout import DataDirectory
+from local.profile import pointed_elsewhere, read_api_key, write_profile
 from penstock.contract.errors import ConfigurationError
 from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE, connection_settings, read_profile

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from data_plane.dev import guardian
-from data_plane.dev.processes import state_of_process
+from local import guardian
+from local.processes import state_of_process
 from tests.integration.installed import ROOT
 
 pytestmark = pytest.mark.processes
@@ -32,7 +32,7 @@ def program(command: Sequence[str], *, then: str, env: str = "None", first: str 
     return [sys.executable, "-c", code]
 
 
-GUARDS = "from data_plane.dev import guardian; guardian.guard()"
+GUARDS = "from local import guardian; guardian.guard()"
 
 
 def run(command: Sequence[str]) -> tuple["subprocess.Popen[str]", int]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from data_plane.dev import guardian
+from local import guardian
 
 PRIVATE = 0o077
 """Umask of our processes: messages, rows and logs are their owner's alone."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev.layout import Busy, ClusterSpec, DataDirectory, NoCluster
+from local.layout import Busy, ClusterSpec, DataDirectory, NoCluster
 from penstock.contract.errors import InvalidRequest, NotFound
 
 

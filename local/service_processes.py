@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from data_plane.dev.guardian import environment_of
-from data_plane.dev.processes import PRIVATE, ProcessState, open_output, own_environment, state_of_process
-from data_plane.dev.service_layout import ServiceDirectory, ServiceSpec
-from data_plane.dev.status import says_ready
+from local.guardian import environment_of
+from local.processes import PRIVATE, ProcessState, open_output, own_environment, state_of_process
+from local.service_layout import ServiceDirectory, ServiceSpec
+from local.status import says_ready
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 _NAME_VARIABLE = "PENSTOCK_PROCESS"

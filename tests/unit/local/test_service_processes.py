@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev import guardian, processes, service_processes
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.service_layout import Backends, ServiceDirectory
-from data_plane.dev.service_processes import ServiceProcess, ServiceState, find, look, start, stop
+from local import guardian, processes, service_processes
+from local.layout import DataDirectory
+from local.service_layout import Backends, ServiceDirectory
+from local.service_processes import ServiceProcess, ServiceState, find, look, start, stop
 
 pytestmark = pytest.mark.processes
 

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from data_plane.dev.broker_config import PEPPER_VERSION
-from data_plane.dev.free_ports import HOST, free_port
-from data_plane.dev.layout import ClusterSpec, DataDirectory, write_private
+from local.broker_config import PEPPER_VERSION
+from local.free_ports import HOST, free_port
+from local.layout import ClusterSpec, DataDirectory, write_private
 from penstock.contract.errors import InvalidRequest, NotFound
 
 ENVIRONMENT = "dev"

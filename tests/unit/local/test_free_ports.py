@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from data_plane.dev.free_ports import HOST, free_port
+from local.free_ports import HOST, free_port
 
 
 def test_a_server_listens_on_a_port_that_it_was_given() -> None:

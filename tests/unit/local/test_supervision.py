@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev.layout import Busy, DataDirectory
-from data_plane.dev.supervision import BACKOFF_S, CALM_S, Supervisor, shorten
+from local.layout import Busy, DataDirectory
+from local.supervision import BACKOFF_S, CALM_S, Supervisor, shorten
 
 
 class Service:
