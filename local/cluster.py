@@ -161,7 +161,7 @@ class DevCluster:
                 pass  # started anew by somebody else meanwhile: not ours to end
         self.reap()
 
-    def process_of(self, number: int) -> processes.BrokerProcess | None:
+    def process_of(self, number: int) -> processes.RunningProcess | None:
         """The process of one broker, whoever started it; None when it does not run. Raises `NotFound`."""
         self.directory.load().broker(number)
         return processes.find(self.directory.config_file(number))

@@ -47,7 +47,7 @@ class EtcdStatus:
         }
 
 
-def find(directory: DataDirectory) -> processes.BrokerProcess | None:
+def find(directory: DataDirectory) -> processes.RunningProcess | None:
     """The process of this directory's etcd, whoever started it."""
     return processes.find_by(_arguments(directory))
 

@@ -6,7 +6,8 @@ meanwhile and by other people's servers, where a signal at the parent's death (`
 alone and comes at the end of the thread that started them. What gets an environment of its own must be given `mark()`.
 A server that writes its title over its environment must be told not to.
 
-The guardian runs this file as a program without the rest of the project, so it imports nothing of it.
+The guardian runs this file as a program without the rest of the project and without installed packages, so it imports
+neither and reads /proc itself.
 """
 
 import os
@@ -59,24 +60,24 @@ def mark() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name == VARIABLE}
 
 
-def environment_of(pid: int) -> list[bytes]:
+def _marked(own: str) -> list[int]:
+    """Processes that carry this mark."""
+    name = f"{VARIABLE}=".encode()
+    found = []
+    for pid in (int(entry) for entry in os.listdir(_PROC) if entry.isdigit()):
+        marks = [value.removeprefix(name) for value in _environment_of(pid) if value.startswith(name)]
+        if any(own.encode() in value.split() for value in marks):
+            found.append(pid)
+    return found
+
+
+def _environment_of(pid: int) -> list[bytes]:
     """`NAME=value` of what a process was started with; empty when it is gone or not ours to look at."""
     try:
         with open(f"{_PROC}/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
         return []
-
-
-def _marked(own: str) -> list[int]:
-    """Processes that carry this mark."""
-    name = f"{VARIABLE}=".encode()
-    found = []
-    for pid in (int(entry) for entry in os.listdir(_PROC) if entry.isdigit()):
-        marks = [value.removeprefix(name) for value in environment_of(pid) if value.startswith(name)]
-        if any(own.encode() in value.split() for value in marks):
-            found.append(pid)
-    return found
 
 
 def _end_all(own: str) -> None:

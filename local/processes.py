@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+import psutil
 
 from local import guardian
 
@@ -24,24 +26,33 @@ _CONFIGURING = ("PENSTOCK_", "DJANGO_", "CELERY_", "ETCD_")
 """How names of variables begin that brokers, control plane, worker, pipeline and etcd take settings from."""
 _PASSED_ON = frozenset({"PENSTOCK_CLOCK_OFFSET_MS", "PENSTOCK_SPARK_MEMORY"})
 """What is meant for the processes of the service, and stands in no file."""
-_PROC = Path("/proc")
 _POLL_S = 0.02
 """Between two looks at the process table: far below what a person or a test would notice."""
-_ENDED_STATES = "ZX"
-_STOPPED_STATES = "Tt"
-_SESSION = 3
-_STARTED_AT = 19
-"""Places in /proc/<pid>/stat, counted behind the name (proc(5): fields 6 and 22)."""
+_ENDED = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
+_STOPPED = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP})
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerProcess:
-    """A running broker. `paused` means stopped by a signal (SIGSTOP), not serving but not gone either."""
+class RunningProcess:
+    """A process of this machine that had not ended when it was looked at."""
 
-    pid: int
+    process: psutil.Process
+    """Knows when it started, so it is never taken for another process that got the same id."""
+    session: int
+    """Process id of the leader of its session."""
     paused: bool
-    started: int
-    """Start time in clock ticks since boot: with the id it names one process for ever."""
+    """Stopped by a signal (SIGSTOP): not serving but not gone either."""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def runs(self) -> bool:
+        """Whether it has not ended yet, even if nobody has collected its exit status."""
+        try:
+            return self.process.is_running() and self.process.status() not in _ENDED
+        except psutil.NoSuchProcess:
+            return False
 
 
 def command_line(config: Path) -> list[str]:
@@ -49,56 +60,45 @@ def command_line(config: Path) -> list[str]:
     return [sys.executable, "-m", "data_plane.broker", "--config", str(config)]
 
 
-def find(config: Path) -> BrokerProcess | None:
+def find(config: Path) -> RunningProcess | None:
     """The process that runs with this configuration file, whoever started it."""
     return find_by(command_line(config)[1:])
 
 
-def find_by(arguments: Sequence[str]) -> BrokerProcess | None:
+def find_by(arguments: Sequence[str]) -> RunningProcess | None:
     """The process with exactly these arguments behind its program, whoever started it."""
-    tail = [part.encode() for part in arguments]
-    for name in os.listdir(_PROC):
-        if name.isdigit() and (process := _look_at(int(name), tail)) is not None:
-            return process
+    for process in psutil.process_iter():
+        if _arguments_of(process) == list(arguments) and (found := _look_at(process)) is not None:
+            return found
     return None
 
 
-def _look_at(pid: int, tail: list[bytes]) -> BrokerProcess | None:
-    """The process of this id, if it has these arguments."""
+def all_running() -> Iterator[RunningProcess]:
+    """Every process of this machine that has not ended."""
+    return (found for process in psutil.process_iter() if (found := _look_at(process)) is not None)
+
+
+def running(pid: int) -> RunningProcess | None:
+    """The process of this id; None once it has ended, even if nobody has collected its exit status."""
     try:
-        arguments = (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
+        return _look_at(psutil.Process(pid))
+    except psutil.NoSuchProcess:
         return None
-    state = state_of_process(pid)
-    if arguments[1:] != tail or state is None:
-        return None
-    return BrokerProcess(pid, state.paused, state.started)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessState:
-    """What /proc/<pid>/stat says of a process that has not ended."""
-
-    letter: str
-    session: int
-    """Process id of the leader of its session."""
-    started: int
-    """Clock ticks since boot."""
-
-    @property
-    def paused(self) -> bool:
-        """Stopped by a signal."""
-        return self.letter in _STOPPED_STATES
-
-
-def state_of_process(pid: int) -> ProcessState | None:
-    """State and start of a process; None once it has ended, even if nobody has collected its exit status."""
+def _arguments_of(process: psutil.Process) -> list[str]:
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        state = ProcessState(fields[0], int(fields[_SESSION]), int(fields[_STARTED_AT]))
-    except (OSError, IndexError):
+        return process.cmdline()[1:]
+    except psutil.Error:
+        return []  # it is gone, or not ours to look at
+
+
+def _look_at(process: psutil.Process) -> RunningProcess | None:
+    try:
+        status, session = process.status(), os.getsid(process.pid)
+    except (psutil.NoSuchProcess, ProcessLookupError):
         return None
-    return None if state.letter in _ENDED_STATES else state
+    return None if status in _ENDED else RunningProcess(process, session, status in _STOPPED)
 
 
 def own_environment() -> dict[str, str]:
@@ -141,38 +141,33 @@ def start_command(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def kill(process: BrokerProcess, timeout_s: float = 10.0) -> None:
+def kill(process: RunningProcess, timeout_s: float = 10.0) -> None:
     """SIGKILL the broker and all of its session, and wait until it is gone."""
     _signal(process.pid, signal.SIGKILL)
     if wait_gone([process], timeout_s):
         raise TimeoutError(f"process {process.pid} is still there {timeout_s:g} s after SIGKILL")
 
 
-def ask_to_stop(process: BrokerProcess) -> None:
+def ask_to_stop(process: RunningProcess) -> None:
     """SIGTERM: the broker drains and ends. Wakes a paused one so that it can."""
     _signal(process.pid, signal.SIGTERM)
     if process.paused:
         _signal(process.pid, signal.SIGCONT)
 
 
-def wait_gone(running: Sequence[BrokerProcess], timeout_s: float) -> list[BrokerProcess]:
+def wait_gone(asked: Sequence[RunningProcess], timeout_s: float) -> list[RunningProcess]:
     """Wait until none of the brokers runs; returns those that still do when the time is up.
 
     Gone means that the kernel has closed its files: its ports and its log directory can be taken again.
     (A process that is being torn down loses its command line, by which `find` knows it, some time before.)
     """
     deadline = time.monotonic() + timeout_s
-    remaining = list(running)
-    while remaining := [process for process in remaining if _runs(process)]:
+    remaining = list(asked)
+    while remaining := [process for process in remaining if process.runs()]:
         if time.monotonic() >= deadline:
             return remaining
         time.sleep(_POLL_S)
     return []
-
-
-def _runs(process: BrokerProcess) -> bool:
-    state = state_of_process(process.pid)
-    return state is not None and state.started == process.started
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

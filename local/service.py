@@ -13,6 +13,7 @@ from local import etcd_process, processes, service_processes, supervision
 from local.account import Account, provision_account
 from local.cluster import DRAIN_S, DevCluster, Report, UpResult
 from local.layout import ETCD_NAME, DataDirectory, broker_name
+from local.processes import RunningProcess
 from local.service_layout import Backends, ServiceDirectory, ServiceSpec
 from local.service_processes import PROCESSES, RUNNER, ServiceProcess, ServiceState, ServiceStatus
 from penstock.contract.errors import BrokerUnavailable, TimedOut
@@ -147,7 +148,7 @@ class DevService:
         files += [directory.etcd_output_file, directory.supervisor_output_file]
         return files + [self.service.output_file(process.name) for process in PROCESSES]
 
-    def _find(self, process: ServiceProcess) -> service_processes.Found | None:
+    def _find(self, process: ServiceProcess) -> RunningProcess | None:
         return service_processes.find(self.service, process)
 
     def _start(self, process: ServiceProcess) -> None:

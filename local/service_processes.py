@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from local.guardian import environment_of
-from local.processes import PRIVATE, ProcessState, open_output, own_environment, state_of_process
+import psutil
+
+from local.processes import PRIVATE, RunningProcess, all_running, open_output, own_environment
 from local.service_layout import ServiceDirectory, ServiceSpec
 from local.status import says_ready
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 _NAME_VARIABLE = "PENSTOCK_PROCESS"
-_PROC = Path("/proc")
 _JAVA_HOMES = "/usr/lib/jvm"
 _POLL_S = 0.05
 
@@ -94,43 +94,30 @@ class ServiceStatus:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A running process: with its start it names one for ever."""
-
-    pid: int
-    state: ProcessState
-
-
-def find(directory: ServiceDirectory, process: ServiceProcess) -> Found | None:
+def find(directory: ServiceDirectory, process: ServiceProcess) -> RunningProcess | None:
     """The process of this service, whoever started it."""
-    for name in os.listdir(_PROC):
-        if name.isdigit() and (found := _look_at(int(name), directory, process)) is not None:
+    for found in all_running():
+        if found.session == found.pid and _is_marked(found, directory, process):
             return found
     return None
 
 
-def _look_at(pid: int, directory: ServiceDirectory, process: ServiceProcess) -> Found | None:
-    state = state_of_process(pid)
-    if state is None or state.session != pid or not _is_marked(pid, directory, process):
-        return None
-    return Found(pid, state)
-
-
-def _is_marked(pid: int, directory: ServiceDirectory, process: ServiceProcess) -> bool:
+def _is_marked(found: RunningProcess, directory: ServiceDirectory, process: ServiceProcess) -> bool:
     """Whether it was started as this process of this service, or forked by one that was."""
-    environment = environment_of(pid)
-    marks = (f"{CONFIG_VARIABLE}={directory.config_file}", f"{_NAME_VARIABLE}={process.name}")
-    return all(mark.encode() in environment for mark in marks)
+    try:
+        environment = found.process.environ()
+    except psutil.Error:
+        return False  # it is gone, or not ours to look at
+    marks = {CONFIG_VARIABLE: str(directory.config_file), _NAME_VARIABLE: process.name}
+    return marks.items() <= environment.items()
 
 
 def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
     """End what a killed process left behind: it may hold ports and files that the new one needs."""
-    for name in os.listdir(_PROC):
-        if name.isdigit() and _is_marked(int(name), directory, process):
-            state = state_of_process(int(name))
-            if state is not None and state.session != os.getsid(0):
-                end_session(state.session)
+    own = os.getsid(0)
+    for found in all_running():
+        if found.session != own and _is_marked(found, directory, process):
+            end_session(found.session)
 
 
 def environment_for(directory: ServiceDirectory, name: str) -> dict[str, str]:
@@ -177,7 +164,7 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
     detail: str | None = None
     if found is None:
         state = ServiceState.DOWN
-    elif found.state.paused:
+    elif found.paused:
         state = ServiceState.PAUSED
     elif process is WEB:
         state = ServiceState.READY if says_ready(spec.web_port) else ServiceState.STARTING
@@ -214,22 +201,17 @@ def stop(
     }
     for found in running.values():
         _signal(found.pid, signal.SIGTERM)
-        if found.state.paused:
+        if found.paused:
             _signal(found.pid, signal.SIGCONT)
     deadline = time.monotonic() + timeout_s
     late: list[str] = []
     for name, found in running.items():
-        while _runs(found) and time.monotonic() < deadline:
+        while found.runs() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        if _runs(found):
+        if found.runs():
             late.append(name)
         end_session(found.pid)
     return tuple(late)
-
-
-def _runs(found: Found) -> bool:
-    state = state_of_process(found.pid)
-    return state is not None and state.started == found.state.started
 
 
 def end_session(leader: int, timeout_s: float = 10.0) -> None:
@@ -245,8 +227,7 @@ def end_session(leader: int, timeout_s: float = 10.0) -> None:
 
 def _members(leader: int) -> list[int]:
     """Process ids of a session. Its number is given to nobody else while one of them is there."""
-    found = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
-    return [pid for pid in found if (state := state_of_process(pid)) is not None and state.session == leader]
+    return [found.pid for found in all_running() if found.session == leader]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

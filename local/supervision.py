@@ -121,7 +121,7 @@ def _arguments(directory: DataDirectory) -> list[str]:
     return ["-m", "local.supervisor", "--data", str(directory.path)]
 
 
-def find(directory: DataDirectory) -> processes.BrokerProcess | None:
+def find(directory: DataDirectory) -> processes.RunningProcess | None:
     """The process that supervises this directory, whoever started it; a foreground `dev up` is none."""
     return processes.find_by(_arguments(directory))
 

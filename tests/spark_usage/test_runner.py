@@ -1,5 +1,6 @@
 """The runner waits for the service, runs rounds, is woken, and ends at SIGTERM with all of its processes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from spark_usage.manifest import Catalog
@@ -30,13 +32,10 @@ def wait_until(what: str, holds: Callable[[], bool], process: "subprocess.Popen[
 def members(group: int) -> list[int]:
     """Processes of a process group that are no zombies."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(stat.parent.name))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from local import guardian
-from local.processes import state_of_process
+from local.processes import running
 from tests.integration.installed import ROOT
 
 pytestmark = pytest.mark.processes
@@ -53,10 +53,10 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 def end(process: "subprocess.Popen[str]", how: signal.Signals, started: int) -> None:
     """End the process, and wait until what it started is gone too."""
-    assert state_of_process(started) is not None
+    assert running(started) is not None
     process.send_signal(how)
     process.communicate(timeout=ENDED_S)
-    wait_until(lambda: state_of_process(started) is None, f"{started} is still there after {how!r}")
+    wait_until(lambda: running(started) is None, f"{started} is still there after {how!r}")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
