@@ -8,7 +8,7 @@ from control_plane import config, logs
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
-    logs.set_up()
+    logs.set_up("command")
     from django.core.management import execute_from_command_line
 
     try:

@@ -102,7 +102,7 @@ def checkpoint() -> None:
 
 @signals.setup_logging.connect
 def _set_up_logging(**_: Any) -> None:
-    logs.set_up()
+    logs.set_up("worker")
 
 
 @signals.worker_ready.connect

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
-    logs.set_up()
+    logs.set_up("web")
     from control_plane.wsgi import application
 
     settings = config.current()

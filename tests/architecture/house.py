@@ -35,6 +35,7 @@ TOP = (
     "billing",
     "spark_usage",
     "web",
+    "process",
     "local",
     "benchmarks",
     "chaos",

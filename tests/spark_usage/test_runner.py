@@ -79,7 +79,7 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             assert process.returncode == 0, output
             assert time.monotonic() - began < 45
             assert beat()["state"] == "stopped"
-            rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"at"')]
+            rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
             assert "round" in [line["message"] for line in rounds]
             deadline = time.monotonic() + 10
             while members(process.pid) and time.monotonic() < deadline:

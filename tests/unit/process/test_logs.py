@@ -3,14 +3,15 @@
 import json
 import logging
 import sys
+from dataclasses import dataclass, field
 
 import pytest
 
-from data_plane.broker.logs import JsonFormatter
+from process.logs import JsonLines, request_id
 
 
 def line(record: logging.LogRecord) -> dict[str, object]:
-    text = JsonFormatter(7).format(record)
+    text = JsonLines("broker", broker=7).format(record)
     assert "\n" not in text
     parsed: dict[str, object] = json.loads(text)
     return parsed
@@ -29,8 +30,9 @@ def test_a_line_says_when_how_bad_where_and_what() -> None:
         "time": "2023-11-14T22:13:20.250Z",
         "level": "warning",
         "logger": "penstock.test",
-        "broker": 7,
         "message": "held 3",
+        "process": "broker",
+        "broker": 7,
         "request_id": "r-1",
         "peer": "127.0.0.1",
     }
@@ -47,4 +49,35 @@ def test_an_exception_stands_in_its_line() -> None:
 
 @pytest.mark.parametrize("value", [b"\xff", object(), {1: {2}}, float("nan"), "\u2028\n\0"])
 def test_anything_can_be_logged(value: object) -> None:
-    assert "value" in JsonFormatter(7).format(record("odd", value=value))
+    assert "value" in JsonLines("broker", broker=7).format(record("odd", value=value))
+
+
+def test_a_line_names_the_request_that_is_being_answered() -> None:
+    mark = request_id.set("r-7")
+    try:
+        assert line(record("asked"))["request_id"] == "r-7"
+    finally:
+        request_id.reset(mark)
+    assert "request_id" not in line(record("asked"))
+
+
+def test_a_key_is_hidden_wherever_it_stands() -> None:
+    key = "penstock_dev_0123456789ab_" + "s" * 43
+    text = JsonLines("broker").format(record(f"refused {key}", given=[key], nested={key: 1}))
+    assert "s" * 8 not in text
+    assert text.count("penstock_dev_0123456789ab_…") == 3
+
+
+@dataclass
+class _Secretive:
+    shown: str
+    secret: str = field(repr=False)
+
+
+def test_what_a_value_hides_of_itself_stays_hidden() -> None:
+    text = JsonLines("broker").format(record("given", value=_Secretive("open", "closed")))
+    assert "open" in text and "closed" not in text
+
+
+def test_whole_requests_and_tasks_are_left_out() -> None:
+    assert line(record("task", data={"a": 1}, request="r")).keys() == line(record("task")).keys()
