@@ -3,7 +3,8 @@
 import os
 import sys
 
-from control_plane import config, logs
+from control_plane import logs
+from penstock.contract.errors import ConfigurationError
 
 
 def main() -> None:
@@ -13,7 +14,7 @@ def main() -> None:
 
     try:
         execute_from_command_line(["penstock-control-plane", *sys.argv[1:]])
-    except config.Misconfigured as error:
+    except ConfigurationError as error:
         sys.exit(f"penstock: {error}")
 
 

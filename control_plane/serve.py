@@ -23,7 +23,7 @@ def main() -> None:
     server = Server(
         application,
         listen=settings.listen,
-        trusted_proxies=settings.trusted_proxies,
+        trusted_proxies=settings.trusted_networks,
         descriptors=_raised_descriptor_limit(),
     )
     for number in (signal.SIGTERM, signal.SIGINT):

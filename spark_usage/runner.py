@@ -14,8 +14,9 @@ import threading
 import time
 from typing import Any
 
+from penstock.contract.errors import ConfigurationError
 from process import logs
-from spark_usage.configuration import Configuration, Misconfigured, from_environment
+from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
 from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Round
@@ -48,7 +49,7 @@ class Runner:
         heartbeat = Heartbeat(self._configuration.state_directory)
         try:
             self._pipeline.start()
-            log.info("spark is up", extra={"master": self._configuration.master})
+            log.info("spark is up", extra={"master": self._configuration.spark.master})
             heartbeat.tell(state="ready")
             while not self._stopping.is_set():
                 self._woken_ns = self._wake_ns()
@@ -67,18 +68,18 @@ class Runner:
             done = self._pipeline.round_or_again()
         except NotYet as error:
             heartbeat.tell(state="waiting", busy=False, error=str(error))
-            return min(_WAITING_S, self._configuration.interval_s)
+            return min(_WAITING_S, self._configuration.pipeline_interval_s)
         except Exception as error:
             if self._stopping.is_set():
                 return 0.0
             log.exception("the round failed")
             self._pipeline.forget_connections()
             heartbeat.tell(state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}")
-            return self._configuration.interval_s
+            return self._configuration.pipeline_interval_s
         if done.recomputed:
             log.info("round", extra=_told(done))
         heartbeat.tell(state="ready", busy=False, error=None, round=_told(done))
-        return self._configuration.interval_s
+        return self._configuration.pipeline_interval_s
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -124,7 +125,7 @@ def main() -> int:
     _set_up_logs()
     try:
         configuration = from_environment()
-    except Misconfigured as error:
+    except ConfigurationError as error:
         log.error("%s", error)
         return 2
     configuration.datasets.mkdir(parents=True, exist_ok=True)

@@ -312,7 +312,7 @@ def main(arguments: list[str]) -> NoReturn:
     """`python -m data_plane.broker --config FILE`"""
     parser = argparse.ArgumentParser(prog="penstock-broker", description="One Penstock broker.")
     parser.add_argument(
-        "--config", type=Path, required=True, help="JSON file, see data_plane/broker/config.py"
+        "--config", type=Path, required=True, help="JSON file, see docs/reference/settings.md"
     )
     chosen = parser.parse_args(arguments)
     try:

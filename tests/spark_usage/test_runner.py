@@ -102,5 +102,5 @@ def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         ]
         running.config_file.write_text("{}")
         process = running.process("spark_usage.runner")
-        assert "brokers is missing" in process.communicate(timeout=60)[0]
+        assert "brokers: missing; give it a value" in process.communicate(timeout=60)[0]
         assert process.returncode == 2
