@@ -28,7 +28,6 @@ from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import BROKER_STREAMS_MAX
 from data_plane.broker.http import HttpListener
-from data_plane.broker.logs import set_up_logs
 from data_plane.broker.metadata_config import open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.server import Listener, bind
@@ -44,6 +43,7 @@ from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
+from process import logs
 
 _log = logging.getLogger("penstock.broker")
 
@@ -319,12 +319,12 @@ def main(arguments: list[str]) -> NoReturn:
     """`python -m data_plane.broker --config FILE`"""
     parser = argparse.ArgumentParser(prog="penstock-broker", description="One Penstock broker.")
     parser.add_argument(
-        "--config", type=Path, required=True, help="JSON file, see data_plane/broker/config.py"
+        "--config", type=Path, required=True, help="JSON file, see docs/reference/settings.md"
     )
     chosen = parser.parse_args(arguments)
     try:
         config = read_config(chosen.config, os.environ)
-        set_up_logs(config.broker_id, config.log_level)
+        logs.set_up("broker", level=config.log_level, broker=config.broker_id)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         asyncio.run(_run(config))
     except _CANNOT_START as wrong:

@@ -35,7 +35,9 @@ PLANTED = {
     "django-stays-home": ("spark_usage/planted.py", "import django"),
     "spark-meets-contracts": ("spark_usage/planted.py", "import data_plane.log"),
     "spark-stays-home": ("web/planted.py", "import pyspark"),
-    "chaos-stands-outside": ("data_plane/dev/planted.py", "import chaos.faults"),
+    "chaos-stands-outside": ("local/planted.py", "import chaos.faults"),
+    "processes-are-alike": ("process/planted.py", "import data_plane.contract"),
+    "local-stands-outside": ("data_plane/broker/planted.py", "import local.layout"),
     "chaos-judges": ("chaos/judgement.py", "import time"),
     "console-asks": ("web/planted.py", "import control_plane.outbox.delivery"),
 }

@@ -22,7 +22,7 @@ from control_plane.rate_counters import (
     RedisStore,
     Unreachable,
 )
-from data_plane.dev.free_ports import HOST, free_port
+from local.free_ports import HOST, free_port
 from tests.integration import servers
 from tests.integration.installed import ROOT
 
