@@ -14,6 +14,7 @@ from billing.models import (
     CreditNote,
     CreditNoteLine,
     Cut,
+    CutReading,
     CutUsage,
     DataSetRun,
     DataSetState,
@@ -298,25 +299,9 @@ def cuts_to_settle(limit: int) -> list[str]:
     return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
 
 
-def shown_cut(cut: Cut) -> dict[str, Any]:
-    """A cut with its vector."""
-    return {
-        "id": cut.public_id,
-        "tenant": cut.tenant.public_id,
-        "period_start": cut.period_start.isoformat(),
-        "period_end": cut.period_end.isoformat(),
-        "delivered": cut.delivered_at is not None,
-        "error": cut.error,
-        "sha256": cut.sha256,
-        "billing_sequence": cut.chain_sequence,
-        "billing_hash": cut.chain_hash,
-        "readings": list(
-            cut.readings.order_by("topic_id", "partition", "log_generation").values(
-                *("topic_id", "partition", "log_generation", "end_offset"),
-                *("accepted_ms", "messages", "bytes", "last"),
-            )
-        ),
-    }
+def readings(cut: Cut) -> QuerySet[CutReading]:
+    """The cut's vector, in its order."""
+    return cut.readings.order_by("topic_id", "partition", "log_generation")
 
 
 # -- the service ----------------------------------------------------------------------------------------

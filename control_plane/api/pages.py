@@ -2,11 +2,12 @@
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 from rest_framework.request import Request
+from rest_framework.serializers import Serializer
 
 from penstock.contract.errors import InvalidRequest
 
@@ -16,18 +17,26 @@ LIMIT_MAX = 1_000
 RowT = TypeVar("RowT", bound=Model)
 
 
-def page(request: Request, rows: QuerySet[RowT], show: Callable[[RowT], Any]) -> dict[str, Any]:
+def page(
+    request: Request,
+    rows: QuerySet[RowT],
+    shape: type[Serializer[Any]],
+    context: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """`{"items": […], "next": cursor or null}` for the query's `cursor` and `limit`. Raises `InvalidRequest`."""
+    found, following = taken(request, rows)
+    return {"items": shape(found, many=True, context=dict(context or {})).data, "next": following}
+
+
+def taken(request: Request, rows: QuerySet[RowT]) -> tuple[list[RowT], str | None]:
+    """The rows of the page that the query names, and the cursor of the next one. Raises `InvalidRequest`."""
     limit = _limit(request.query_params.get("limit"))
     found = rows.order_by("pk")
     cursor = request.query_params.get("cursor")
     if cursor is not None:
         found = found.filter(pk__gt=_decoded(cursor))
-    taken = list(found[: limit + 1])
-    more = len(taken) > limit
-    taken = taken[:limit]
-    following = _encoded(taken[-1].pk) if more else None
-    return {"items": [show(row) for row in taken], "next": following}
+    first = list(found[: limit + 1])
+    return first[:limit], _encoded(first[limit - 1].pk) if len(first) > limit else None
 
 
 def _limit(text: str | None) -> int:

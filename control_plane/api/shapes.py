@@ -1,5 +1,10 @@
-"""Shapes that all answers share, for the OpenAPI document and for input."""
+"""Shapes that all answers share, and the parameters that many operations take, for the OpenAPI document.
 
+A shape makes the answer and is what the document says of it. Users read its docstring and help texts; what the code has
+to know of it stands in comments.
+"""
+
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
@@ -53,11 +58,27 @@ class Problem(serializers.Serializer[Any]):
     fields = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))  # type: ignore[assignment]
 
 
+class Moment(serializers.DateTimeField):
+    """A moment of an answer: ISO 8601 with its offset, `+00:00`."""
+
+    def to_representation(self, value: datetime | str) -> str:
+        return value if isinstance(value, str) else value.isoformat()
+
+
 class Token(serializers.Serializer[Any]):
     """What a change made of the object: brokers that have this generation have the change."""
 
-    object = serializers.CharField()
+    object = serializers.CharField(source="public_id")
     generation = serializers.IntegerField()
+
+
+# What the answer to a change says beside the object. The context has `delivered`: whether the brokers have it.
+class Told(serializers.Serializer[Any]):
+    delivered = serializers.SerializerMethodField()
+    token = Token(source="*")
+
+    def get_delivered(self, row: object) -> bool:
+        return bool(self.context["delivered"])
 
 
 class Condition(serializers.Serializer[Any]):
@@ -66,7 +87,7 @@ class Condition(serializers.Serializer[Any]):
     type = serializers.CharField()
     reason = serializers.CharField()
     message = serializers.CharField()
-    since = serializers.DateTimeField()
+    since = Moment()
 
 
 class StrictSerializer(serializers.Serializer[Any]):

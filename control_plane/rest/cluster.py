@@ -96,16 +96,7 @@ class ClusterDetailView(OperatorView):
     @extend_schema(operation_id="cluster_get", responses={200: ClusterShape, **shapes.problems(403, 503)})
     def get(self, request: Request) -> Response:
         """Operators: brokers, and each partition's leader and in-sync set."""
-        seen = brokers.describe(partitions=True, timeout_s=5)
-        return Response(
-            {
-                "cluster_id": seen.cluster_id,
-                "controller": seen.controller,
-                "revision": seen.revision,
-                "brokers": [_shown(BrokerShape(), b) for b in seen.brokers],
-                "partitions": [_shown(PartitionShape(), p) for p in seen.partitions],
-            }
-        )
+        return Response(ClusterShape(brokers.describe(partitions=True, timeout_s=5)).data)
 
 
 class LossesView(OperatorView):
@@ -115,7 +106,7 @@ class LossesView(OperatorView):
     def get(self, request: Request) -> Response:
         """Operators: every loss that was declared of any partition."""
         seen = brokers.describe(partitions=True, timeout_s=5)
-        return Response({"items": [_shown(LossShape(), loss) for loss in seen.losses], "next": None})
+        return Response(LossesShape({"items": seen.losses, "next": None}).data)
 
     @extend_schema(
         operation_id="losses_declare",
@@ -137,9 +128,4 @@ class LossesView(OperatorView):
             broker=asked.validated_data.get("broker"),
             accept=asked.validated_data["accept_loss"],
         )
-        return Response({"declared": declared, "loss": _shown(LossShape(), loss)})
-
-
-def _shown(shape: serializers.Serializer[Any], seen: object) -> dict[str, Any]:
-    """The attributes that the shape names."""
-    return {str(name): getattr(seen, str(name)) for name in shape.fields}
+        return Response(LossTold({"declared": declared, "loss": loss}).data)
