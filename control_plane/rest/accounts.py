@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import pages, shapes
+from control_plane.api import shapes
 from control_plane.rest.account_shapes import PasswordInput, SignInShape
 from control_plane.rest.throttles import PasswordThrottle
 from control_plane.rest.views import CallerView
@@ -60,7 +60,7 @@ class SignInsView(AccountView):
     def get(self, request: Request) -> Response:
         """Where the person has signed in."""
         rows = queries.sign_ins(self.person)
-        return Response(pages.page(request, rows, SignInShape, context={"token": self.token}))
+        return self.paged(rows, SignInShape, context={"token": self.token})
 
     @extend_schema(
         operation_id="sign_ins_end_others", request=None, responses={204: None, **shapes.problems(403)}

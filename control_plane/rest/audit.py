@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import pages, shapes
+from control_plane.api import shapes
 from control_plane.audit import queries
 from control_plane.rest.views import TenantView
 from penstock.contract.errors import InvalidRequest, NotFound
@@ -58,7 +58,7 @@ class AuditView(TenantView):
             rows = rows.filter(object_id=request.query_params["object"])
         if "action" in request.query_params:
             rows = rows.filter(action=request.query_params["action"])
-        return Response(pages.page(request, rows, AuditShape))
+        return self.paged(rows, AuditShape)
 
 
 class AuditHeadView(TenantView):

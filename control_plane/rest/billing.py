@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from billing import actions, draft_actions, draft_queries, price_actions, queries
 from billing.cut_delivery import KIND_CUT
-from control_plane.api.pages import page, taken
+from control_plane.api.pages import Ordered
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
@@ -26,8 +26,8 @@ class UsageView(TenantView):
 
     @extend_schema(
         operation_id="usage_list",
-        parameters=[TENANT, shapes.BY, shapes.FROM, shapes.TO],
-        responses={200: shapes.UsageListShape, **problems(403, 404)},
+        parameters=[TENANT, *PAGING, shapes.BY, shapes.FROM, shapes.TO],
+        responses={200: listed("Usage", shapes.UsageShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """What the tenant used, by topic or day; what is shown is what is billed."""
@@ -36,7 +36,8 @@ class UsageView(TenantView):
             raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
         first, end = _day(request, "from"), _day(request, "to")
         items = queries.usage(self.tenant, by=by, first=first, end=end)
-        return Response(shapes.UsageListShape({"items": items, "next": None}).data)
+        rows = Ordered(items=items, key=lambda item: tuple(str(item[name]) for name in by))
+        return self.paged(rows, shapes.UsageShape)
 
 
 class AvailabilityView(TenantView):
@@ -44,14 +45,16 @@ class AvailabilityView(TenantView):
 
     @extend_schema(
         operation_id="availability_list",
-        parameters=[TENANT, shapes.FROM, shapes.TO],
-        responses={200: shapes.AvailabilityListShape, **problems(403, 404)},
+        parameters=[TENANT, *PAGING, shapes.FROM, shapes.TO],
+        responses={200: listed("Availability", shapes.AvailabilityShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """Valid requests and those that failed by the service's fault, by operation."""
         first, end = _moment(request, "from"), _moment(request, "to")
         items = queries.availability(self.tenant, first=first, end=end)
-        return Response(shapes.AvailabilityListShape({"items": items, "next": None}).data)
+        return self.paged(
+            Ordered(items=items, key=lambda item: (item["operation"],)), shapes.AvailabilityShape
+        )
 
 
 class CostView(TenantView):
@@ -78,7 +81,7 @@ class InvoicesView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's invoices, oldest first."""
-        return Response(page(request, queries.invoices(self.tenant), shapes.InvoiceShape))
+        return self.paged(queries.invoices(self.tenant), shapes.InvoiceShape)
 
 
 class InvoiceView(TenantView):
@@ -118,7 +121,7 @@ class ChainView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's prices, credit notes and invoices, oldest first, each hashed over the one before."""
-        return Response(page(request, queries.chain(self.tenant), shapes.ChainEntryShape))
+        return self.paged(queries.chain(self.tenant), shapes.ChainEntryShape)
 
 
 class CreditNotesView(TenantView):
@@ -131,7 +134,7 @@ class CreditNotesView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """What invoices were lowered by after a declared loss, oldest first."""
-        return Response(page(request, queries.credit_notes(self.tenant), shapes.CreditNoteShape))
+        return self.paged(queries.credit_notes(self.tenant), shapes.CreditNoteShape)
 
 
 class CreditNoteView(TenantView):
@@ -164,7 +167,7 @@ class PriceBooksView(CallerView):
     )
     def get(self, request: Request) -> Response:
         """Every version of the prices, with the hash that invoice lines name."""
-        return Response(page(request, queries.price_books(), shapes.PriceBookShape))
+        return self.paged(queries.price_books(), shapes.PriceBookShape)
 
     @extend_schema(
         operation_id="price_books_publish",
@@ -239,18 +242,21 @@ class DraftsView(OperatorView):
     @extend_schema(
         operation_id="drafts_list",
         parameters=[*PAGING],
-        responses={200: shapes.DraftsShape, **problems(403)},
+        responses={
+            200: listed("Draft", shapes.DraftShape(many=True), alerts=shapes.ALERTS),
+            **problems(403),
+        },
     )
     def get(self, request: Request) -> Response:
         """Operators: every invoice that is a draft, why, and what helps."""
         now = timezone.now()
-        rows, following = taken(request, draft_queries.drafts())
-        found = {
-            "items": draft_queries.explained(rows, now, draft_queries.refused_data_sets()),
-            "alerts": draft_queries.alerts(now),
-            "next": following,
-        }
-        return Response(shapes.DraftsShape(found).data)
+        refused = draft_queries.refused_data_sets()
+        return self.paged(
+            draft_queries.drafts(),
+            shapes.DraftShape,
+            shown_as=lambda rows: draft_queries.explained(rows, now, refused),
+            beside={"alerts": draft_queries.alerts(now)},
+        )
 
 
 class MendView(OperatorView):
@@ -280,15 +286,19 @@ class MendView(OperatorView):
 class DataSetsView(OperatorView):
     permissions: ClassVar = {"GET": Permission.BILLING_CUT}
 
-    @extend_schema(operation_id="data_sets_list", responses={200: shapes.DataSetsShape, **problems(403)})
+    @extend_schema(
+        operation_id="data_sets_list",
+        parameters=[*PAGING],
+        responses={
+            200: listed("DataSet", shapes.DataSetShape(many=True), missing_usage=shapes.MISSING_USAGE),
+            **problems(403),
+        },
+    )
     def get(self, request: Request) -> Response:
         """Which run of each data set counts, what was refused and why."""
-        found = {
-            "items": queries.data_set_states(),
-            "missing_usage": queries.missing_usage(),
-            "next": None,
-        }
-        return Response(shapes.DataSetsShape(found).data)
+        missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
+        rows = Ordered(items=queries.data_set_states(), key=lambda state: (state["dataset"],))
+        return self.paged(rows, shapes.DataSetShape, beside={"missing_usage": missing.data})
 
 
 def _day(request: Request, name: str) -> date | None:

@@ -219,12 +219,9 @@ class DraftShape(serializers.Serializer[Any]):
         return draft.invoice.cut.delivered_at is not None
 
 
-class DraftsShape(serializers.Serializer[Any]):
-    items = DraftShape(many=True)
-    alerts = serializers.ListField(
-        child=serializers.CharField(), help_text="What has to be looked at, prices that are refused included."
-    )
-    next = serializers.CharField(allow_null=True)
+ALERTS = serializers.ListField(
+    child=serializers.CharField(), help_text="What has to be looked at, prices that are refused included."
+)
 
 
 class MendDemand(StrictSerializer):
@@ -257,16 +254,6 @@ class AvailabilityShape(serializers.Serializer[Any]):
     availability = serializers.CharField(allow_null=True, help_text="Good of valid requests, six places.")
     windows = serializers.IntegerField()
     windows_with_few_requests = serializers.IntegerField()
-
-
-class AvailabilityListShape(serializers.Serializer[Any]):
-    items = AvailabilityShape(many=True)
-    next = serializers.CharField(allow_null=True)
-
-
-class UsageListShape(serializers.Serializer[Any]):
-    items = UsageShape(many=True)
-    next = serializers.CharField(allow_null=True)
 
 
 class AssetCostShape(serializers.Serializer[Any]):
@@ -327,7 +314,4 @@ class MissingUsageShape(serializers.Serializer[Any]):
     offsets = serializers.IntegerField(help_text="How many, from the first on.")
 
 
-class DataSetsShape(serializers.Serializer[Any]):
-    items = DataSetShape(many=True)
-    missing_usage = MissingUsageShape(many=True, help_text="Offsets of the usage log that were lost.")
-    next = serializers.CharField(allow_null=True)
+MISSING_USAGE = MissingUsageShape(many=True, help_text="Offsets of the usage log that were lost.")

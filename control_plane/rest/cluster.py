@@ -7,8 +7,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import shapes
+from control_plane.api import pages, shapes
 from control_plane.brokers import client as brokers
+from control_plane.brokers.view import LossSeen
 from control_plane.reconciliation import loss_actions
 from control_plane.rest.views import OperatorView
 from tenants.roles import Permission
@@ -54,11 +55,6 @@ class LossShape(serializers.Serializer[Any]):
     declared_ms = serializers.IntegerField(help_text="ms UTC.")
 
 
-class LossesShape(serializers.Serializer[Any]):
-    items = LossShape(many=True)
-    next = serializers.CharField(allow_null=True)
-
-
 class LossDemand(shapes.StrictSerializer):
     """Give up what cannot be had back."""
 
@@ -102,11 +98,15 @@ class ClusterDetailView(OperatorView):
 class LossesView(OperatorView):
     permissions: ClassVar[Any] = {"GET": Permission.CLUSTER_READ, "POST": Permission.CLUSTER_WRITE}
 
-    @extend_schema(operation_id="losses_list", responses={200: LossesShape, **shapes.problems(403, 503)})
+    @extend_schema(
+        operation_id="losses_list",
+        parameters=[*shapes.PAGING],
+        responses={200: shapes.listed("Loss", LossShape(many=True)), **shapes.problems(403, 503)},
+    )
     def get(self, request: Request) -> Response:
-        """Operators: every loss that was declared of any partition."""
-        seen = brokers.describe(partitions=True, timeout_s=5)
-        return Response(LossesShape({"items": seen.losses, "next": None}).data)
+        """Operators: every loss that was declared of any partition, oldest first."""
+        seen = brokers.describe(partitions=True, timeout_s=5).losses
+        return self.paged(pages.Ordered(items=seen, key=_in_time), LossShape)
 
     @extend_schema(
         operation_id="losses_declare",
@@ -129,3 +129,8 @@ class LossesView(OperatorView):
             accept=asked.validated_data["accept_loss"],
         )
         return Response(LossTold({"declared": declared, "loss": loss}).data)
+
+
+def _in_time(loss: LossSeen) -> tuple[int | str, ...]:
+    """A partition's log generation begins with one loss at most."""
+    return loss.declared_ms, loss.topic_id, loss.partition, loss.log_generation

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.access import actions, queries
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.views import TenantView, tagged, told
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
@@ -92,7 +92,7 @@ class KeysView(TenantView):
         rows = (
             tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
         )
-        return Response(pages.page(request, rows, KeyShape))
+        return self.paged(rows, KeyShape)
 
     @extend_schema(
         operation_id="keys_create",

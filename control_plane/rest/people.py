@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.people_shapes import (
     InvitationInput,
     InvitationMade,
@@ -36,7 +36,7 @@ class PeopleView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The people of the tenant and what they are in it."""
-        return Response(pages.page(request, queries.members(self.tenant), MemberShape))
+        return self.paged(queries.members(self.tenant), MemberShape)
 
 
 class PersonView(TenantView):
@@ -112,7 +112,7 @@ class InvitationsView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """Invitations that can still be taken."""
-        return Response(pages.page(request, queries.invitations(self.tenant), InvitationShape))
+        return self.paged(queries.invitations(self.tenant), InvitationShape)
 
     @extend_schema(
         operation_id="invitations_create",

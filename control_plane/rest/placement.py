@@ -50,10 +50,6 @@ class BrokerUseShape(serializers.Serializer[Any]):
         return broker.order.drained_at is not None
 
 
-class BrokersShape(serializers.Serializer[Any]):
-    brokers = BrokerUseShape(many=True)
-
-
 class OrderTold(shapes.Told):
     broker = serializers.IntegerField()
     use = serializers.CharField()
@@ -114,13 +110,17 @@ class LeaderMoved(serializers.Serializer[Any]):
 class BrokersView(OperatorView):
     permissions: ClassVar[Any] = {"GET": Permission.CLUSTER_READ}
 
-    @extend_schema(operation_id="brokers_list", responses={200: BrokersShape, **shapes.problems(403, 503)})
+    @extend_schema(
+        operation_id="brokers_list",
+        parameters=[*shapes.PAGING],
+        responses={200: shapes.listed("Broker", BrokerUseShape(many=True)), **shapes.problems(403, 503)},
+    )
     def get(self, request: Request) -> Response:
         """Operators: every broker, what it holds, and whether it is being drained."""
         orders = queries.orders()
         seen = brokers.describe(timeout_s=driving.ASK_S).brokers
         found = [_in_use(broker, orders.get(broker.id)) for broker in seen]
-        return Response(BrokersShape({"brokers": found}).data)
+        return self.paged(pages.Ordered(items=found, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
 
 
 class BrokerView(OperatorView):
@@ -197,7 +197,7 @@ class MovesView(OperatorView):
         if queries.open_moves().exists():
             seen = brokers.describe_moves(driving.ASK_S)
             under_way = {(move.topic_id, move.partition): move for move in seen}
-        return Response(pages.page(request, queries.moves(), MoveShape, context={"under_way": under_way}))
+        return self.paged(queries.moves(), MoveShape, context={"under_way": under_way})
 
 
 class MoveView(OperatorView):

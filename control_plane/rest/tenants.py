@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.tenant_shapes import (
     SignedIn,
     SignedUp,
@@ -96,7 +96,7 @@ class TenantsView(CallerView):
     )
     def get(self, request: Request) -> Response:
         """The tenants of the caller: a person's, a key's own, or all for an operator."""
-        return Response(pages.page(request, self._visible(), TenantShape))
+        return self.paged(self._visible(), TenantShape)
 
     def _visible(self) -> QuerySet[Tenant]:
         caller = self.caller

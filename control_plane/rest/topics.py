@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, tagged, told
 from control_plane.topics import actions, creation, queries
@@ -93,7 +93,7 @@ class TopicsView(TenantView):
     def get(self, request: Request) -> Response:
         """The tenant's topics; with a bound key, those that it is bound to."""
         rows = queries.topics(self.tenant, self.place.topic_prefixes)
-        return Response(pages.page(request, rows, TopicShape))
+        return self.paged(rows, TopicShape)
 
     @extend_schema(
         operation_id="topics_create",

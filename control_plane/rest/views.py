@@ -1,14 +1,15 @@
 """What every REST view is made of: permissions by table, the tenant of the request, idempotency, delivered answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
-from control_plane.api import etags, idempotency, parameters, problems
+from control_plane.api import etags, idempotency, pages, parameters, problems
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.parameters import TENANT_HEADER
 from control_plane.api.shapes import Told
@@ -102,6 +103,27 @@ class CallerView(APIView):
         """Raise unless the caller may do this."""
         _ = self.caller
 
+    @property
+    def reader(self) -> str:
+        """Whose lists these are: cursors of another's are refused."""
+        return self.actor.id
+
+    def paged(
+        self,
+        rows: QuerySet[Any] | pages.Ordered,
+        shape: type[Serializer[Any]],
+        *,
+        shown_as: Callable[[list[Any]], Sequence[Any]] = list,
+        context: Mapping[str, Any] | None = None,
+        beside: Mapping[str, Any] | None = None,
+    ) -> Response:
+        """The page that the request names. `shown_as` makes what the shape shows of the page's rows; `context` is for
+        the shape, `beside` for the answer. Raises `InvalidRequest`.
+        """
+        found, answer = pages.page(rows, self.request, reader=self.reader)
+        shown = shape(shown_as(found), many=True, context=dict(context or {}))
+        return answer.get_paginated_response(shown.data, beside)
+
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, _Repeated):
             kind = problems.CONTENT_TYPE if exc.status >= 400 else None
@@ -149,6 +171,10 @@ class TenantView(CallerView):
     def tenant(self) -> Tenant:
         """The tenant that the request is about."""
         return self.place.tenant
+
+    @property
+    def reader(self) -> str:
+        return self.tenant.public_id
 
     def wanted_tenant(self, request: Request) -> str | None:
         """The public id of the tenant that the request names, if it does."""
