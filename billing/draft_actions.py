@@ -91,18 +91,24 @@ def mend(actor: Actor, cut: str, *, waive: Sequence[Place] = (), reason: str = "
 def tell_overdue(now: datetime) -> int:
     """Log each draft that waits too long, at most once an hour; how many lines that were."""
     due = draft_queries.overdue(now).filter(Q(alerted_at=None) | Q(alerted_at__lte=now - ALERTED_AGAIN))
-    refused = draft_queries.refused_data_sets()
+    first = list(due.order_by("pk")[:ALERTS_MAX])
     count = 0
-    for invoice in list(due.order_by("pk")[:ALERTS_MAX]):
+    for draft in draft_queries.explained(first, now, draft_queries.refused_data_sets()):
+        invoice = draft.invoice
         # Another worker may be telling of it, too.
         mine = Invoice.objects.filter(pk=invoice.pk, alerted_at=invoice.alerted_at).update(alerted_at=now)
         if not mine:
             continue
         count += 1
-        shown = draft_queries.shown_draft(invoice, now, refused)
         _log.error(
             "invoice is a draft for over a day",
-            extra={name: shown[name] for name in ("tenant", "invoice", "cut", "age_s", "reasons")},
+            extra={
+                "tenant": invoice.tenant.public_id,
+                "invoice": invoice.public_id,
+                "cut": invoice.cut.public_id,
+                "age_s": draft.age_s,
+                "reasons": list(draft.reasons),
+            },
         )
     return count
 

@@ -116,3 +116,7 @@ COMMIT_METADATA_LENGTH_MAX = 4 * KIB
 """Of the note that a consumer may store with an offset."""
 TENANTS_PER_PERSON_MAX = 10
 """Tenants that one person may own, unless an operator has set another number for them: each has limits of its own."""
+PAGE_ITEMS_MAX = 1_000
+"""Items of one page of a list of REST: what one request reads and one answer holds."""
+PAGE_ITEMS_DEFAULT = 100
+"""The same, where the request has no `limit`."""

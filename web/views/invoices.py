@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from billing import queries
-from control_plane.rest.billing_shapes import shown_credit_note, shown_invoice
+from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
 from penstock.contract.errors import NotFound
 from tenants.roles import Permission
 from web import proofs
@@ -31,7 +31,7 @@ def invoices(request: HttpRequest, place: Place) -> HttpResponse:
     context = {
         "here": "invoices",
         "page": page,
-        "items": [(row, shown_invoice(row)) for row in page],
+        "items": [(row, InvoiceShape(row).data) for row in page],
         "cost": cost_so_far(place.tenant),
     }
     return render(request, "web/invoices.html", context)
@@ -42,14 +42,14 @@ def invoices(request: HttpRequest, place: Place) -> HttpResponse:
 def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
     """One invoice with its lines."""
     row = queries.invoice(place.tenant, invoice)
-    shown = shown_invoice(row)
+    shown = InvoiceShape(row).data
     context: dict[str, Any] = {
         "here": "invoices",
         "invoice": row,
         "shown": shown,
         "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
         "credit_notes": [
-            (note, shown_credit_note(note))
+            (note, CreditNoteShape(note).data)
             for note in queries.credit_notes(place.tenant).filter(invoice=row).order_by("number")
         ],
         "proof": proofs.find(place.tenant.public_id, row.public_id),

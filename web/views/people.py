@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from control_plane.rest.people import link_of
+from control_plane.rest.people_shapes import link_of
 from penstock.contract.errors import PenstockError
 from tenants import queries as tenants
 from tenants.models import Membership
