@@ -1,4 +1,4 @@
-"""What templates say: numbers, sizes and times as text, fields of forms, and addresses that change on deployment."""
+"""What templates say: numbers, sizes and times as text, and addresses that change on deployment."""
 
 import json
 from datetime import datetime
@@ -14,7 +14,7 @@ from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
 from web import assets, charts, formats
 from web.costs import PriceRow
-from web.forms import Form, split_message
+from web.refusals import split_message
 
 register = template.Library()
 
@@ -56,16 +56,6 @@ def pretty(value: Any) -> str:
 
 
 @register.filter
-def error_of(form: Form, field: str) -> str:
-    return form.errors.get(field, "")
-
-
-@register.filter
-def value_of(form: Form, field: str) -> str:
-    return form.values.get(field, "")
-
-
-@register.filter
 def iso_moment(text: str | None) -> str:
     """A moment that comes as ISO 8601."""
     return "" if text is None else formats.moment(datetime.fromisoformat(text))
@@ -81,27 +71,6 @@ def plural(number: int, word: str) -> str:
 def asset(path: str) -> str:
     """A static file's address with a part that changes with its content, so that no browser keeps an old one."""
     return f"{static(path)}?v={assets.digest(path)}"
-
-
-@register.inclusion_tag("web/parts/field.html")
-def field(
-    form: Form, name: str, label: str, hint: str = "", kind: str = "text", **attributes: Any
-) -> dict[str, Any]:
-    """A labelled input with its hint and error, tied together for readers."""
-    return {
-        "name": name,
-        "label": label,
-        "hint": hint,
-        "kind": kind,
-        "value": form.values.get(name, ""),
-        "error": form.errors.get(name, ""),
-        "attributes": {key.replace("_", "-"): value for key, value in attributes.items() if value != ""},
-    }
-
-
-@register.filter
-def words(text: str) -> list[str]:
-    return text.split()
 
 
 @register.filter

@@ -17,7 +17,8 @@ from tenants.accounts import queries as account_queries
 from tenants.accounts.links import reset_link
 from tenants.models import OperatorToken, Person
 from web import notices, sessions
-from web.forms import Form, as_sentence, split_message
+from web.forms.console_form import ConsoleForm, posted
+from web.forms.operators import TenantsMaxForm
 from web.places import for_operators
 
 PER_PAGE = 50
@@ -48,8 +49,7 @@ def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
     """One person: the tenants and the sign-ins, and a link for a new password."""
     row = account_queries.person(member)
-    form = Form.of({}, tenants_max=str(queries.tenants_max_of(row)))
-    return _shown(request, row, form)
+    return _shown(request, row, TenantsMaxForm(initial={"tenants_max": queries.tenants_max_of(row)}))
 
 
 @for_operators
@@ -57,9 +57,9 @@ def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpRe
 def set_limit(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
     """How many tenants the person may own."""
     row = account_queries.person(member)
-    form = Form.of(request.POST, tenants_max="")
-    wanted = form.whole("tenants_max", "Tenants")
-    if wanted is not None:
+    form = TenantsMaxForm(request.POST)
+    if form.is_valid():
+        wanted = form.cleaned_data["tenants_max"]
         try:
             accounts.set_tenants_max(sessions.operator_actor_of(request, operator), row, tenants_max=wanted)
         except PenstockError as error:
@@ -71,7 +71,7 @@ def set_limit(request: HttpRequest, operator: OperatorToken, member: str) -> Htt
     return _shown(request, row, form)
 
 
-def _shown(request: HttpRequest, row: Person, form: Form) -> HttpResponse:
+def _shown(request: HttpRequest, row: Person, form: TenantsMaxForm) -> HttpResponse:
     context = {
         "here": "people",
         "row": row,
@@ -81,7 +81,7 @@ def _shown(request: HttpRequest, row: Person, form: Form) -> HttpResponse:
         "standard": TENANTS_PER_PERSON_MAX,
         "sign_ins": account_queries.sign_ins(row).order_by("-pk"),
     }
-    return render(request, "web/operator_person.html", context, status=422 if form.failed else 200)
+    return render(request, "web/operator_person.html", context, status=form.status)
 
 
 @for_operators
@@ -109,15 +109,15 @@ def revoke(request: HttpRequest, operator: OperatorToken, held: str) -> HttpResp
     row = queries.operator(held)
     if row is None:
         raise NotFound(f"operator {held[:40]!r} does not exist, or was revoked")
-    trouble = ""
-    if request.method == "POST":
+    form = ConsoleForm(posted(request))
+    if form.is_valid():
         try:
             actions.revoke_operator(
                 sessions.operator_actor_of(request, operator), public_id=held, tenant=SYSTEM_TENANT
             )
         except PenstockError as error:
-            trouble = as_sentence(split_message(error.message)[1])
+            form.refuse(error)
         else:
             return notices.put(redirect("web:operators"), f"The token of {row.name} is revoked.")
-    context = {"here": "operators", "row": row, "trouble": trouble}
-    return render(request, "web/operator_revoke.html", context, status=422 if trouble else 200)
+    context = {"here": "operators", "row": row, "form": form}
+    return render(request, "web/operator_revoke.html", context, status=form.status)

@@ -20,7 +20,8 @@ from penstock.contract.errors import PenstockError
 from tenants import queries
 from tenants.models import OperatorToken
 from web import rate_limit, sessions
-from web.forms import Form
+from web.forms.console_form import posted
+from web.forms.operators import OperatorSignInForm
 from web.places import for_operators
 from web.unscripted import first_answer
 
@@ -33,25 +34,23 @@ TIMEOUT_S = 5.0
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
     """With an operator's token; the browser keeps a signed note of who it was, never the token."""
-    form = Form.of(request.POST, token="")
-    status = 422
-    if request.method == "POST":
+    form = OperatorSignInForm(posted(request))
+    if form.is_valid():
         try:
             rate_limit.spend("operator", sessions.source_of(request), ATTEMPTS)
         except PenstockError as error:
             form.refuse(error)
-            status = 429
         else:
-            operator = queries.operator_of(form.text("token")[:200])
+            operator = queries.operator_of(form.cleaned_data["token"].strip()[:200])
             if operator is not None:
                 rotate_token(request)
                 response = redirect("web:operator")
                 sessions.keep_operator(response, operator)
                 return response
-            form.errors["token"] = "This is no operator's token, or it was revoked"
-    elif sessions.operator_of(request) is not None:
+            form.add_error("token", "This is no operator's token, or it was revoked")
+    elif not form.is_bound and sessions.operator_of(request) is not None:
         return redirect("web:operator")
-    return render(request, "web/operator_sign_in.html", {"form": form}, status=status if form.failed else 200)
+    return render(request, "web/operator_sign_in.html", {"form": form}, status=form.status)
 
 
 @require_POST

@@ -24,7 +24,7 @@ from tenants.roles import Standing
 from tenants.tokens import token_hash
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
 from web import broker_access, views
-from web.forms import TEXT_MAX
+from web.forms.fields import TEXT_MAX
 from web.urls import urlpatterns
 from web.views import operators
 
@@ -58,6 +58,7 @@ class _Forms(HTMLParser):
         super().__init__()
         self.found: list[tuple[str, dict[str, str]]] = []
         self._inside = False
+        self._select = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -67,7 +68,15 @@ class _Forms(HTMLParser):
                 self.found.append((given.get("action", ""), {}))
         elif self._inside and tag in ("input", "select", "textarea", "button") and given.get("name"):
             value = "on" if given.get("type") == "checkbox" else given.get("value", "")
+            if given.get("type") == "radio" and "checked" in given:
+                self.found[-1][1].pop(given["name"], None)
             self.found[-1][1].setdefault(given["name"], value)
+            self._select = given["name"] if tag == "select" else self._select
+        elif (
+            self._inside and tag == "option" and ("selected" in given or not self.found[-1][1][self._select])
+        ):
+            # As a browser: the one that is selected, else the first.
+            self.found[-1][1][self._select] = given.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
