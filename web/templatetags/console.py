@@ -73,6 +73,14 @@ def asset(path: str) -> str:
     return f"{static(path)}?v={assets.digest(path)}"
 
 
+@register.simple_tag(takes_context=True)
+def page_address(context: template.Context, number: int, name: str = "") -> str:
+    """The address of another page of the list `name`; of a second list on a page, the place where it stands."""
+    query = context["request"].GET.copy()
+    query[name or "page"] = str(number)
+    return f"?{query.urlencode()}{'#' if name else ''}{name}"
+
+
 @register.filter
 def unreachable(error: PenstockError) -> bool:
     """Whether nobody answered, so that the message tells only of connections."""

@@ -12,8 +12,10 @@ from tenants.models import Person
 from web import notices, rate_limit, sessions
 from web.forms.accounts import PasswordForm, ResetForm
 from web.forms.console_form import posted
+from web.paging import page_of
 from web.places import signed_in
 
+PER_PAGE = 50
 PASSWORDS_PER_PERSON = 10
 RESETS_PER_ADDRESS = 60
 """Attempts within a minute."""
@@ -40,8 +42,9 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
             rotate_token(request)
             return notices.put(redirect("web:account"), f"Your password is changed.{_told(ended)}")
     token = sessions.token_of(request)
-    rows = queries.sign_ins(person).order_by("-pk")
-    context = {"form": form, "items": [(row, queries.is_of_token(row, token)) for row in rows]}
+    page = page_of(request, queries.sign_ins(person).order_by("-pk"), PER_PAGE)
+    items = [(row, queries.is_of_token(row, token)) for row in page]
+    context = {"form": form, "page": page, "items": items}
     return render(request, "web/account.html", context, status=form.status)
 
 

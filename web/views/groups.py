@@ -16,10 +16,12 @@ from web.forms.console_form import posted
 from web.forms.fields import moment_ms
 from web.forms.groups import MovesForm, TargetForm
 from web.groups_now import GroupNow, PartitionLag, group_now, groups_now
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.unscripted import first_answer
 
 NAME_MAX = 249
+PARTITIONS_PER_PAGE = 100
 
 
 @in_tenant(Permission.GROUPS_READ)
@@ -73,9 +75,11 @@ def group_live(request: HttpRequest, place: Place) -> HttpResponse:
         context["trouble"] = error
     else:
         longest = max((part.end - part.begin for part in now.partitions), default=0)
+        page = page_of(request, now.partitions, PARTITIONS_PER_PAGE)
         context |= {
             "group": now,
-            "parts": [(part, _pipe(part, longest)) for part in now.partitions],
+            "page": page,
+            "parts": [(part, _pipe(part, longest)) for part in page],
         }
     return render(request, "web/parts/group_live.html", context)
 

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -21,6 +20,7 @@ from web import notices
 from web.broker_access import own_keys
 from web.forms.console_form import posted
 from web.forms.keys import KeyForm
+from web.paging import page_of
 from web.places import Place, in_tenant
 
 PER_PAGE = 50
@@ -46,13 +46,12 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
         .exclude(public_id__in=own_keys(place.tenant))
     )
     shown = rows if everything else valid
-    page = Paginator(shown, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, shown, PER_PAGE)
     context = {
         "here": "keys",
         "page": page,
         "items": [(row, state_of(row), access.bindings(row)) for row in page],
         "all": everything,
-        "kept": "all=1" if everything else "",
         "ended": rows.count() - valid.count(),
     }
     return render(request, "web/keys.html", context)

@@ -1,9 +1,7 @@
 """For operators of the service: people, links for new passwords, and operators' tokens."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -19,6 +17,7 @@ from tenants.models import OperatorToken, Person
 from web import notices, sessions
 from web.forms.console_form import ConsoleForm, posted
 from web.forms.operators import TenantsMaxForm
+from web.paging import page_of
 from web.places import for_operators
 
 PER_PAGE = 50
@@ -33,11 +32,10 @@ def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     whole = rows.count()
     if wanted:
         rows = rows.filter(email__icontains=wanted)
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, PER_PAGE)
     context: dict[str, Any] = {
         "here": "people",
         "q": wanted,
-        "kept": urlencode({"q": wanted}) if wanted else "",
         "whole": whole,
         "page": page,
     }
@@ -76,10 +74,10 @@ def _shown(request: HttpRequest, row: Person, form: TenantsMaxForm) -> HttpRespo
         "here": "people",
         "row": row,
         "form": form,
-        "belongings": queries.belongings(row),
+        "page": page_of(request, queries.belongings(row), PER_PAGE),
         "owned": queries.tenants_owned(row).count(),
         "standard": TENANTS_PER_PERSON_MAX,
-        "sign_ins": account_queries.sign_ins(row).order_by("-pk"),
+        "sign_ins": account_queries.sign_ins(row).count(),
     }
     return render(request, "web/operator_person.html", context, status=form.status)
 
@@ -98,8 +96,8 @@ def make_reset(request: HttpRequest, operator: OperatorToken, member: str) -> Ht
 @require_safe
 def operators(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     """Every operator's token that is not revoked."""
-    context = {"here": "operators", "items": queries.operators().order_by("pk")}
-    return render(request, "web/operators.html", context)
+    page = page_of(request, queries.operators().order_by("pk"), PER_PAGE)
+    return render(request, "web/operators.html", {"here": "operators", "page": page})
 
 
 @for_operators

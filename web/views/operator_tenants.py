@@ -1,9 +1,7 @@
 """For operators of the service: tenants, their limits, and suspending them."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -22,6 +20,7 @@ from tenants.models import OperatorToken, Tenant
 from web import notices, sessions
 from web.forms.console_form import posted
 from web.forms.operators import LimitsForm, SuspendForm
+from web.paging import page_of
 from web.places import for_operators
 
 PER_PAGE = 50
@@ -38,13 +37,12 @@ def tenants(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     if wanted:
         rows = rows.filter(Q(name__icontains=wanted) | Q(public_id=wanted))
     rows = rows.annotate(people=Count("memberships", distinct=True))
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, PER_PAGE)
     shown = list(page)
     limits, partitions = limits_by_tenant(shown), topics.partitions_by_tenant(shown)
     context: dict[str, Any] = {
         "here": "tenants",
         "q": wanted,
-        "kept": urlencode({"q": wanted}) if wanted else "",
         "whole": whole,
         "page": page,
         "items": [(row, limits[row.public_id], partitions.get(row.public_id, 0)) for row in shown],

@@ -1,9 +1,7 @@
 """For operators of the service: brokers, partitions, and what waits."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
 from django.shortcuts import redirect, render
@@ -22,6 +20,7 @@ from tenants.models import OperatorToken
 from web import rate_limit, sessions
 from web.forms.console_form import posted
 from web.forms.operators import OperatorSignInForm
+from web.paging import page_of
 from web.places import for_operators
 from web.unscripted import first_answer
 
@@ -102,13 +101,12 @@ def partitions(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     wanted = request.GET.get("q", "").strip()[:249]
     troubled = request.GET.get("show") == "troubled"
     context: dict[str, Any] = {"here": "partitions", "q": wanted, "troubled": troubled}
-    context["kept"] = urlencode({"q": wanted} | ({"show": "troubled"} if troubled else {}))
     try:
         seen = brokers.describe(partitions=True, timeout_s=TIMEOUT_S)
     except PenstockError as error:
         context["trouble"] = error
     else:
-        page = Paginator(_chosen(seen, wanted, troubled), PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+        page = page_of(request, _chosen(seen, wanted, troubled), PER_PAGE)
         names = dict(
             queries.all_tenants()
             .filter(public_id__in=sorted({part.tenant for part in page}))

@@ -1,5 +1,7 @@
 """People of a tenant: who belongs to it and with which role, invitations, and the page where somebody joins."""
 
+from collections.abc import Iterable
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,6 +18,7 @@ from web import notices, rate_limit, sessions
 from web.forms.accounts import JoinForm
 from web.forms.console_form import ConsoleForm, posted
 from web.forms.people import InviteForm, RoleForm
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.views.account import end_session, welcome
 
@@ -26,6 +29,7 @@ MEANINGS = {
     Role.BILLING: "usage and invoices",
     Role.AUDITOR: "reads all but messages, and the audit log",
 }
+PER_PAGE = 50
 JOIN_PER_ADDRESS = 60
 """Attempts within a minute."""
 
@@ -34,10 +38,13 @@ JOIN_PER_ADDRESS = 60
 @require_safe
 def people(request: HttpRequest, place: Place) -> HttpResponse:
     """Everybody with the role, and invitations that wait."""
+    page = page_of(request, queries.members(place.tenant).order_by("pk"), PER_PAGE)
+    invited = queries.invitations(place.tenant).order_by("pk")
     context = {
         "here": "people",
-        "members": _shown(place),
-        "invitations": queries.invitations(place.tenant).order_by("pk"),
+        "page": page,
+        "members": _shown(place, page.object_list),
+        "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
     }
     return render(request, "web/people.html", context)
@@ -155,10 +162,9 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     return render(request, "web/join.html", context, status=form.status)
 
 
-def _shown(place: Place) -> list[tuple[Membership, bool, RoleForm | None, bool]]:
-    """Everybody with: is it you, the form if you may give another role, may the person go. The last owner stays."""
-    rows = list(queries.members(place.tenant).order_by("pk"))
-    owners = sum(row.role == Role.OWNER for row in rows)
+def _shown(place: Place, rows: Iterable[Membership]) -> list[tuple[Membership, bool, RoleForm | None, bool]]:
+    """Each row with: is it you, the form if you may give another role, may the person go. The last owner stays."""
+    owners = queries.members(place.tenant).filter(role=Role.OWNER).count()
     roles = [name for name, _ in _roles(place)]
     shown = []
     for row in rows:

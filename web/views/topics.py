@@ -1,9 +1,7 @@
 """Topics: list, detail with what the brokers say now, create, edit, delete."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -19,10 +17,12 @@ from web.broker_access import brokers
 from web.flows import flows
 from web.forms.console_form import posted
 from web.forms.topics import DeleteTopicForm, EditTopicForm, NewTopicForm
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.unscripted import first_answer
 
 PER_PAGE = 50
+PARTITIONS_PER_PAGE = 100
 SEARCH_MAX = 249
 
 
@@ -35,12 +35,11 @@ def topics(request: HttpRequest, place: Place) -> HttpResponse:
     whole = rows.count()
     if wanted:
         rows = rows.filter(name__icontains=wanted)
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, PER_PAGE)
     context = {
         "here": "topics",
         "page": page,
         "q": wanted,
-        "q_kept": urlencode({"q": wanted}) if wanted else "",
         "whole": whole,
         "partitions": sum(queries.topics(place.tenant).values_list("partitions", flat=True)),
         "limits": limits_of(place.tenant),
@@ -79,6 +78,7 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         else:
             rates = live.watch.sample(f"topic {now.topic_id}", now.written)
             longest = max((part.held for part in now.partitions), default=0)
+            page = page_of(request, now.partitions, PARTITIONS_PER_PAGE)
             context |= {
                 "now": now,
                 "read_back": read_back,
@@ -86,8 +86,9 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
                 "flows": flows(place.tenant.public_id, now.topic_id),
                 "parts": [
                     (part, charts.pipe(part.held, part.held, longest, f"{part.held:,} messages", gate=False))
-                    for part in now.partitions
+                    for part in page
                 ],
+                "page": page,
             }
     return render(request, "web/parts/topic_live.html", context)
 
