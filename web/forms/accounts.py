@@ -49,6 +49,8 @@ class SignUpForm(ConsoleForm):
             self.ask(lambda: actions.checked_email(email))
         if password:
             self.ask(lambda: actions.checked_password(password, email.lower()))
+        if "tenant" in self.cleaned_data:
+            self.ask(lambda: actions.checked_tenant_name(self.cleaned_data["tenant"]))
         return self.cleaned_data
 
 

@@ -15,6 +15,18 @@ class _Renderer(DjangoTemplates):
     field_template_name = "web/fields/field.html"
 
 
+class _BoundField(forms.BoundField):
+    """A field that people are led to when it is the first one with an error."""
+
+    def build_widget_attrs(self, attrs: dict[str, Any], widget: forms.Widget | None = None) -> dict[str, Any]:
+        attrs = super().build_widget_attrs(attrs, widget)
+        if self.form.errors:
+            first = next((name for name in self.form.fields if name in self.form.errors), "")
+            # Groups of boxes are no single input that could be led to.
+            attrs["autofocus"] = self.name == first and not self.use_fieldset
+        return attrs
+
+
 class ConsoleForm(forms.Form):
     """A form whose errors come from its fields, from the rules that it asks, and from the action that it is for.
 
@@ -22,6 +34,9 @@ class ConsoleForm(forms.Form):
     """
 
     default_renderer = _Renderer()
+    bound_field_class = _BoundField
+    about: str = ""
+    """The name of what the form is about: a refusal that begins with it keeps its letters."""
     lands: ClassVar[Mapping[str, str]] = {}
     """Names that the rules use -> fields of this form, where the two differ."""
 
@@ -56,7 +71,8 @@ class ConsoleForm(forms.Form):
         self._throttled = isinstance(error, Throttled)
         # A form without fields has nothing that the name could mean to people.
         told = bool(field or not name or not self.fields)
-        self.add_error(field, as_sentence(text) if told else f"{name}: {as_sentence(text)}")
+        text = text if self.about and text.split(maxsplit=1)[0] == self.about else as_sentence(text)
+        self.add_error(field, text if told else f"{name}: {text}")
 
     def ask(self, rule: Callable[[], object]) -> None:
         """Let a rule look at what the fields hold, and show what it refuses."""

@@ -1,7 +1,10 @@
 """Forms of the operators' pages."""
 
+from typing import Any
+
 from django import forms
 
+from quotas import actions as quotas
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Secret, Whole
 
@@ -36,6 +39,12 @@ class LimitsForm(ConsoleForm):
         help_text="Of all topics together; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
     )
+
+    def clean(self) -> dict[str, Any]:
+        """Everything that is wrong at once, not only what setting them would name first."""
+        self.ask(lambda: quotas.check_produce_rate(self.cleaned_data.get("produce_bytes_per_s")))
+        self.ask(lambda: quotas.check_partitions_max(self.cleaned_data.get("partitions_max")))
+        return self.cleaned_data
 
 
 class SuspendForm(ConsoleForm):

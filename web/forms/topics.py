@@ -104,6 +104,7 @@ class TopicForm(ConsoleForm):
 class NewTopicForm(TopicForm):
     """A topic of `tenant` that is not there yet."""
 
+    field_order = ("name",)
     name = Text(
         label="Name",
         help_text="Letters, digits and . _ - ; programs use it, and it cannot be changed.",
@@ -146,6 +147,7 @@ class NewTopicForm(TopicForm):
         super().clean()
         name, partitions = self.cleaned_data.get("name"), self.cleaned_data.get("partitions")
         if name is not None:
+            self.about = name
             self.ask(lambda: actions.checked_name(self._tenant, name))
         if partitions is not None:
             self.ask(lambda: actions.checked_partitions(partitions))
@@ -187,6 +189,7 @@ class EditTopicForm(TopicForm):
             "max_message_kib": -(-settings["max_message_bytes"] // limits.KIB),
         }
         super().__init__(data, initial=initial)
+        self.about = row.name
         self.fields["partitions"].widget.attrs["min"] = row.partitions
 
 

@@ -21,7 +21,7 @@ from web.places import Place, in_tenant
 from web.unscripted import first_answer
 
 NAME_MAX = 249
-PARTITIONS_PER_PAGE = 100
+PARTITIONS_PER_PAGE = 50
 
 
 @in_tenant(Permission.GROUPS_READ)

@@ -22,7 +22,7 @@ from web.places import Place, in_tenant
 from web.unscripted import first_answer
 
 PER_PAGE = 50
-PARTITIONS_PER_PAGE = 100
+PARTITIONS_PER_PAGE = 50
 SEARCH_MAX = 249
 
 

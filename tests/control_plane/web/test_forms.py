@@ -140,10 +140,38 @@ def test_an_error_stands_at_its_field_and_the_rest_as_it_was_typed(
 
 
 def test_all_that_is_wrong_with_a_sign_up_is_told_at_once() -> None:
-    given = {"email": "nobody", "password": "short", "tenant": "newcomers"}
+    given = {"email": "nobody", "password": "short", "tenant": "new comers"}
     page = _Page(Client().post("/sign-up", given).content.decode())
     assert "no e-mail address" in page.told_at("email") and "too short" in page.told_at("password")
-    assert page.named["tenant"]["value"] == "newcomers"
+    assert "A-Z a-z 0-9" in page.told_at("tenant") and page.named["tenant"]["value"] == "new comers"
+
+
+def test_both_limits_of_a_tenant_are_looked_at_at_once(owner: Client) -> None:
+    given = {"produce_bytes_per_s": "-1", "partitions_max": "many"}
+    page = _Page(owner.post(fill("/operator/tenants/{tenant}"), given).content.decode())
+    assert "-1 is not within" in page.told_at("produce_bytes_per_s")
+    assert "A whole number" in page.told_at("partitions_max")
+
+
+def test_people_are_led_to_the_first_field_with_an_error(owner: Client) -> None:
+    def led_to(page: bytes) -> list[str]:
+        named = _Page(page.decode()).named
+        return [name for name, given in named.items() if "autofocus" in given]
+
+    assert led_to(owner.get("/t/acme/new-topic").content) == ["name"]
+    wrong = {**NEW_TOPIC, "name": "fine", "partitions": "0", "max_message_kib": "0"}
+    assert led_to(owner.post("/t/acme/new-topic", wrong).content) == ["partitions"]
+    assert led_to(owner.post("/t/acme/new-topic", {**wrong, "name": "a b"}).content) == ["name"]
+    assert led_to(owner.post("/t/acme/new-key", {**NEW_KEY, "scope": "some"}).content) == []
+
+
+def test_a_refusal_that_begins_with_the_topics_name_keeps_its_letters(owner: Client) -> None:
+    for address, given in (
+        ("/t/acme/topics/orders/settings", {**SETTINGS, "partitions": "2"}),
+        ("/t/acme/new-topic", {**NEW_TOPIC, "name": "small", "partitions": "9999"}),
+    ):
+        told = _Page(owner.post(address, given).content.decode()).told_at("partitions")
+        assert "orders has 3" in told or "small needs 9999" in told
 
 
 def test_a_refusal_of_no_field_stands_above_the_form() -> None:
