@@ -33,7 +33,7 @@ register.filter("short", charts.short)
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """`3 minutes ago`, with the moment itself for whoever points at it."""
+    """`3 minutes ago`, with the moment itself for people who point at it."""
     if at is None:
         return "never"
     return format_html(
@@ -83,7 +83,7 @@ def page_address(context: template.Context, number: int, name: str = "") -> str:
 
 @register.filter
 def unreachable(error: PenstockError) -> bool:
-    """Whether nobody answered, so that the message tells only of connections."""
+    """Whether no broker answered: the message then names connections only."""
     return isinstance(error, (BrokerUnavailable, TimedOut, DeliveryTimeout))
 
 

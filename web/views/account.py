@@ -65,7 +65,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """A person and his first tenant."""
+    """A person and their first tenant."""
     form = SignUpForm(posted(request))
     if form.is_valid():
         given = form.cleaned_data
