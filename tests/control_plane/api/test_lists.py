@@ -1,17 +1,19 @@
-"""Every list of REST, page by page: whatever comes and goes between, with cursors of its own."""
+"""Every list of REST, page by page: whatever comes and goes between, with cursors of its own, in few queries."""
 
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.brokers import client as broker_client
 from control_plane.topics.models import Topic
 from penstock.contract.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 from tenants.roles import Standing
-from tests.control_plane.api.lists import LISTS, NO_LISTS, Cluster, brokers, cluster, topics
+from tests.control_plane.api.lists import LISTS, NO_LISTS, Cluster, Listed, brokers, cluster, topics
 from tests.control_plane.world import Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -178,3 +180,28 @@ def test_a_page_has_so_many_items_where_nothing_is_said(house: House, said: Clus
         fill(house, said, range(PAGE_ITEMS_DEFAULT + 1))
         page = read(path)
         assert len(page.body["items"]) == PAGE_ITEMS_DEFAULT and page.body["next"]
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_costs_as_many_queries_for_many_items_as_for_one(
+    path: str, house: House, said: Cluster, read: Read
+) -> None:
+    listed: Listed = LISTS[path]
+
+    def queries() -> list[str]:
+        with CaptureQueriesContext(
+            connection,
+        ) as caught:
+            found = read(path, f"limit={PAGE_ITEMS_MAX}")
+        assert found.status == 200, found.body
+        counts.append(len(found.body["items"]))
+        return [query["sql"] for query in caught.captured_queries]
+
+    counts: list[int] = []
+    listed.fill(house, said, range(1))
+    queries()  # what a process reads once
+    few = queries()
+    listed.fill(house, said, range(1, 200))
+    many = queries()
+    assert counts[-1] == counts[0] + 199 * listed.a_number
+    assert len(many) == len(few), "\n".join(sorted({sql[:200] for sql in many}))
