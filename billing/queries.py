@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Prefetch, QuerySet, Sum
+from django.db.models import Count, F, Prefetch, Q, QuerySet, Sum
 
 from billing.models import (
     BillingEntry,
@@ -38,11 +38,65 @@ SLA_VALID_MIN = 20
 # -- usage ----------------------------------------------------------------------------------------------
 
 
-def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | None) -> list[dict[str, Any]]:
-    """Usage by any of `GROUPS`, days [first, end): a row a group with its meters.
+def usage(
+    tenant: Tenant,
+    *,
+    by: Sequence[str],
+    first: date | None,
+    end: date | None,
+    only: Sequence[tuple[Any, ...]] | None = None,
+) -> list[dict[str, Any]]:
+    """Usage by any of `GROUPS`, days [first, end): a row a group with its meters; of some of `usage_groups` `only`.
 
     A meter's `quantity` is what is shown everywhere; `billed` of it stands on issued invoices, the rest is provisional.
     """
+    shown, invoiced = _usage_rows(tenant, first, end)
+    if only is not None:
+        within = {f"{name}__in": {group[place] for group in only} for place, name in enumerate(by)}
+        shown, invoiced = shown.filter(**within), invoiced.filter(**within)
+    groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
+    for name, rows in (("quantity", shown), ("billed", invoiced)):
+        summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
+        for *key, meter, total in summed:
+            meters = groups.setdefault(tuple(key), {})
+            meters.setdefault(meter, {"quantity": 0, "billed": 0})[name] = total
+    items = []
+    for group in sorted(groups) if only is None else (group for group in only if group in groups):
+        meters = groups[group]
+        for numbers in meters.values():
+            # A cut may be imported a moment before the day it belongs to.
+            numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
+            numbers["provisional"] = numbers["quantity"] - numbers["billed"]
+        items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
+    return items
+
+
+def usage_groups(
+    tenant: Tenant,
+    *,
+    by: Sequence[str],
+    first: date | None,
+    end: date | None,
+    after: Sequence[Any] | None,
+    most: int,
+) -> list[tuple[Any, ...]]:
+    """The groups of `usage` in the database's order, without their sums: at most so many, behind the group `after`."""
+    shown, invoiced = _usage_rows(tenant, first, end)
+    if not by:
+        return [()] if after is None and (shown.exists() or invoiced.exists()) else []
+    if after is not None:
+        behind = Q(pk__in=[])
+        for place, name in enumerate(by):
+            behind |= Q(**dict(zip(by[:place], after, strict=False)), **{f"{name}__gt": after[place]})
+        shown, invoiced = shown.filter(behind), invoiced.filter(behind)
+    rows = shown.values_list(*by).union(invoiced.values_list(*by))
+    return list(rows.order_by(*by)[:most])
+
+
+def _usage_rows(
+    tenant: Tenant, first: date | None, end: date | None
+) -> tuple[QuerySet[UsageDay], QuerySet[CutUsage]]:
+    """What is shown of days [first, end), and what of it stands on issued invoices."""
     shown = UsageDay.objects.filter(tenant=tenant)
     invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
     for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
@@ -55,20 +109,7 @@ def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | 
         shown, invoiced = shown.filter(day__gte=first), invoiced.filter(day__gte=first)
     if end is not None:
         shown, invoiced = shown.filter(day__lt=end), invoiced.filter(day__lt=end)
-    groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
-    for name, rows in (("quantity", shown), ("billed", invoiced)):
-        summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
-        for *key, meter, total in summed:
-            meters = groups.setdefault(tuple(key), {})
-            meters.setdefault(meter, {"quantity": 0, "billed": 0})[name] = total
-    items = []
-    for group, meters in sorted(groups.items()):
-        for numbers in meters.values():
-            # A cut may be imported a moment before the day it belongs to.
-            numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
-            numbers["provisional"] = numbers["quantity"] - numbers["billed"]
-        items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
-    return items
+    return shown, invoiced
 
 
 def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ from django.db.models import QuerySet
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
@@ -24,12 +23,26 @@ CURSOR_PARAMETER = "cursor"
 LIMIT_PARAMETER = "limit"
 
 
+Key = tuple[int | str, ...]
+"""Of an item: no two have the same, and an item keeps its own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """A list that is no query's. `key` orders it; no two items have the same key, and an item keeps its own."""
+    """A list that is no query's, in the order of its items' keys."""
 
-    items: Sequence[Any]
-    key: Callable[[Any], tuple[int | str, ...]]
+    behind: Callable[[Key | None, int], Sequence[Any]]
+    """The first items behind the one of that key (None: the first of all), at most so many."""
+    key: Callable[[Any], Key]
+
+
+def in_memory(items: Sequence[Any], key: Callable[[Any], Key]) -> Ordered:
+    """A list whose items are all there."""
+
+    def behind(after: Key | None, most: int) -> Sequence[Any]:
+        return sorted((item for item in items if after is None or key(item) > after), key=key)[:most]
+
+    return Ordered(behind=behind, key=key)
 
 
 class RowPages(CursorPagination):
@@ -94,20 +107,17 @@ class RowPages(CursorPagination):
 class OrderedPages(RowPages):
     """The same of a list that is no query's."""
 
-    def __init__(self, request: Request, reader: str, key: Callable[[Any], tuple[int | str, ...]]) -> None:
+    def __init__(self, request: Request, reader: str, rows: Ordered) -> None:
         super().__init__(request, reader)
-        self._key = key
+        self._rows = rows
 
-    def paginate_queryset(
-        self, queryset: QuerySet[Any, Any] | Sequence[Any], request: Request, view: APIView | None = None
-    ) -> list[Any]:
+    def read(self, request: Request) -> list[Any]:
         """The items of the page that the request names. Raises `InvalidRequest`."""
         size, position = self.get_page_size(request), self.position(request)
-        left = sorted(queryset, key=self._key)
-        if position is not None:
-            left = [item for item in left if self._key(item) > tuple(position)]
-        self._last = self._key(left[size - 1]) if len(left) > size else None
-        return left[:size]
+        after = None if position is None else tuple(position)
+        found = list(self._rows.behind(after, size + 1))
+        self._last = self._rows.key(found[size - 1]) if len(found) > size else None
+        return found[:size]
 
     def get_next_link(self) -> str | None:
         """The cursor of the page that follows; None: there is none."""
@@ -117,7 +127,7 @@ class OrderedPages(RowPages):
 def page(rows: QuerySet[Any] | Ordered, request: Request, *, reader: str) -> tuple[list[Any], RowPages]:
     """The items of the page that the request names, and what makes the answer of them. Raises `InvalidRequest`."""
     if isinstance(rows, Ordered):
-        ordered = OrderedPages(request, reader, rows.key)
-        return ordered.paginate_queryset(rows.items, request), ordered
+        ordered = OrderedPages(request, reader, rows)
+        return ordered.read(request), ordered
     by_key = RowPages(request, reader)
     return by_key.paginate_queryset(rows, request) or [], by_key

@@ -1,6 +1,7 @@
 """REST of usage, invoices with their documents, cuts and prices."""
 
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import ClassVar
 
 from django.utils import timezone
@@ -10,7 +11,7 @@ from rest_framework.response import Response
 
 from billing import actions, draft_actions, draft_queries, price_actions, queries
 from billing.cut_delivery import KIND_CUT
-from control_plane.api.pages import Ordered
+from control_plane.api.pages import Ordered, in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
@@ -35,9 +36,16 @@ class UsageView(TenantView):
         if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):
             raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
         first, end = _day(request, "from"), _day(request, "to")
-        items = queries.usage(self.tenant, by=by, first=first, end=end)
-        rows = Ordered(items=items, key=lambda item: tuple(str(item[name]) for name in by))
-        return self.paged(rows, shapes.UsageShape)
+        asked = partial(queries.usage, self.tenant, by=by, first=first, end=end)
+        groups = partial(queries.usage_groups, self.tenant, by=by, first=first, end=end)
+        return self.paged(
+            Ordered(
+                behind=lambda after, most: groups(after=after, most=most),
+                key=lambda group: tuple(map(str, group)),
+            ),
+            shapes.UsageShape,
+            shown_as=lambda only: asked(only=only),
+        )
 
 
 class AvailabilityView(TenantView):
@@ -52,9 +60,7 @@ class AvailabilityView(TenantView):
         """Valid requests and those that failed by the service's fault, by operation."""
         first, end = _moment(request, "from"), _moment(request, "to")
         items = queries.availability(self.tenant, first=first, end=end)
-        return self.paged(
-            Ordered(items=items, key=lambda item: (item["operation"],)), shapes.AvailabilityShape
-        )
+        return self.paged(in_memory(items, key=lambda item: (item["operation"],)), shapes.AvailabilityShape)
 
 
 class CostView(TenantView):
@@ -297,7 +303,7 @@ class DataSetsView(OperatorView):
     def get(self, request: Request) -> Response:
         """Which run of each data set counts, what was refused and why."""
         missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
-        rows = Ordered(items=queries.data_set_states(), key=lambda state: (state["dataset"],))
+        rows = in_memory(queries.data_set_states(), key=lambda state: (state["dataset"],))
         return self.paged(rows, shapes.DataSetShape, beside={"missing_usage": missing.data})
 
 

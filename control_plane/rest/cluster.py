@@ -106,7 +106,7 @@ class LossesView(OperatorView):
     def get(self, request: Request) -> Response:
         """Operators: every loss that was declared of any partition, oldest first."""
         seen = brokers.describe(partitions=True, timeout_s=5).losses
-        return self.paged(pages.Ordered(items=seen, key=_in_time), LossShape)
+        return self.paged(pages.in_memory(seen, key=_in_time), LossShape)
 
     @extend_schema(
         operation_id="losses_declare",
@@ -131,6 +131,6 @@ class LossesView(OperatorView):
         return Response(LossTold({"declared": declared, "loss": loss}).data)
 
 
-def _in_time(loss: LossSeen) -> tuple[int | str, ...]:
+def _in_time(loss: LossSeen) -> pages.Key:
     """A partition's log generation begins with one loss at most."""
     return loss.declared_ms, loss.topic_id, loss.partition, loss.log_generation

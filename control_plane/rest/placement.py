@@ -120,7 +120,7 @@ class BrokersView(OperatorView):
         orders = queries.orders()
         seen = brokers.describe(timeout_s=driving.ASK_S).brokers
         found = [_in_use(broker, orders.get(broker.id)) for broker in seen]
-        return self.paged(pages.Ordered(items=found, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
+        return self.paged(pages.in_memory(found, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
 
 
 class BrokerView(OperatorView):

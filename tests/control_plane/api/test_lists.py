@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,11 +10,23 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
 
+from billing.models import Cut, CutUsage
 from control_plane.brokers import client as broker_client
 from control_plane.topics.models import Topic
 from penstock.contract.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 from tenants.roles import Standing
-from tests.control_plane.api.lists import LISTS, NO_LISTS, Cluster, Listed, brokers, cluster, topics
+from tests.control_plane.api.lists import (
+    BEGINNING,
+    LISTS,
+    NO_LISTS,
+    Cluster,
+    Listed,
+    brokers,
+    cluster,
+    invoices,
+    topics,
+    usage,
+)
 from tests.control_plane.world import Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -173,6 +186,42 @@ def test_a_cursor_is_of_one_question_and_one_tenant(house: House, said: Cluster)
     cursor = call("GET", f"{asked}&limit=1", token=owner).body["next"]
     assert call("GET", f"{asked}&cursor={cursor}", token=owner).status == 200
     assert refused(call("GET", f"/v1/audit?cursor={cursor}", token=owner), "cursor")
+
+
+@pytest.mark.parametrize("by", ["", "topic", "day", "topic,day", "day,topic"])
+def test_usage_is_paged_however_it_is_grouped(by: str, house: House, said: Cluster) -> None:
+    usage(house, said, range(20))
+    invoices(house, said, range(1))
+    # The cut may be imported a moment before the day that it belongs to.
+    CutUsage.objects.create(
+        cut=Cut.objects.get(invoice__isnull=False),
+        topic_id="f" * 32,
+        topic="billed-alone",
+        partition=0,
+        log_generation=1,
+        day=BEGINNING.date() + timedelta(days=7),
+        meter="messages_in",
+        quantity=3,
+        first_offset=0,
+        end_offset=3,
+    )
+
+    def page(*query: str) -> Answer:
+        asked = "&".join((f"by={by}", *query))
+        return call("GET", f"/v1/usage?{asked}", token=house.credentials[Standing.OWNER])
+
+    whole = page().body["items"]
+    number = {"": 1, "topic": 11, "day": 3}.get(by, 21)
+    assert len(whole) == number and sum(item["meters"]["messages_in"]["billed"] for item in whole) == 3
+    assert sum(item["meters"]["messages_in"]["quantity"] for item in whole) == sum(range(20)) + (
+        3 if by else 0
+    )
+    found, cursor = [], ""
+    for _ in range(number):
+        answer = page("limit=1", *([f"cursor={cursor}"] if cursor else []))
+        found += answer.body["items"]
+        cursor = answer.body["next"]
+    assert found == whole and cursor is None
 
 
 def test_a_page_has_so_many_items_where_nothing_is_said(house: House, said: Cluster, read: Read) -> None:
