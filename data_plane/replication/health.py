@@ -1,7 +1,7 @@
 """A replica's health: what its log is good for, and what makes it whole again (RL45, RL122).
 
     sound --damage in the only replica--> read only
-    sound, read only --damage, another one can lead--> damaged, or lost tail where nobody can tell what is missing
+    sound, read only --damage, another one can lead--> damaged, or lost tail where it is not known what is missing
     damaged, lost tail --given up--> the same, given up
     damaged, lost tail, given up --cut, to be fetched again--> sound
     read only, damaged, lost tail --a declared loss covers it--> sound
@@ -29,7 +29,7 @@ class ReadOnly:
 
     reason: str
     tail_lost: bool = False
-    """Nobody can tell what is missing at its end."""
+    """It is not known what is missing at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,16 @@ class Damaged:
 
     reason: str
     given_up: bool = False
-    """The metadata has said since then that nobody counts on it."""
+    """The metadata has said since then that no broker counts on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostTail:
-    """It takes no role. Nobody can tell what is missing at its end: everything is fetched again."""
+    """It takes no role. It is not known what is missing at its end: everything is fetched again."""
 
     reason: str
     given_up: bool = False
-    """The metadata has said since then that nobody counts on it."""
+    """The metadata has said since then that no broker counts on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class Remedy(Enum):
 
     NONE = auto()
     GIVE_UP = auto()
-    """Somebody counts on it, or may: a write of its own takes it out of the sets of those that may lead."""
+    """The others count on it, or may: a write of its own takes it out of the sets of those that may lead."""
     FETCH_AGAIN = auto()
-    """Nobody counts on it and another one leads: cut what is bad, and fetch it from there."""
+    """No broker counts on it and another one leads: cut what is bad, and fetch it from there."""
     ACCEPT_LOSS = auto()
     """A declared loss covers all that is wrong with it: cut it there, and go on."""
 

@@ -154,8 +154,8 @@ class Assignment:
         )
 
     def _counted_on(self, record: PartitionRecord) -> bool:
-        """Whether this replica leads or may lead next: only what nobody counts on may be fetched again from another
-        one that leads (RL122)."""
+        """Whether this replica leads or may lead next: only what no broker counts on may be fetched again from
+        another one that leads (RL122)."""
         return self._me == record.leader or self._me in record.in_sync or self._me in record.eligible
 
     def _given_as_it_is(self, replica: Replica, record: PartitionRecord) -> bool:

@@ -10,7 +10,8 @@ from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.replication.leader import BrokerView, LeaderState, Proposal
+from data_plane.replication.in_sync_change import Proposal
+from data_plane.replication.leader import BrokerView, LeaderState
 from penstock.contract.ids import BrokerId
 
 Proposed = list[tuple[Replica, LeaderState, Proposal]]
@@ -32,8 +33,6 @@ class InSyncWriter:
         self._store, self._clock, self._stats = store, clock, stats
         self._unsettled: dict[Replica, None] = {}
         self._soon: dict[Replica, None] = {}
-        self._uncertain: dict[Replica, Proposal] = {}
-        """Proposals of which a try may still be applied."""
         self._wake = asyncio.Event()
 
     def unsettled(self, replica: Replica) -> None:
@@ -87,9 +86,8 @@ class InSyncWriter:
         try:
             await self._try(key, proposed)
         except (StoreUnavailable, OutcomeUnknown, SessionLost):
-            for replica, leading, proposal in proposed:
+            for _, leading, _ in proposed:
                 leading.proposal_unknown()
-                self._uncertain[replica] = proposal
 
     async def _try(self, key: str, proposed: Proposed) -> None:
         revision, records = await self._cell(key)
@@ -112,7 +110,7 @@ class InSyncWriter:
             return
         revision, records = await self._cell(key)
         unchanged = self._resolved(fitting, records)
-        if any(replica in self._uncertain for replica, _, _ in unchanged):
+        if any(leading.unresolved for _, leading, _ in unchanged):
             records = await self._outdate(key, revision, records, unchanged)
         for replica, leading, proposal in unchanged:
             self._resolve(replica, leading, proposal, records[replica.where.partition])
@@ -151,7 +149,6 @@ class InSyncWriter:
         self, replica: Replica, leading: LeaderState, proposal: Proposal, record: model.PartitionRecord
     ) -> None:
         """The store has said what holds."""
-        self._uncertain.pop(replica, None)
         if record.in_sync == proposal.in_sync:
             if len(record.in_sync) > len(leading.record.in_sync):
                 self._stats.in_sync_expansions += 1

@@ -87,7 +87,7 @@ class Repair:
         """Cut the log where the damaged segment begins, which is kept beside it. The rest comes from the leader,
         verified as any fetch is.
 
-        Where the journal or checkpoint was damaged nobody can tell where that is: everything is fetched again.
+        Where the journal or checkpoint was damaged it is not known where that is: everything is fetched again.
         """
         log = replica.log
         replica.repairs += 1

@@ -232,7 +232,7 @@ class Replica:
         self._turned(health.retired(self.health, reason))
 
     def given_up(self) -> None:
-        """Nobody counts on it any more, if it is damaged."""
+        """If it is damaged: no broker counts on it any more."""
         self._turned(health.gave_up(self.health))
 
     def made_whole(self) -> None:
