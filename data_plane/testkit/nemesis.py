@@ -448,15 +448,21 @@ class Nemesis:
         return True
 
     def _cut_liar(self, victim: SimBroker) -> None:
-        """Only while others hold what it lied about, enough of them to go on without it: one that leaves a set that is
-        too small then stays eligible, and does not know what it lost ("What each setting survives")."""
+        """Only while others hold what it lied about, enough of them to go on without it. Those that are cut off may
+        leave too and do not count: one that leaves a set that is too small then stays eligible, and does not know what
+        it lost ("What each setting survives")."""
         records = [self._watcher.records[where] for where in self._hosted(victim)]
         demanded = [
             self._watcher.topics[where.topic_id].settings.min_insync_replicas
             for where in self._hosted(victim)
         ]
+        others = {
+            broker.broker_id
+            for broker in self._cluster.brokers
+            if broker is not victim and self._cluster.hears_all(broker)
+        }
         if all(
-            len({*record.in_sync} - {victim.broker_id}) >= minimum and victim.broker_id not in record.eligible
+            len(others.intersection(record.in_sync)) >= minimum and victim.broker_id not in record.eligible
             for record, minimum in zip(records, demanded, strict=True)
         ):
             self._note_lost(victim, self._hosted(victim))
