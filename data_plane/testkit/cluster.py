@@ -372,6 +372,15 @@ class SimCluster:
             self.network.heal(other, broker.host)
         self.store.heal(broker.host)
 
+    def hears_all(self, broker: SimBroker) -> bool:
+        """Whether it runs, and no link between it and another broker is cut."""
+        return broker.ready and not any(
+            self.network.link(*pair).cut
+            for other in self.brokers
+            for pair in ((broker.host, other.host), (other.host, broker.host))
+            if other is not broker
+        )
+
     def all_hosts(self) -> list[str]:
         clients = [f"c{number}" for number in range(self.plan.client_hosts)]
         return [*(broker.host for broker in self.brokers), *clients, ADMIN_HOST]

@@ -448,17 +448,18 @@ class Nemesis:
         return True
 
     def _cut_liar(self, victim: SimBroker) -> None:
-        """Only while others hold what it lied about, enough of them to go on without it: one that leaves a set that is
-        too small then stays eligible, and does not know what it lost ("What each setting survives")."""
-        records = [self._watcher.records[where] for where in self._hosted(victim)]
-        demanded = [
-            self._watcher.topics[where.topic_id].settings.min_insync_replicas
-            for where in self._hosted(victim)
-        ]
-        if all(
-            len({*record.in_sync} - {victim.broker_id}) >= minimum and victim.broker_id not in record.eligible
-            for record, minimum in zip(records, demanded, strict=True)
-        ):
+        """Only while others hold what it lied about, enough of them to go on without it. Those that are cut off may
+        leave too and do not count: one that leaves a set that is too small then stays eligible, and does not know what
+        it lost ("What each setting survives")."""
+        reached = [one.broker_id for one in self._cluster.brokers if self._cluster.hears_all(one)]
+        others = {*reached} - {victim.broker_id}
+
+        def enough_stay(where: TopicPartition) -> bool:
+            record, settings = self._watcher.records[where], self._watcher.topics[where.topic_id].settings
+            stay = len(others.intersection(record.in_sync)) >= settings.min_insync_replicas
+            return stay and victim.broker_id not in record.eligible
+
+        if all(enough_stay(where) for where in self._hosted(victim)):
             self._note_lost(victim, self._hosted(victim))
             self._cluster.power_cut(victim)
             victim.faults.lying = False
