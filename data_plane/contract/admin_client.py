@@ -70,24 +70,27 @@ class AdminClient:
     ) -> pb.DescribeClusterResponse:
         """The cluster as one broker sees it: the one at `address`, or the first that answers.
 
-        Objects (tenants, topics, keys) come in pages: the answer is only as new as the oldest of them. Raises
-        `BrokerUnavailable`.
+        Objects (tenants, topics, keys) and partitions come in pages: the answer is only as new as the oldest of
+        them. Raises `BrokerUnavailable`.
         """
-        request = pb.DescribeClusterRequest(partitions=partitions, objects=objects)
-        if address is not None:
-            return self._calls.call(
-                address, methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s
-            )
-        answer = self._calls.ask(methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s)
+
+        def page(after: str) -> pb.DescribeClusterResponse:
+            request = pb.DescribeClusterRequest(partitions=partitions, objects=objects, after=after)
+            method, answer_type = methods.DESCRIBE_CLUSTER, pb.DescribeClusterResponse
+            if address is None:
+                return self._calls.ask(method, request, answer_type, timeout_s)
+            return self._calls.call(address, method, request, answer_type, timeout_s)
+
+        answer = page("")
         after = answer.next
         while after:
-            request = pb.DescribeClusterRequest(objects=True, after=after)
-            page = self._calls.ask(methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s)
-            answer.tenants.extend(page.tenants)
-            answer.topics.extend(page.topics)
-            answer.keys.extend(page.keys)
-            answer.revision = min(answer.revision, page.revision)
-            after = page.next
+            more = page(after)
+            answer.tenants.extend(more.tenants)
+            answer.topics.extend(more.topics)
+            answer.keys.extend(more.keys)
+            answer.partitions.extend(more.partitions)
+            answer.revision = min(answer.revision, more.revision)
+            after = more.next
         self._calls.addresses.learn(
             [broker.internal_address for broker in answer.brokers if broker.state == "active"]
         )

@@ -1,5 +1,6 @@
 """The image: a broker's own copy of the metadata, changed only by whole revisions of the watch."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -78,6 +79,10 @@ class ClusterImage:
         self.tenant_revisions: dict[TenantId, int] = {}
         self.use_revisions: dict[TenantId, int] = {}
         self.keys: dict[str, model.KeyRecord] = {}
+        self.tenants_in_order: list[str] = []
+        """Ids of `tenants`, `topics` (in hex) and `keys`, sorted: a list in pages goes on where its last page ended."""
+        self.topics_in_order: list[str] = []
+        self.keys_in_order: list[str] = []
         self.key_revisions: dict[str, int] = {}
         self.refused_keys: dict[str, int] = {}
         """Generation at which a key was revoked before it was ever put."""
@@ -179,6 +184,7 @@ class ClusterImage:
             self.cordon_revisions[cordon.broker_id] = revision
         elif kind == "topics":
             topic = model.TopicRecord.decode(value)
+            _put_in_order(self.topics_in_order, rest)
             self.topics[topic.topic_id] = topic
             self.topic_revisions[topic.topic_id] = revision
         elif kind == "names":
@@ -187,9 +193,11 @@ class ClusterImage:
             self.names[TenantId(tenant), name] = topic_id
             self.names_of.setdefault(TenantId(tenant), {})[name] = topic_id
         elif kind == "keys":
+            _put_in_order(self.keys_in_order, rest)
             self.keys[rest] = model.KeyRecord.decode(value)
             self.key_revisions[rest] = revision
         elif kind == "tenants":
+            _put_in_order(self.tenants_in_order, rest)
             self.tenants[TenantId(rest)] = model.TenantRecord.decode(value)
             self.tenant_revisions[TenantId(rest)] = revision
         elif kind == "use":
@@ -234,6 +242,7 @@ class ClusterImage:
             self.cordons.pop(BrokerId(int(rest)), None)
             self.cordon_revisions.pop(BrokerId(int(rest)), None)
         elif kind == "topics":
+            _take_from_order(self.topics_in_order, rest)
             self.topics.pop(TopicId(bytes.fromhex(rest)), None)
             self.topic_revisions.pop(TopicId(bytes.fromhex(rest)), None)
         elif kind == "names":
@@ -243,9 +252,11 @@ class ClusterImage:
             if not self.names_of.get(TenantId(tenant)):
                 self.names_of.pop(TenantId(tenant), None)
         elif kind == "keys":
+            _take_from_order(self.keys_in_order, rest)
             self.keys.pop(rest, None)
             self.key_revisions.pop(rest, None)
         elif kind == "tenants":
+            _take_from_order(self.tenants_in_order, rest)
             self.tenants.pop(TenantId(rest), None)
             self.tenant_revisions.pop(TenantId(rest), None)
         elif kind == "use":
@@ -304,6 +315,19 @@ class ClusterImage:
         live = self._live.get(number)
         epoch, incarnation = (0, "") if live is None else (live[0], live[1].incarnation)
         self.brokers[BrokerId(number)] = Broker(broker.record, broker.record_revision, epoch, incarnation)
+
+
+def _put_in_order(ids: list[str], one: str) -> None:
+    """Unless it is there. A listing of the store comes in order, so that nothing is moved."""
+    at = bisect_left(ids, one)
+    if at == len(ids) or ids[at] != one:
+        ids.insert(at, one)
+
+
+def _take_from_order(ids: list[str], one: str) -> None:
+    at = bisect_left(ids, one)
+    if at < len(ids) and ids[at] == one:
+        del ids[at]
 
 
 def _partition_of(rest: str) -> TopicPartition:

@@ -2,15 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.controller import tenants, topics
 from data_plane.metadata import model
-from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, Delete, MetaStore, OutcomeUnknown, Put, StoreUnavailable
 from data_plane.node.config import NodeConfig
+from data_plane.node.control import cluster_pages
 from data_plane.node.control.declared_losses import describe_loss
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Rng
@@ -27,9 +27,6 @@ from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 _TRIES = 20
-
-OBJECTS_PER_ANSWER = 5_000
-"""Tenants, topics and keys in one answer: a few MiB, and a few tens of ms of the event loop."""
 
 
 class Change(Protocol):
@@ -244,7 +241,7 @@ class AdminCalls:
             outcome = pb.Outcome(error=ErrorCode.NOT_FOUND, message=f"topic {what} does not exist")
             return pb.DescribeTopicResponse(outcome=outcome).SerializeToString()
         response = pb.DescribeTopicResponse(outcome=pb.Outcome(revision=image.revision))
-        _describe_topic(response.topic, topic)
+        cluster_pages.describe_topic(response.topic, topic)
         return response.SerializeToString()
 
     async def describe_cluster(self, caller: Caller, request: bytes) -> bytes:
@@ -258,8 +255,6 @@ class AdminCalls:
         response = pb.DescribeClusterResponse(
             cluster_id=image.cluster_id, controller=image.controller_id, revision=image.revision
         )
-        if wanted.partitions:
-            _add_partitions(response, image)
         for broker in sorted(image.brokers):
             known = image.brokers[broker]
             response.brokers.add(
@@ -273,102 +268,14 @@ class AdminCalls:
                 replicas=image.replica_counts[broker],
                 cordoned=image.cordoned(broker),
             )
-        if wanted.partitions or (wanted.objects and not wanted.after):
+        if (wanted.partitions or wanted.objects) and not wanted.after:
             for where in sorted(image.losses):
                 for generation in sorted(image.losses[where]):
                     describe_loss(response.losses.add(), where, image.losses[where][generation])
-        if wanted.objects:
-            response.next = _add_objects(response, image, wanted.after)
+        response.next = cluster_pages.add_page(
+            response, image, wanted.after, objects=wanted.objects, partitions=wanted.partitions
+        )
         return response.SerializeToString()
-
-
-def _add_partitions(response: pb.DescribeClusterResponse, image: ClusterImage) -> None:
-    for topic_id, topic in image.topics.items():
-        for record in image.partitions_of(topic_id):
-            response.partitions.add(
-                tenant=topic.tenant,
-                topic=topic.name,
-                topic_id=topic_id,
-                partition=record.partition,
-                leader=record.leader,
-                leader_epoch=record.leader_epoch,
-                replicas=record.replicas,
-                in_sync=record.in_sync,
-                eligible=record.eligible,
-                last_known=record.last_known,
-                log_generation=record.log_generation,
-                target=record.target,
-                adding=record.adding,
-            )
-
-
-def _add_objects(response: pb.DescribeClusterResponse, image: ClusterImage, after: str) -> str:
-    """The next tenants, topics and keys, in this order; the answer is where to go on, empty at the end."""
-    room = OBJECTS_PER_ANSWER
-    parts: tuple[tuple[str, Callable[[str], list[str]], Callable[[str], None]], ...] = (
-        ("tenants", lambda low: _beyond(image.tenants, low), lambda i: _add_tenant(response, image, i)),
-        (
-            "topics",
-            lambda low: _beyond((topic_id.hex() for topic_id in image.topics), low),
-            lambda i: _add_topic(response, image, i),
-        ),
-        ("keys", lambda low: _beyond(image.keys, low), lambda i: _add_key(response, image, i)),
-    )
-    names = [name for name, _, _ in parts]
-    kind, _, low = after.partition("/")
-    if after and kind not in names:
-        raise CallFailed(ErrorCode.INVALID_REQUEST, f"after {after[:64]!r}: not a place this service named")
-    first = names.index(kind) if after else 0
-    for number, (name, found, add) in enumerate(parts[first:]):
-        ids = found(low if number == 0 else "")
-        for each in ids[:room]:
-            add(each)
-        if len(ids) > room:
-            return f"{name}/{ids[room - 1] if room else ''}"
-        room -= len(ids)
-    return ""
-
-
-def _beyond(ids: Iterable[str], low: str) -> list[str]:
-    return sorted(each for each in ids if each > low)
-
-
-def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenant: str) -> None:
-    record = image.tenants[TenantId(tenant)]
-    response.tenants.add(
-        tenant=tenant,
-        generation=record.generation,
-        quotas=pb.TenantQuotas(
-            produce_bytes_per_s=record.quotas.produce_bytes_per_s, partitions_max=record.quotas.partitions_max
-        ),
-        suspended=record.suspended,
-    )
-
-
-def _add_topic(response: pb.DescribeClusterResponse, image: ClusterImage, topic_hex: str) -> None:
-    _describe_topic(response.topics.add(), image.topics[TopicId(bytes.fromhex(topic_hex))])
-
-
-def _describe_topic(described: pb.DescribedTopic, topic: model.TopicRecord) -> None:
-    described.tenant, described.name, described.topic_id = topic.tenant, topic.name, topic.topic_id
-    described.partitions, described.generation = topic.partitions, topic.generation
-    described.settings_json = json.dumps(topic.settings.to_dict())
-
-
-def _add_key(response: pb.DescribeClusterResponse, image: ClusterImage, key_id: str) -> None:
-    record = image.keys[key_id]
-    response.keys.add(
-        key_id=key_id,
-        tenant=record.tenant,
-        principal=record.principal,
-        revoked=record.revoked,
-        expires_at_ms=record.expires_at_ms,
-        generation=record.generation,
-        bindings=[
-            pb.Binding(topic_prefix=binding.topic_prefix, operations=binding.operations)
-            for binding in record.bindings
-        ],
-    )
 
 
 def _object(name: str, text: str) -> dict[str, Any]:

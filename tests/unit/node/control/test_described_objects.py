@@ -1,61 +1,96 @@
-"""Objects of the metadata in pages: each comes once, in order, whatever the page's end."""
+"""The cluster in pages: each object and partition comes once, in order, wherever a page ends."""
 
 import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
-from data_plane.node.control import admin_calls
+from data_plane.metadata.port import Event, KeyValue, WatchBatch
+from data_plane.node.control import cluster_pages
 from data_plane.node.ports import CallFailed
-from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 
-def image(tenants: int, topics: int, keys: int) -> ClusterImage:
+def image(tenants: int, topics: int, keys: int, partitions: int = 1) -> ClusterImage:
     made = ClusterImage()
+    items = []
     for number in range(tenants):
-        tenant = TenantId(f"tn_{number:03d}")
-        made.tenants[tenant] = model.TenantRecord(tenant=tenant, generation=number)
+        tenant = model.TenantRecord(tenant=TenantId(f"tn_{number:03d}"), generation=number)
+        items.append((model.tenant_key(tenant.tenant), tenant.encode()))
     for number in range(topics):
-        topic_id = TopicId(bytes([255 - number]) * 16)
-        made.topics[topic_id] = model.TopicRecord(
-            topic_id=topic_id, tenant=TenantId("t"), name="n", partitions=1, settings=TopicSettings()
-        )
+        topic = model.TopicRecord(
+            topic_id=TopicId(bytes([255 - number]) * 16), tenant=TenantId("t"), name="n", partitions=1,
+            settings=TopicSettings(),
+        )  # fmt: skip
+        items.append((model.topic_key(topic.topic_id), topic.encode()))
+        records = {
+            partition: model.PartitionRecord(
+                partition=partition, replicas=(BrokerId(1),), replica_generations=(1,), leader=BrokerId(1)
+            )
+            for partition in range(partitions)
+        }
+        items.append((model.cell_key(topic.topic_id, 0), model.encode_cell(records)))
     for number in range(keys):
-        made.keys[f"key{number:03d}"] = model.KeyRecord(
+        key = model.KeyRecord(
             key_id=f"key{number:03d}", tenant=TenantId("t"), name="", principal=number, pepper_version=1,
             secret_hmac="", scram={}, bindings=(model.Binding(topic_prefix="a"),),
         )  # fmt: skip
+        items.append((model.credential_key(key.key_id), key.encode()))
+    made.load([KeyValue(key, value, 1) for key, value in items], 1)
     return made
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize("counts", [(4, 5, 3), (0, 5, 0), (3, 0, 2), (0, 0, 0), (5, 5, 5)])
-def test_pages_hold_every_object_once(
+def test_pages_hold_every_object_and_partition_once(
     monkeypatch: pytest.MonkeyPatch, page: int, counts: tuple[int, int, int]
 ) -> None:
-    monkeypatch.setattr(admin_calls, "OBJECTS_PER_ANSWER", page)
-    wanted = image(*counts)
-    tenants: list[str] = []
-    topics: list[bytes] = []
-    keys: list[str] = []
+    monkeypatch.setattr(cluster_pages, "PAGE_ITEMS", page)
+    wanted = image(*counts, partitions=2)
+    whole = pb.DescribeClusterResponse()
     after, pages = "", 0
     while True:
         answer = pb.DescribeClusterResponse()
-        after = admin_calls._add_objects(answer, wanted, after)
-        assert len(answer.tenants) + len(answer.topics) + len(answer.keys) <= page
-        tenants += [each.tenant for each in answer.tenants]
-        topics += [each.topic_id for each in answer.topics]
-        keys += [each.key_id for each in answer.keys]
+        after = cluster_pages.add_page(answer, wanted, after, objects=True, partitions=True)
+        objects = len(answer.tenants) + len(answer.topics) + len(answer.keys)
+        assert objects + len(answer.partitions) <= page + 1, "two partitions of a topic stay together"
+        whole.MergeFrom(answer)
         pages += 1
         if not after:
             break
         assert pages < 100
-    assert tenants == sorted(wanted.tenants)
-    assert topics == sorted(wanted.topics)
-    assert keys == sorted(wanted.keys)
+    assert [each.tenant for each in whole.tenants] == sorted(wanted.tenants)
+    assert [each.topic_id for each in whole.topics] == sorted(wanted.topics)
+    assert [each.key_id for each in whole.keys] == sorted(wanted.keys)
+    assert [(each.topic_id, each.partition) for each in whole.partitions] == [
+        (topic_id, partition) for topic_id in sorted(wanted.topics) for partition in (0, 1)
+    ]
 
 
-def test_a_place_that_nobody_named_is_refused() -> None:
-    with pytest.raises(CallFailed, match="not a place"):
-        admin_calls._add_objects(pb.DescribeClusterResponse(), image(1, 1, 1), "brokers/1")
+def test_what_is_not_asked_for_is_not_listed() -> None:
+    for objects, partitions in ((True, False), (False, True), (False, False)):
+        answer = pb.DescribeClusterResponse()
+        assert (
+            cluster_pages.add_page(answer, image(2, 2, 2), "", objects=objects, partitions=partitions) == ""
+        )
+        assert (bool(answer.topics), bool(answer.partitions)) == (objects, partitions)
+
+
+@pytest.mark.parametrize("after", ["brokers/1", "partitions/", "x"])
+def test_a_place_where_no_page_ends_is_refused(after: str) -> None:
+    with pytest.raises(CallFailed, match="no page of this service ends there"):
+        cluster_pages.add_page(pb.DescribeClusterResponse(), image(1, 1, 1), after, objects=True)
+
+
+def test_what_comes_and_goes_between_two_pages_hides_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_pages, "PAGE_ITEMS", 2)
+    wanted = image(0, 0, 5)
+    first = pb.DescribeClusterResponse()
+    after = cluster_pages.add_page(first, wanted, "", objects=True)
+    wanted.apply(WatchBatch(2, (Event(model.credential_key("key001"), None, 2),)))
+    rest = pb.DescribeClusterResponse()
+    while after:
+        after = cluster_pages.add_page(rest, wanted, after, objects=True)
+    assert [key.key_id for key in first.keys] == ["key000", "key001"]
+    assert [key.key_id for key in rest.keys] == ["key002", "key003", "key004"]
