@@ -88,7 +88,7 @@ docs: .venv/.docs-lock-ready  ## Build the documentation as a site with search i
 	$(PIP) --require-hashes -r $<
 	touch $@
 
-.venv/.docs-lock-ready: requirements-docs.lock | .venv/.running-lock-ready
+.venv/.docs-lock-ready: requirements-docs.lock | .venv/.running-packages-ready
 	$(PIP) --require-hashes -r $<
 	touch $@
 

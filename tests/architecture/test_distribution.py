@@ -21,7 +21,7 @@ LOCK = "requirements.lock"
 RUNNING_LOCK = "requirements-running.lock"
 """What `make dev` and `make demo` install."""
 DOCS_LOCK = "requirements-docs.lock"
-"""What `make docs` installs beside them."""
+"""What `make docs` installs."""
 RUNNING = (
     *(
         "penstock",
