@@ -20,7 +20,7 @@ RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.projec
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test sim planted mutants bench chaos fresh proto .lint
+.PHONY: help setup dev demo check test sim planted mutants bench chaos fresh proto docs .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -62,6 +62,9 @@ fresh:  ## Run TARGET (test) in a newly built Debian root, from the committed tr
 proto: $(READY)  ## Make the committed protobuf stubs anew
 	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)
 
+docs: .venv/.docs-lock-ready  ## Build the documentation as a site with search into build/docs, and check every link in it
+	$(BIN)/mkdocs build
+
 .lint:
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -82,6 +85,10 @@ proto: $(READY)  ## Make the committed protobuf stubs anew
 	touch $@
 
 .venv/.lock-ready: requirements.lock | .venv/.running-lock-ready
+	$(PIP) --require-hashes -r $<
+	touch $@
+
+.venv/.docs-lock-ready: requirements-docs.lock | .venv/.running-packages-ready
 	$(PIP) --require-hashes -r $<
 	touch $@
 

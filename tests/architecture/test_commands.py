@@ -20,6 +20,7 @@ COMMANDS = [
     "chaos",
     "fresh",
     "proto",
+    "docs",
 ]
 MAKEFILE = (house.ROOT / "Makefile").read_text(encoding="utf-8")
 

@@ -20,6 +20,8 @@ PROJECT = tomllib.loads((house.ROOT / "pyproject.toml").read_text(encoding="utf-
 LOCK = "requirements.lock"
 RUNNING_LOCK = "requirements-running.lock"
 """What `make dev` and `make demo` install."""
+DOCS_LOCK = "requirements-docs.lock"
+"""What `make docs` installs."""
 RUNNING = (
     *(
         "penstock",
@@ -120,9 +122,18 @@ def test_a_lock_holds_every_requirement_at_a_version_it_allows(lock: str, wanted
         assert requirement.specifier.contains(locked[name]), f"{requirement} does not allow {locked[name]}"
 
 
-def test_every_pin_of_the_lock_has_hashes() -> None:
-    assert len(entries(LOCK)) == len(pins(LOCK))
-    assert all("--hash=sha256:" in entry for entry in entries(LOCK))
+@pytest.mark.parametrize("lock", [LOCK, DOCS_LOCK])
+def test_every_pin_of_the_lock_has_hashes(lock: str) -> None:
+    assert len(entries(lock)) == len(pins(lock))
+    assert all("--hash=sha256:" in entry for entry in entries(lock))
+
+
+def test_what_builds_the_site_is_locked_and_moves_no_other_package() -> None:
+    locked, others = pins(DOCS_LOCK), pins(LOCK)
+    for requirement in group("docs"):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)])
+    assert {name: others[name] for name in locked.keys() & others.keys()}.items() <= locked.items()
+    assert canonicalize_name("mkdocs") not in pins(RUNNING_LOCK)
 
 
 def test_what_runs_is_locked_as_what_is_tested_and_is_less() -> None:
@@ -143,7 +154,7 @@ def test_what_runs_imports_only_what_is_installed_to_run_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [LOCK, RUNNING_LOCK, "pyproject.toml", "Makefile", "packaging/fresh.sh", ".ci/run"]
+    "name", [LOCK, RUNNING_LOCK, DOCS_LOCK, "pyproject.toml", "Makefile", "packaging/fresh.sh", ".ci/run"]
 )
 def test_no_file_of_the_build_names_a_registry_or_a_folder_of_one_machine(name: str) -> None:
     text = (house.ROOT / name).read_text(encoding="utf-8")
