@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from billing import chain_actions, document_building, queries
+from billing.completeness import Place, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
-from billing.settlement import Place, Usage
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.rules import rating

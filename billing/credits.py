@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from billing.settlement import Place, Usage
+from billing.completeness import Place, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Repeating a cut gives the same offsets.
 
 from django.db import transaction
 
-from billing import actions, queries
+from billing import period_actions, queries
 from billing.models import Cut
 from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
@@ -14,7 +14,7 @@ from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
 from penstock.rules.usage_folding import time_ms
 
-KIND_CUT = actions.KIND_CUT
+KIND_CUT = period_actions.KIND_CUT
 _CUT_S = 15.0
 """Below the lease of a delivery."""
 _NAMED_MAX = 5
@@ -39,7 +39,7 @@ class CutDeliverer:
             transaction.on_commit(lambda: wake_ups.wake(KIND_CUT, after.public_id))
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        actions.note_cut_failed(object_id, message)
+        period_actions.note_cut_failed(object_id, message)
 
 
 def ask(cut: Cut) -> None:
@@ -70,10 +70,10 @@ def ask(cut: Cut) -> None:
         raise BrokerUnavailable(
             f"{cut.public_id}: no reading of {len(failed)} partitions: {'; '.join(failed[:_NAMED_MAX])}"
         )
-    actions.store_vector(
+    period_actions.store_vector(
         cut.public_id,
         [
-            actions.VectorEntry(
+            period_actions.VectorEntry(
                 topic_id=reading.topic_id.hex(),
                 partition=reading.partition,
                 log_generation=reading.log_generation,

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime
 
+from billing.completeness import METERS, Place
 from billing.credits import CreditedPart
 from billing.models import BillingEntry, CreditNote, Cut, CutCoverage, CutReading, CutUsage, Invoice
-from billing.settlement import METERS, Place
 from penstock.contract import documents
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken

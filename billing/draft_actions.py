@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
-from billing import actions, cut_delivery, draft_queries, queries
+from billing import cut_delivery, draft_queries, invoice_actions, queries
+from billing.completeness import Place
 from billing.models import Cut, CutCoverage, CutReading, Invoice, PartitionWaiver
-from billing.settlement import Place
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
@@ -71,7 +71,7 @@ def mend(actor: Actor, cut: str, *, waive: Sequence[Place] = (), reason: str = "
     if row.delivered_at is not None and lacking:
         _wake_pipeline()
         did.append("the usage pipeline was woken")
-    invoice = actions.settle(row.public_id)
+    invoice = invoice_actions.settle(row.public_id)
     if invoice.status == Invoice.Status.ISSUED:
         did.append("the invoice was issued")
     with transaction.atomic():

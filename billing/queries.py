@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Count, F, Prefetch, QuerySet, Sum
 
+from billing.completeness import Place, Vector
 from billing.models import (
     BillingEntry,
     CostHour,
@@ -24,7 +25,6 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
-from billing.settlement import Place
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants.models import Tenant
@@ -268,6 +268,14 @@ def cut_after(public_id: str) -> Cut | None:
     """The tenant's cut that begins where this one ends, if there is one."""
     row = Cut.objects.get(public_id=public_id)
     return Cut.objects.filter(tenant=row.tenant, period_start=row.period_end).first()
+
+
+def vector(cut: Cut) -> Vector:
+    """The end offsets that the brokers answered."""
+    return {
+        (reading.topic_id, reading.partition, reading.log_generation): reading.end_offset
+        for reading in cut.readings.all()
+    }
 
 
 def waived(cut: Cut) -> frozenset[Place]:

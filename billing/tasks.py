@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from billing import actions, draft_actions, import_actions, price_actions, queries
+from billing import draft_actions, import_actions, invoice_actions, period_actions, price_actions, queries
 from control_plane import config
 from penstock.contract.errors import PenstockError
 
@@ -56,7 +56,7 @@ def run_round() -> None:
             _log.error("data set refused", extra={"data_set": name, "error": outcome})
     for cut in queries.cuts_to_settle(_SETTLED_MAX):
         try:
-            invoice = actions.settle(cut)
+            invoice = invoice_actions.settle(cut)
         except Exception:
             # Our own fault with one invoice; the others must not wait for it.
             _log.exception("invoice not settled", extra={"cut": cut})
@@ -68,6 +68,6 @@ def run_round() -> None:
     except Exception:
         _log.exception("drafts that wait were not told of")
     try:
-        actions.close_months(timezone.now())
+        period_actions.close_months(timezone.now())
     except PenstockError as error:
         _log.error("periods not ended", extra={"error": error.message})

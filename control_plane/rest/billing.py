@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import actions, draft_actions, draft_queries, price_actions, queries
+from billing import draft_actions, draft_queries, period_actions, price_actions, queries
 from billing.cut_delivery import KIND_CUT
 from billing.models import Cut
 from control_plane.api.pages import page
@@ -217,7 +217,7 @@ class CutsView(OperatorView):
         end = asked.validated_data.get("end") or timezone.now()
         wanted = asked.validated_data["tenant"]
         tenants = queries.tenants_to_cut(end) if wanted == ALL else [wanted]
-        cuts = [actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
+        cuts = [period_actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
         if cuts:
             in_request.deliver_now(KIND_CUT, cuts[-1].public_id, 1)
         return Response({"items": [_shown_cut(cut.public_id) for cut in cuts]}, status=201)

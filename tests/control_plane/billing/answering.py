@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from billing.actions import VectorEntry
+from billing.period_actions import VectorEntry
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient

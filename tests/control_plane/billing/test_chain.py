@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import actions, chain_actions, price_actions, queries, tasks
+from billing import chain_actions, period_actions, price_actions, queries, tasks
 from billing.document_building import cut_ends
 from billing.models import BillingEntry, Cut, CutReading, Invoice, PriceBook
 from control_plane.audit import queries as audit
@@ -300,8 +300,8 @@ def test_a_cut_from_before_documents_is_invoiced_without_one_and_the_next_with_o
 
 def test_drafts_from_before_keep_their_prices(world: World, acme: Tenant) -> None:
     standard = price_actions.publish_first_price_book(datetime.now(UTC))
-    first = actions.close_period(TESTER, acme.public_id, end=hours_ago(4))
-    second = actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
+    first = period_actions.close_period(TESTER, acme.public_id, end=hours_ago(4))
+    second = period_actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
     newer = publish(book(2), hours_ago(3))
     BillingEntry.objects.all().delete()
     Cut.objects.update(chain_sequence=0, chain_hash="")

@@ -9,9 +9,9 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from billing import queries
+from billing.completeness import Place, Usage
 from billing.credits import BilledPart, allocate
 from billing.models import CreditNote, Cut, Invoice
-from billing.settlement import Place, Usage
 from control_plane.audit import queries as audit
 from control_plane.rest import billing_shapes as shapes
 from penstock.rules.rating import PriceBook, rate

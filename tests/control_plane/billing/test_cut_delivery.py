@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing import actions, cut_delivery, queries
+from billing import cut_delivery, period_actions, queries
 from billing.models import Cut
 from control_plane.brokers import client as brokers
 from control_plane.outbox import delivery
@@ -36,7 +36,9 @@ def acme(broker: Answering, world: World) -> Tenant:
 
 
 def close(tenant: Tenant, hours_ago: int) -> Cut:
-    return actions.close_period(TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago))
+    return period_actions.close_period(
+        TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago)
+    )
 
 
 def deliver(cut: Cut) -> bool:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing import actions
+from billing import period_actions
 from billing.models import BillingEntry, Cut
 from penstock.contract import documents
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument
@@ -69,7 +69,7 @@ def test_a_document_names_the_deleted_topics_so_that_it_gives_the_brokers_hash(
 ) -> None:
     parts = [Part(topic=topic, first=0, end=10, size=100) for topic in ("gone", "gone_too", "orders")]
     deleted = {parts[0].topic_id, parts[1].topic_id}
-    cut = actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
+    cut = period_actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
     world.answer(cut, [replace(entry, last=entry.topic_id in deleted) for entry in vector_of(parts)])
     world.covered(cut, parts)
     settled(world, cut)

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from billing import actions, draft_actions, draft_queries, queries, tasks
+from billing import draft_actions, draft_queries, period_actions, queries, tasks
 from billing.models import BillingEntry, Cut, DataSetState, Invoice, PartitionWaiver
 from control_plane import config
 from control_plane.audit import queries as audit
@@ -77,7 +77,9 @@ def operator(world: World) -> APIClient:
 
 
 def close(tenant: Tenant, hours_ago: int) -> Cut:
-    return actions.close_period(TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago))
+    return period_actions.close_period(
+        TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago)
+    )
 
 
 def aged(cut: Cut, age: timedelta) -> None:

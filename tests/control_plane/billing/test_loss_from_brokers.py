@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from billing import actions, queries
+from billing import period_actions, queries
 from billing.models import CreditNote, Cut, Invoice
 from control_plane.audit import queries as audit
 from control_plane.brokers import client as control
@@ -68,7 +68,7 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
 
     usage.cluster.wait_until("the brokers answered the cut", answered, 60)
     entries = [
-        actions.VectorEntry(
+        period_actions.VectorEntry(
             topic_id=one.topic_id.hex(),
             partition=one.partition,
             log_generation=one.log_generation,
@@ -80,7 +80,7 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
         )
         for one in answers
     ]
-    actions.store_vector(cut.public_id, entries, hash_of(cut, entries))
+    period_actions.store_vector(cut.public_id, entries, hash_of(cut, entries))
     return next(one for one in usage.readings(topic_id) if one.cut_id == cut.public_id)
 
 
@@ -117,7 +117,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     cluster.kill(3)
     cluster.wait_until("broker 3 is out", lambda: list(cluster.partitions(topic_id)[0].in_sync) == [1, 2])
     produce(usage, tenant, LOST)
-    first = actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
+    first = period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
     counted = cut_reading(usage, first, tenant, topic_id)
     billed = part(topic_id, 0, counted, totals_of(counted), 1)
     world.covered(first, [billed])
@@ -142,7 +142,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     cluster.start()
     cluster.wait_until("all follow what is left", lambda: cluster.whole(topic_id), 60)
     produce(usage, tenant, ANEW)
-    second = actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
+    second = period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
     recounted = cut_reading(usage, second, tenant, topic_id)
     assert recounted.log_generation == 2
     begun = next(one for one in usage.readings(topic_id) if one.kind == pb.ReadingKind.GENERATION_START)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing import actions, draft_queries, queries
+from billing import draft_queries, period_actions, queries
 from billing.models import CreditNote, Cut, Invoice, PartitionWaiver
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, Part, World, topic_id
@@ -98,9 +98,11 @@ def test_losses_of_two_tenants_in_one_round_are_credited_to_each_by_itself(
 
 def test_a_tenants_draft_keeps_no_invoice_of_another(world: World, acme: Tenant, other: Tenant) -> None:
     ended(world, MONTH_ENDS, {other: Part(first=0, end=40, size=4)})
-    waits = actions.close_period(TESTER, acme.public_id, end=MONTH_ENDS)
+    waits = period_actions.close_period(TESTER, acme.public_id, end=MONTH_ENDS)
     bill(world)
-    second = [actions.close_period(TESTER, tenant.public_id, end=NEXT_ENDS) for tenant in (acme, other)]
+    second = [
+        period_actions.close_period(TESTER, tenant.public_id, end=NEXT_ENDS) for tenant in (acme, other)
+    ]
     behind_a_draft = f"the invoice before, {waits.invoice.public_id}, is a draft still"
     told = [draft_queries.reasons(Invoice.objects.get(cut=cut), []) for cut in second]
     assert [behind_a_draft in reasons for reasons in told] == [True, False]

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from billing import actions, import_actions, price_actions, queries
+from billing import import_actions, invoice_actions, period_actions, price_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.audit.actor import system
 from penstock.contract.ids import TopicId, TopicPartition
@@ -50,13 +50,13 @@ def topic_id(topic: str) -> str:
     return hashlib.md5(topic.encode(), usedforsecurity=False).hexdigest()
 
 
-def vector_of(parts: Sequence[Part]) -> list[actions.VectorEntry]:
+def vector_of(parts: Sequence[Part]) -> list[period_actions.VectorEntry]:
     """The ends of `parts`, with totals as if each log held these parts alone."""
     ends: dict[tuple[str, int, int], list[Part]] = {}
     for part in parts:
         ends.setdefault((part.topic_id, part.partition, part.generation), []).append(part)
     return [
-        actions.VectorEntry(
+        period_actions.VectorEntry(
             topic_id=topic,
             partition=partition,
             log_generation=generation,
@@ -69,7 +69,7 @@ def vector_of(parts: Sequence[Part]) -> list[actions.VectorEntry]:
     ]
 
 
-def ends_of(entries: Sequence[actions.VectorEntry]) -> list[CutEnd]:
+def ends_of(entries: Sequence[period_actions.VectorEntry]) -> list[CutEnd]:
     """As the cut's hash takes them."""
     return [
         CutEnd(
@@ -85,7 +85,7 @@ def ends_of(entries: Sequence[actions.VectorEntry]) -> list[CutEnd]:
     ]
 
 
-def hash_of(cut: Cut, entries: Sequence[actions.VectorEntry]) -> str:
+def hash_of(cut: Cut, entries: Sequence[period_actions.VectorEntry]) -> str:
     """By which the brokers keep this answer."""
     return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), ends_of(entries))
 
@@ -119,14 +119,14 @@ class World:
 
     def cut(self, tenant: Tenant, parts: Sequence[Part], *, end: datetime | None = None) -> Cut:
         """End the period; the brokers answer with the ends of `parts`."""
-        cut = actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
+        cut = period_actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
         self.answer(cut, vector_of(parts))
         cut.refresh_from_db()
         return cut
 
-    def answer(self, cut: Cut, entries: Sequence[actions.VectorEntry], sha256: str = "") -> None:
+    def answer(self, cut: Cut, entries: Sequence[period_actions.VectorEntry], sha256: str = "") -> None:
         """The brokers answer the cut with `entries`, and with the hash of these unless `sha256` says another."""
-        actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
+        period_actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
 
     def covered(self, cut: Cut, parts: Sequence[Part], **changes: Any) -> None:
         """Spark found everything; `changes` go into the coverage rows."""
@@ -199,7 +199,7 @@ class World:
         """Import what is new and settle what is ready; what became of the data sets."""
         told = import_actions.import_data_sets(self.datasets)
         for cut in queries.cuts_to_settle(100):
-            actions.settle(cut)
+            invoice_actions.settle(cut)
         return told
 
     def invoice(self, cut: Cut) -> Invoice:

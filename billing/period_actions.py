@@ -1,34 +1,28 @@
-"""Writes cuts and invoices. What data sets bring is written by `import_actions`, prices by `price_actions`."""
+"""Closes billing periods: writes a cut with the draft of its invoice, and stores the brokers' answer to it."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
-from billing import chain_actions, credit_actions, document_building, price_actions, queries
+from billing import chain_actions, price_actions, queries
 from billing.chain_actions import whole_ms
-from billing.models import BillingEntry, Cut, CutReading, Invoice, InvoiceLine
+from billing.models import Cut, CutReading, Invoice
 from billing.price_actions import BILLING
-from billing.settlement import Coverage, Place, Usage, Vector, gaps_of, quantities_of, taken_back
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.outbox import actions as outbox
-from penstock.contract.documents import Predecessor
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
-from penstock.contract.invariant import invariant
 from penstock.records.cut import CutEnd, cut_sha256
-from penstock.rules import rating
 from penstock.rules.usage_folding import time_ms
 from tenants.models import Tenant
 
 KIND_CUT = "cut"
 _log = logging.getLogger(__name__)
-_GAPS_MAX = 100
-"""Texts of gaps that a draft keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +37,6 @@ class VectorEntry:
     messages: int
     bytes: int
     last: bool = False
-
-
-# -- cuts -----------------------------------------------------------------------------------------------
 
 
 def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
@@ -217,159 +208,9 @@ def _same_answer(cut: Cut, entries: Sequence[VectorEntry], sha256: str) -> bool:
     """A cut that was delivered before brokers gave totals is compared by its offsets."""
     if cut.sha256:
         return cut.sha256 == sha256
-    return _vector(cut) == {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
+    return queries.vector(cut) == {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
 
 
 def note_cut_failed(cut: str, message: str) -> None:
     """Why the brokers have not answered yet. In the transaction of the caller."""
     Cut.objects.filter(public_id=cut, delivered_at=None).update(error=message)
-
-
-# -- invoices -------------------------------------------------------------------------------------------
-
-
-def settle(cut: str) -> Invoice:
-    """Issue the cut's invoice if everything is there and agrees; else its draft names what is missing.
-
-    What the cut takes back of invoices before is credited first, so the credit notes stand before the invoice in the
-    billing chain. An issued invoice stays as it is.
-    """
-    with transaction.atomic():
-        # The lock under which a tenant's invoices and its billing chain change, before any row of theirs.
-        tenant = Tenant.objects.select_for_update(no_key=True).get(cuts__public_id=cut)
-        row = Cut.objects.select_for_update(no_key=True).get(public_id=cut)
-        invoice = Invoice.objects.select_for_update(no_key=True).get(cut=row)
-        if invoice.status == Invoice.Status.ISSUED or row.delivered_at is None:
-            return invoice
-        previous = Cut.objects.filter(tenant=tenant, period_end=row.period_start).first()
-        coverage = [
-            Coverage(
-                topic_id=c.topic_id,
-                topic=c.topic,
-                partition=c.partition,
-                log_generation=c.log_generation,
-                start_offset=c.start_offset,
-                end_offset=c.end_offset,
-                covered=c.status == "covered",
-                reason=c.reason,
-                missing=c.missing,
-            )
-            for c in row.coverage.order_by("topic", "topic_id", "partition", "log_generation")
-        ]
-        usage = [
-            Usage(
-                topic_id=u.topic_id,
-                partition=u.partition,
-                day=u.day,
-                meter=u.meter,
-                quantity=u.quantity,
-                first_offset=u.first_offset,
-                end_offset=u.end_offset,
-            )
-            for u in row.usage.order_by("topic_id", "partition", "meter", "first_offset")
-        ]
-        waived = queries.waived(row)
-        gaps = gaps_of(_vector(row), {} if previous is None else _vector(previous), coverage, usage, waived)
-        if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
-            gaps.insert(0, f"the invoice before, {previous.invoice.public_id}, is a draft still")
-        notes = credit_actions.owed(row, taken_back(usage), waived)
-        gaps.extend(notes.unexplained)
-        if gaps:
-            if gaps[:_GAPS_MAX] != invoice.gaps:
-                invoice.gaps = gaps[:_GAPS_MAX]
-                invoice.save(update_fields=["gaps"])
-            return invoice
-        price_actions.begin_chain(tenant)
-        at = chain_actions.next_moment(tenant)
-        credit_actions.issue(BILLING, row, notes, at)
-        before = None if previous is None else previous.invoice
-        _issue(invoice, row, before, quantities_of(usage, waived), waived, at)
-        return invoice
-
-
-def _issue(
-    invoice: Invoice,
-    cut: Cut,
-    previous: Invoice | None,
-    quantities: dict[str, int],
-    waived: Collection[Place],
-    at: datetime,
-) -> None:
-    # A cut without a hash was delivered before documents existed: its invoice has none, and the prices of its draft.
-    documented = bool(cut.sha256)
-    if documented:
-        invoice.price_book = price_actions.prices_of(invoice.tenant, cut.period_start)
-    book = rating.PriceBook.read(invoice.price_book.document)
-    invariant(book.sha256 == invoice.price_book.sha256, "a price book is what its hash says")
-    rated = rating.rate(book, quantities)
-    InvoiceLine.objects.bulk_create(
-        InvoiceLine(
-            invoice=invoice,
-            line_id=rating.line_id(
-                invoice.public_id, line.meter, book.sha256, time_ms(cut.period_start), time_ms(cut.period_end)
-            ),
-            position=position,
-            meter=line.meter,
-            unit=line.unit,
-            unit_size=line.unit_size,
-            quantity=line.quantity,
-            amount_micro=line.amount_micro,
-            parts=[{"quantity": part.quantity, "unit_price": part.unit_price} for part in line.parts],
-            price_book_sha256=book.sha256,
-        )
-        for position, line in enumerate(rated.lines, 1)
-    )
-    document = None
-    if documented:
-        document = chain_actions.append(
-            invoice.tenant,
-            invoice.public_id,
-            document_building.invoice_document(
-                invoice,
-                issued_at=at,
-                book=book,
-                rated=rated,
-                previous=_predecessor(previous),
-                waived=waived,
-            ),
-            at,
-        )
-    entry = audit.record(
-        BILLING,
-        tenant=invoice.tenant.public_id,
-        action="invoice.issue",
-        object_id=invoice.public_id,
-        after={
-            "total_micro": rated.total_micro,
-            "price_book_sha256": book.sha256,
-            "cut": cut.public_id,
-            **chain_actions.bound(document),
-        },
-    )
-    invoice.status = Invoice.Status.ISSUED
-    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, at, []
-    invoice.audit_sequence, invoice.audit_hash = entry.sequence, entry.hash
-    invoice.save(
-        update_fields=[
-            *("status", "price_book", "total_micro", "issued_at", "gaps", "audit_sequence", "audit_hash")
-        ]
-    )
-
-
-def _predecessor(invoice: Invoice | None) -> Predecessor | None:
-    """The invoice before, as a document names it; None when it has no document."""
-    if invoice is None:
-        return None
-    entry = BillingEntry.objects.filter(
-        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
-    ).first()
-    if entry is None:
-        return None
-    return Predecessor(id=invoice.public_id, number=invoice.number, document_sha256=entry.document_sha256)
-
-
-def _vector(cut: Cut) -> Vector:
-    return {
-        (reading.topic_id, reading.partition, reading.log_generation): reading.end_offset
-        for reading in cut.readings.all()
-    }

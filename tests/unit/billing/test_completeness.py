@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from billing.settlement import METERS, Coverage, Place, Usage, Vector, gaps_of, quantities_of, taken_back
+from billing.completeness import METERS, Coverage, Place, Usage, Vector, gaps_of, quantities_of, taken_back
 
 MESSAGES, BYTES = METERS
 DAY, NEXT_DAY = date(2026, 11, 19), date(2026, 11, 20)
