@@ -58,7 +58,10 @@ def ask(cut: Cut) -> None:
         time_ms(cut.period_end),
         previous_end_ms=0 if before is None else time_ms(before.period_end),
         billing=(cut.chain_sequence, cut.chain_hash),
-        waived=[(bytes.fromhex(topic_id), partition) for topic_id, partition in sorted(queries.waived(cut))],
+        waived=[
+            (bytes.fromhex(topic_id), partition)
+            for topic_id, partition in sorted(queries.waived_partitions(cut))
+        ],
         timeout_s=_CUT_S,
     )
     failed = [

@@ -1,4 +1,4 @@
-"""Reads invoices that are drafts: for operators, with why each waits and what helps."""
+"""Reads drafts for operators: why each invoice is still a draft, and the next steps."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,34 +10,36 @@ from billing import price_actions, queries
 from billing.models import DataSetState, Invoice
 
 OVERDUE = timedelta(days=1)
-"""A draft that waits longer is an alert: readings come within seconds, rounds of the pipeline within minutes."""
-RESTS_ON = ("cut_coverage", "cut_usage")
-"""Data sets without which no invoice is issued."""
+"""An older draft raises an alert: readings come within seconds, runs of the usage pipeline within minutes."""
+REQUIRED_DATA_SETS = ("cut_coverage", "cut_usage")
+"""The completeness check reads these data sets."""
 
 
 def drafts() -> QuerySet[Invoice]:
-    """Every tenant's drafts. Each waits since its period has ended and its cut was made."""
+    """The drafts of every tenant. Its age counts from its period's end, or from its cut if that is later."""
     return Invoice.objects.filter(status=Invoice.Status.DRAFT).select_related("tenant", "cut__tenant")
 
 
 def overdue(now: datetime) -> QuerySet[Invoice]:
-    """Drafts that wait too long."""
+    """Drafts that are older than `OVERDUE`."""
     latest = now - OVERDUE
     return drafts().filter(cut__period_end__lte=latest, cut__created_at__lte=latest)
 
 
 def waiting(now: datetime) -> tuple[int, datetime | None]:
-    """How many drafts wait too long, and since when the oldest draft waits."""
+    """How many drafts are overdue, and since when the oldest draft waits."""
     since = Min(Greatest("cut__period_end", "cut__created_at"))
     return overdue(now).count(), drafts().aggregate(first=since)["first"]
 
 
 def alerts(now: datetime) -> list[str]:
-    """What an operator has to look at, one sentence each."""
+    """What needs an operator, one sentence each."""
     found = []
     number, _ = waiting(now)
     if number:
-        found.append(f"{number} {'draft waits' if number == 1 else 'drafts wait'} for over a day")
+        found.append(
+            f"{number} {'invoice has' if number == 1 else 'invoices have'} been a draft for over a day"
+        )
     problem = price_actions.configured_file_problem(now)
     if problem:
         found.append(problem)
@@ -45,13 +47,13 @@ def alerts(now: datetime) -> list[str]:
 
 
 def refused_data_sets() -> list[str]:
-    """Why newer data sets that invoices rest on are not imported."""
-    states = DataSetState.objects.filter(dataset__in=RESTS_ON).exclude(error="").order_by("dataset")
+    """Why the newest run of a required data set was refused, one text for each data set."""
+    states = DataSetState.objects.filter(dataset__in=REQUIRED_DATA_SETS).exclude(error="").order_by("dataset")
     return [state.error for state in states]
 
 
 def shown_draft(invoice: Invoice, now: datetime, refused: list[str]) -> dict[str, Any]:
-    """One of `drafts`. `refused` is from `refused_data_sets`."""
+    """One of `drafts` as REST shows it. `refused` is from `refused_data_sets`."""
     cut, before = invoice.cut, _draft_before(invoice)
     since = max(cut.period_end, cut.created_at)
     return {
@@ -66,12 +68,12 @@ def shown_draft(invoice: Invoice, now: datetime, refused: list[str]) -> dict[str
         "overdue": now - since >= OVERDUE,
         "delivered": cut.delivered_at is not None,
         "reasons": _reasons(invoice, before, refused),
-        "to_do": _to_do(invoice, before, refused),
+        "next_steps": _next_steps(invoice, before, refused),
     }
 
 
 def reasons(invoice: Invoice, refused: list[str]) -> list[str]:
-    """Everything that keeps the invoice a draft; empty when it is issued."""
+    """Why the invoice is still a draft; empty when it is issued."""
     if invoice.status == Invoice.Status.ISSUED:
         return []
     return _reasons(invoice, _draft_before(invoice), refused)
@@ -80,28 +82,30 @@ def reasons(invoice: Invoice, refused: list[str]) -> list[str]:
 def _reasons(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list[str]:
     cut = invoice.cut
     if cut.delivered_at is None:
-        found = [f"the brokers have not answered the cut: {cut.error or 'they were not asked yet'}"]
+        found = [f"the brokers have not answered the cut: {cut.error or 'they have not been asked yet'}"]
         if before is not None:
-            found.append(f"the invoice before, {before.public_id}, is a draft still")
+            found.append(f"the previous invoice {before.public_id} is still a draft")
     else:
         found = list(invoice.gaps)
     return [*found, *(f"a data set is refused: {text}" for text in refused)]
 
 
-def _to_do(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list[str]:
+def _next_steps(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list[str]:
     cut = invoice.cut
-    mend = f"penstock billing mend {cut.public_id}"
+    command = f"penstock billing finalize {cut.public_id}"
     found = []
     if before is not None:
-        found.append(f"Mend the invoice before first: penstock billing mend {before.cut.public_id}")
+        found.append(f"Finalize the previous invoice first: penstock billing finalize {before.cut.public_id}")
     if cut.delivered_at is None:
-        found.append(f"Bring back the brokers that are named, then: {mend}")
-    elif queries.unread(cut):
-        found.append(f"Have the brokers write the cut's readings again: {mend}")
+        found.append(f"Bring the named brokers back, then run: {command}")
+    elif queries.uncovered_partitions(cut):
+        found.append(f"Ask the brokers for the cut's readings again: {command}")
     if refused:
-        found.append("See why the pipeline's data sets are refused: GET /v1/billing/data-sets")
+        found.append("See why the data sets are refused: GET /v1/billing/data-sets")
     if cut.delivered_at is None or cut.readings.filter(last=True).exists():
-        found.append(f"Give up what cannot be had back of a deleted topic: {mend} --waive TOPIC_ID-PARTITION")
+        found.append(
+            f"Waive a deleted topic's partition whose reading is lost: {command} --waive TOPIC_ID-PARTITION"
+        )
     return found
 
 

@@ -189,9 +189,9 @@ def _import_seals(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
         if tenant is None:
             skipped += 1
             continue
-        place = (tenant.pk, *(row[name] for name in key))
+        key_values = (tenant.pk, *(row[name] for name in key))
         content = bytes(row["seal"])
-        stored = known.get(place)
+        stored = known.get(key_values)
         named = f"seal of {row['topic_id']}-{row['partition']} at offset {row['base_offset']}"
         try:
             unpack_seal(content)
@@ -275,8 +275,8 @@ def _import_of_cuts(
     disagreements: list[str] = []
     by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in data.rows:
-        place = tuple(row[name] for name in key)
-        by_cut.setdefault(row["cut_id"], {})[place] = _checked(data, row, key, values)
+        key_values = tuple(row[name] for name in key)
+        by_cut.setdefault(row["cut_id"], {})[key_values] = _checked(data, row, key, values)
     tenant_of = {row["cut_id"]: row["tenant"] for row in data.rows}
     # Issuing takes the same lock, so that no row changes under an invoice.
     drafts = (
@@ -301,7 +301,7 @@ def _import_of_cuts(
             for row in model._default_manager.filter(cut=cut).values("pk", *key, *values)
         }
         if cut_id in cuts:
-            wanted = {place: row | {"cut": cut} for place, row in rows.items()}
+            wanted = {key_values: row | {"cut": cut} for key_values, row in rows.items()}
             changed += _write(model, wanted, known, values)
         else:
             disagreements.extend(_differences(cut_id, rows, known, values))
@@ -318,12 +318,12 @@ def _differences(
     known: Mapping[tuple[Any, ...], Row],
     values: Sequence[str],
 ) -> Iterable[str]:
-    for place in sorted({*rows, *known}, key=str):
-        now, then = rows.get(place), known.get(place)
+    for key_values in sorted({*rows, *known}, key=str):
+        now, then = rows.get(key_values), known.get(key_values)
         if now is None or then is None or any(now[name] != then[name] for name in values):
             shown = None if now is None else {name: now[name] for name in values}
             stored = None if then is None else {name: then[name] for name in values}
-            yield f"{cut_id} {'/'.join(map(str, place))}: invoiced {stored}, now {shown}"
+            yield f"{cut_id} {'/'.join(map(str, key_values))}: invoiced {stored}, now {shown}"
 
 
 def _write(
@@ -334,15 +334,15 @@ def _write(
 ) -> int:
     """Make `known` what is `wanted`; how many rows that took."""
     manager = model._default_manager
-    gone = [row["pk"] for place, row in known.items() if place not in wanted]
+    gone = [row["pk"] for key_values, row in known.items() if key_values not in wanted]
     for at in range(0, len(gone), _CHUNK):
         manager.filter(pk__in=gone[at : at + _CHUNK]).delete()
-    fresh = [model(**fields) for place, fields in wanted.items() if place not in known]
+    fresh = [model(**fields) for key_values, fields in wanted.items() if key_values not in known]
     manager.bulk_create(fresh, batch_size=_CHUNK)
     changed = [
-        model(pk=known[place]["pk"], **fields)
-        for place, fields in wanted.items()
-        if place in known and any(known[place][name] != fields[name] for name in values)
+        model(pk=known[key_values]["pk"], **fields)
+        for key_values, fields in wanted.items()
+        if key_values in known and any(known[key_values][name] != fields[name] for name in values)
     ]
     manager.bulk_update(changed, values, batch_size=_CHUNK)
     return len(gone) + len(fresh) + len(changed)

@@ -1,4 +1,4 @@
-"""Issues invoices: a draft becomes an invoice when its completeness check finds no gap."""
+"""Finalizes drafts: issues the invoice of a cut when its completeness check finds no gap."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from billing import chain_actions, credit_actions, document_building, price_actions, queries
-from billing.completeness import Coverage, Place, Usage, gaps_of, quantities_of, taken_back
+from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
 from billing.models import BillingEntry, Cut, Invoice, InvoiceLine
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
@@ -17,17 +17,17 @@ from penstock.rules.usage_folding import time_ms
 from tenants.models import Tenant
 
 _GAPS_MAX = 100
-"""Texts of gaps that a draft keeps."""
+"""A draft stores at most so many gaps."""
 
 
-def settle(cut: str) -> Invoice:
-    """Issue the cut's invoice if everything is there and agrees; else its draft names what is missing.
+def finalize(cut: str) -> Invoice:
+    """Issue the cut's invoice if the completeness check finds no gap; else store the gaps on its draft.
 
-    What the cut takes back of invoices before is credited first, so the credit notes stand before the invoice in the
-    billing chain. An issued invoice stays as it is.
+    Reversals are credited on earlier invoices first, so the credit notes come before the invoice in the billing chain.
+    An issued invoice does not change.
     """
     with transaction.atomic():
-        # The lock under which a tenant's invoices and its billing chain change, before any row of theirs.
+        # This lock guards a tenant's invoices and its billing chain. It is taken before any row of theirs.
         tenant = Tenant.objects.select_for_update(no_key=True).get(cuts__public_id=cut)
         row = Cut.objects.select_for_update(no_key=True).get(public_id=cut)
         invoice = Invoice.objects.select_for_update(no_key=True).get(cut=row)
@@ -60,14 +60,14 @@ def settle(cut: str) -> Invoice:
             )
             for u in row.usage.order_by("topic_id", "partition", "meter", "first_offset")
         ]
-        waived = queries.waived(row)
-        gaps = gaps_of(
+        waived = queries.waived_partitions(row)
+        gaps = find_gaps(
             queries.vector(row), {} if previous is None else queries.vector(previous), coverage, usage, waived
         )
         if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
-            gaps.insert(0, f"the invoice before, {previous.invoice.public_id}, is a draft still")
-        notes = credit_actions.owed(row, taken_back(usage), waived)
-        gaps.extend(notes.unexplained)
+            gaps.insert(0, f"the previous invoice {previous.invoice.public_id} is still a draft")
+        plan = credit_actions.plan_credits(row, reversals(usage), waived)
+        gaps.extend(plan.unbilled)
         if gaps:
             if gaps[:_GAPS_MAX] != invoice.gaps:
                 invoice.gaps = gaps[:_GAPS_MAX]
@@ -75,12 +75,12 @@ def settle(cut: str) -> Invoice:
             return invoice
         price_actions.begin_chain(tenant)
         at = chain_actions.next_moment(tenant)
-        credit_actions.issue(BILLING, row, notes, at)
+        credit_actions.issue_credit_notes(BILLING, row, plan, at)
         _issue(
             invoice,
             row,
             None if previous is None else previous.invoice,
-            quantities_of(usage, waived),
+            billable_quantities(usage, waived),
             waived,
             at,
         )
@@ -92,10 +92,10 @@ def _issue(
     cut: Cut,
     previous: Invoice | None,
     quantities: dict[str, int],
-    waived: Collection[Place],
+    waived: Collection[PartitionRef],
     at: datetime,
 ) -> None:
-    # A cut without a hash was delivered before documents existed: its invoice has none, and the prices of its draft.
+    # A cut without a hash is older than documents: its invoice has no document and keeps the prices of its draft.
     documented = bool(cut.sha256)
     if documented:
         invoice.price_book = price_actions.prices_of(invoice.tenant, cut.period_start)
@@ -157,7 +157,7 @@ def _issue(
 
 
 def _predecessor(invoice: Invoice | None) -> Predecessor | None:
-    """The invoice before, as a document names it; None when it has no document."""
+    """The previous invoice as a document names it; None when it has no document."""
     if invoice is None:
         return None
     entry = BillingEntry.objects.filter(

@@ -40,11 +40,11 @@ class VectorEntry:
 
 
 def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
-    """End the tenant's running period at `end` (exclusive, whole ms): a cut and the draft of its invoice.
+    """Close the tenant's running period at `end` (exclusive, whole ms): writes a cut and the draft of its invoice.
 
-    The first period begins with the tenant, each later one where the last ended. What the next period is rated with is
-    settled here, too: prices that are in effect at `end` and differ from the tenant's come into its billing chain.
-    Asked again with the end of the last one, it returns that cut. Raises `NotFound`, `InvalidRequest`.
+    The first period begins with the tenant, each later one where the previous one ended. The next period's prices are
+    fixed here, too: a book that is in effect at `end` and is not the tenant's goes into its billing chain. Closing at
+    the end of the last closed period returns that cut. Raises `NotFound`, `InvalidRequest`.
     """
     end = whole_ms(end.astimezone(UTC))
     with transaction.atomic():
@@ -100,9 +100,9 @@ def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
 
 
 def close_months(now: datetime) -> int:
-    """End periods at every start of a UTC month that passed within them; how many were ended.
+    """Close every running period at the start of a UTC month. Returns the number of closed periods.
 
-    A service that was away for months ends each of them by itself.
+    A service that was down for months closes each month separately.
     """
     month = _month_of(now)
     if now - month < MONTH_GRACE:
@@ -119,8 +119,8 @@ def close_months(now: datetime) -> int:
                 count += 1
                 end = _next_month(end)
         except InvalidRequest as error:
-            # Somebody else ended it meanwhile; the next round sees what is left.
-            _log.warning("period not ended", extra={"tenant": tenant.public_id, "error": error.message})
+            # It was closed by another request. The next bill run closes what is left.
+            _log.warning("period not closed", extra={"tenant": tenant.public_id, "error": error.message})
     return count
 
 
@@ -134,16 +134,16 @@ def _next_month(moment: datetime) -> datetime:
 
 
 MONTH_GRACE = timedelta(seconds=2)
-"""Clocks of brokers may be this much behind ours when a month ends."""
+"""A broker's clock may be this much behind when a month ends."""
 
 
 def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
-    """The brokers' answer to a cut, once, with the hash by which they keep it.
+    """Store the brokers' answer to a cut, once, with the hash that they store it under.
 
-    Raises `InvalidRequest` when the hash is not that of the entries, or the answer is another one than was stored.
+    Raises `InvalidRequest` when the hash does not match the entries, or the answer differs from the stored one.
     """
     with transaction.atomic():
-        # Not the tenant's row: settling takes that before the cut's.
+        # Not the tenant's row: `finalize` locks that before the cut's.
         row = (
             Cut.objects.select_for_update(of=("self",), no_key=True)
             .select_related("tenant")
@@ -205,12 +205,12 @@ def _cut_end(entry: VectorEntry) -> CutEnd:
 
 
 def _same_answer(cut: Cut, entries: Sequence[VectorEntry], sha256: str) -> bool:
-    """A cut that was delivered before brokers gave totals is compared by its offsets."""
+    """A cut that is older than the totals of brokers is compared by its offsets."""
     if cut.sha256:
         return cut.sha256 == sha256
     return queries.vector(cut) == {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
 
 
 def note_cut_failed(cut: str, message: str) -> None:
-    """Why the brokers have not answered yet. In the transaction of the caller."""
+    """Store why the brokers have not answered yet. Runs in the caller's transaction."""
     Cut.objects.filter(public_id=cut, delivered_at=None).update(error=message)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Count, F, Prefetch, QuerySet, Sum
 
-from billing.completeness import Place, Vector
+from billing.completeness import PartitionRef, Vector
 from billing.models import (
     BillingEntry,
     CostHour,
@@ -125,7 +125,7 @@ def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> di
 
 
 def ratio_text(part: int, whole: int) -> str | None:
-    """A ratio with six places, cut off and never rounded up to 1; None of nothing."""
+    """A ratio with six decimals, rounded down so that it never becomes 1; None when `whole` is 0."""
     if whole <= 0:
         return None
     millionths = part * 10**6 // whole
@@ -224,9 +224,9 @@ def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
     """The rows under each line, by meter: topic, partition, day and offsets."""
     found: dict[str, list[dict[str, Any]]] = {}
-    given_up = waived(invoice.cut)
+    waived = waived_partitions(invoice.cut)
     for row in invoice.cut.usage.order_by("topic", "topic_id", "partition", "first_offset", "day"):
-        if (row.topic_id, row.partition) in given_up:
+        if (row.topic_id, row.partition) in waived:
             continue
         found.setdefault(row.meter, []).append(
             {
@@ -278,20 +278,20 @@ def vector(cut: Cut) -> Vector:
     }
 
 
-def waived(cut: Cut) -> frozenset[Place]:
-    """Partitions that were given up at this cut or before: they are in no cut and are not billed."""
+def waived_partitions(cut: Cut) -> frozenset[PartitionRef]:
+    """Partitions that were waived at this cut or earlier: they are in no later cut and are not billed."""
     rows = PartitionWaiver.objects.filter(
         tenant=cut.tenant, from_cut__period_end__lte=cut.period_end
     ).values_list("topic_id", "partition")
     return frozenset(rows)
 
 
-def unread(cut: Cut) -> int:
+def uncovered_partitions(cut: Cut) -> int:
     """How many partitions of the cut's vector the data sets do not cover."""
     covered = set(cut.coverage.filter(status="covered").values_list("topic_id", "partition"))
-    given_up = waived(cut)
-    places = set(cut.readings.values_list("topic_id", "partition"))
-    return len(places - covered - given_up)
+    waived = waived_partitions(cut)
+    refs = set(cut.readings.values_list("topic_id", "partition"))
+    return len(refs - covered - waived)
 
 
 def undelivered_up_to(cut: Cut) -> list[str]:
@@ -300,8 +300,8 @@ def undelivered_up_to(cut: Cut) -> list[str]:
     return list(rows.order_by("period_end").values_list("public_id", flat=True))
 
 
-def cuts_to_settle(limit: int) -> list[str]:
-    """Public ids of cuts whose vector is there and whose invoice is a draft, oldest first."""
+def cuts_to_finalize(limit: int) -> list[str]:
+    """Public ids of cuts that the brokers have answered and whose invoice is a draft, oldest first."""
     drafts = Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
     return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
 
@@ -330,7 +330,7 @@ def shown_cut(cut: Cut) -> dict[str, Any]:
 # -- the service ----------------------------------------------------------------------------------------
 
 
-def tenants_to_cut(end: datetime) -> list[str]:
+def tenants_to_close(end: datetime) -> list[str]:
     """Public ids of the tenants whose running period began before `end`, in the order in which they came."""
     rows = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(
         created_at__lt=end - timedelta(milliseconds=1)

@@ -169,7 +169,7 @@ class PriceBooksView(CallerView):
     @extend_schema(
         operation_id="price_books_publish",
         parameters=[IDEMPOTENCY],
-        request=shapes.PriceBookDemand,
+        request=shapes.PriceBookRequest,
         responses={
             200: shapes.PublishedBookShape,
             201: shapes.PublishedBookShape,
@@ -181,7 +181,7 @@ class PriceBooksView(CallerView):
 
         The same document again is the same book.
         """
-        asked = shapes.PriceBookDemand(data=request.data)
+        asked = shapes.PriceBookRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         document, effective_from = asked.validated_data["document"], asked.validated_data["effective_from"]
         now = timezone.now()
@@ -211,12 +211,12 @@ class CutsView(OperatorView):
         responses={201: shapes.CutsShape, **problems(403, 404)},
     )
     def post(self, request: Request) -> Response:
-        """End the period of a tenant, or of all. Waits up to 2 s for the brokers' vectors."""
+        """Operators: close the period of a tenant, or of all tenants. Waits up to 2 s for the brokers' answers."""
         asked = shapes.CutRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         end = asked.validated_data.get("end") or timezone.now()
         wanted = asked.validated_data["tenant"]
-        tenants = queries.tenants_to_cut(end) if wanted == ALL else [wanted]
+        tenants = queries.tenants_to_close(end) if wanted == ALL else [wanted]
         cuts = [period_actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
         if cuts:
             in_request.deliver_now(KIND_CUT, cuts[-1].public_id, 1)
@@ -241,7 +241,7 @@ class DraftsView(OperatorView):
         responses={200: shapes.DraftsShape, **problems(403)},
     )
     def get(self, request: Request) -> Response:
-        """Operators: every invoice that is a draft, why, and what helps."""
+        """Operators: every invoice that is still a draft, with the reasons and the next steps."""
         now, refused = timezone.now(), draft_queries.refused_data_sets()
         found = page(
             request, draft_queries.drafts(), lambda row: draft_queries.shown_draft(row, now, refused)
@@ -249,34 +249,38 @@ class DraftsView(OperatorView):
         return Response({**found, "alerts": draft_queries.alerts(now)})
 
 
-class MendView(OperatorView):
+class FinalizeView(OperatorView):
     permissions: ClassVar = {"POST": Permission.BILLING_CUT}
 
     @extend_schema(
-        operation_id="cuts_mend",
+        operation_id="cuts_finalize",
         parameters=[IDEMPOTENCY],
-        request=shapes.MendDemand,
-        responses={200: shapes.MendedShape, **problems(403, 404, 503)},
+        request=shapes.FinalizeRequest,
+        responses={200: shapes.FinalizeShape, **problems(403, 404, 503)},
     )
     def post(self, request: Request, cut: str) -> Response:
-        """Operators: ask the brokers again, wake the usage pipeline, settle; say what was done and what remains.
+        """Operators: take every step that can finalize the cut's invoice. The brokers are asked again, the usage
+        pipeline is woken, and the invoice is issued if it is complete. The answer says what was done and why the
+        invoice is still a draft.
 
-        What is given up with `waive` is not billed any more, from this cut on.
+        Partitions in `waive` are not billed from this cut on.
         """
-        asked = shapes.MendDemand(data=request.data)
+        asked = shapes.FinalizeRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         waive = [
             (topic_id, int(partition))
             for topic_id, _, partition in (text.partition("-") for text in asked.validated_data["waive"])
         ]
-        mended = draft_actions.mend(self.actor, cut, waive=waive, reason=asked.validated_data["reason"])
+        outcome = draft_actions.finalize_draft(
+            self.actor, cut, waive=waive, reason=asked.validated_data["reason"]
+        )
         return Response(
             {
                 "cut": cut,
-                "invoice": mended.invoice.public_id,
-                "status": mended.invoice.status,
-                "did": mended.did,
-                "remains": mended.remains,
+                "invoice": outcome.invoice.public_id,
+                "status": outcome.invoice.status,
+                "done": outcome.done,
+                "reasons": outcome.reasons,
             }
         )
 

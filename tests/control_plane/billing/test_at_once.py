@@ -59,7 +59,7 @@ def test_a_run_that_many_import_at_once_is_imported_once_and_the_invoice_is_issu
 
     def work() -> str:
         import_actions.import_data_sets(world.datasets)
-        return invoice_actions.settle(cut.public_id).status
+        return invoice_actions.finalize(cut.public_id).status
 
     assert set(at_once(work)) == {"issued"}
     assert DataSetRun.objects.count() == len(import_actions.ORDER)

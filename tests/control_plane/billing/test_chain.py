@@ -177,7 +177,7 @@ def test_a_cut_remembers_the_chain_as_it_was_when_the_period_ended(world: World,
 def test_the_round_gives_a_new_tenant_its_prices_once(world: World, acme: Tenant) -> None:
     quiet = world.tenant("quiet")
     for _ in range(2):
-        tasks.run_round()
+        tasks.bill_run()
     for tenant in (acme, quiet):
         (entry,) = chain(tenant)
         prices = documents.read_document(entry.document, PricesDocument, "prices")

@@ -92,7 +92,7 @@ def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) 
 def bill(datasets: Path, cut: Cut) -> Invoice:
     told = import_actions.import_data_sets(datasets)
     assert set(told.values()) <= {"imported"}, told
-    return invoice_actions.settle(cut.public_id)
+    return invoice_actions.finalize(cut.public_id)
 
 
 def holds_cut(value: bytes, cut: Cut, topic_id: bytes) -> bool:

@@ -68,7 +68,7 @@ def test_a_tenant_without_partitions_gets_an_invoice_of_nothing(world: World) ->
             "orders-0: gap: no cut reading (__usage-1 offset 7)",
         ),
         ({"end_offset": 19_999}, "orders-0: covered up to offset 19999, cut at 20000"),
-        ({"start_offset": 1}, "orders-0: counted from offset 1, the cut before ended at 0"),
+        ({"start_offset": 1}, "orders-0: counted from offset 1, the previous cut ended at 0"),
         ({"log_generation": 1}, "covered up to offset 20000, and not in the cut"),
     ],
 )

@@ -92,7 +92,7 @@ def hash_of(cut: Cut, entries: Sequence[period_actions.VectorEntry]) -> str:
 
 @dataclass(slots=True)
 class World:
-    """Builds data sets row by row; `spark` publishes them, `bill` imports and settles as the task does."""
+    """Builds data sets row by row; `spark` publishes them, `bill` imports and finalizes as the task does."""
 
     datasets: Path
     priced: bool = True
@@ -196,10 +196,10 @@ class World:
             publish(self.datasets, name, self.rows[name])
 
     def bill(self) -> dict[str, str]:
-        """Import what is new and settle what is ready; what became of the data sets."""
+        """Import what is new and finalize what is complete; what became of the data sets."""
         told = import_actions.import_data_sets(self.datasets)
-        for cut in queries.cuts_to_settle(100):
-            invoice_actions.settle(cut)
+        for cut in queries.cuts_to_finalize(100):
+            invoice_actions.finalize(cut)
         return told
 
     def invoice(self, cut: Cut) -> Invoice:
