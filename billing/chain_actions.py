@@ -15,7 +15,7 @@ from billing.models import BillingEntry
 from penstock.contract import documents
 from penstock.contract.documents import NO_HASH, ChainEntry, Document
 from penstock.contract.invariant import invariant
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 
@@ -74,11 +74,6 @@ def bound(entry: BillingEntry | None) -> Mapping[str, Any]:
         "billing_sequence": entry.sequence,
         "billing_hash": entry.hash,
     }
-
-
-def whole_ms(moment: datetime) -> datetime:
-    """The moment without what is below a ms."""
-    return moment.replace(microsecond=moment.microsecond // 1_000 * 1_000)
 
 
 def _newest(tenant: Tenant) -> BillingEntry | None:

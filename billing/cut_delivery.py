@@ -12,7 +12,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import wake_ups
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 
 KIND_CUT = period_actions.KIND_CUT
 _CUT_S = 15.0

@@ -12,7 +12,7 @@ from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import CutEnd
 from penstock.rules import rating
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 
 MESSAGES, BYTES = METERS
 

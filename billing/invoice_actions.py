@@ -13,7 +13,7 @@ from control_plane.audit import actions as audit
 from penstock.contract.documents import Predecessor
 from penstock.contract.invariant import invariant
 from penstock.rules import rating
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
 _GAPS_MAX = 100

@@ -9,7 +9,6 @@ from django.db import transaction
 from django.utils import timezone
 
 from billing import chain_actions, price_actions, queries
-from billing.chain_actions import whole_ms
 from billing.models import Cut, CutReading, Invoice
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
@@ -18,7 +17,7 @@ from control_plane.outbox import actions as outbox
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 KIND_CUT = "cut"

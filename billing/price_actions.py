@@ -21,15 +21,16 @@ from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
+from penstock.contract.limits import MIB
 from penstock.rules import rating
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-2.json"
 """Of services that begin now. The books before it stay beside it: services that began with one keep it."""
-FILE_BYTES_MAX = 4 * 1024 * 1024
+FILE_BYTES_MAX = 4 * MIB
 """Of a configured price book; the largest that can be read is smaller."""
 
 
@@ -234,7 +235,7 @@ def running_prices_of(tenant: Tenant) -> PriceBook | None:
 
 def tenant_begins(tenant: Tenant) -> datetime:
     """Where the tenant's first period begins: its creation, in whole ms."""
-    return chain_actions.whole_ms(tenant.created_at.astimezone(UTC))
+    return whole_ms(tenant.created_at.astimezone(UTC))
 
 
 def _assign(tenant: Tenant, book: PriceBook, effective_from: datetime) -> None:

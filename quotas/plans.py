@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-MIB = 1024 * 1024
+from penstock.contract.limits import MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

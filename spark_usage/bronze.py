@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.rules.timestamps import DAY_MS
 from spark_usage.decode import Damaged, parse_record
 
 TOPIC = "__usage"
@@ -29,7 +30,6 @@ SCHEMA = pa.schema(
         ("record", pa.binary()),
     ]
 )
-_DAY_MS = 86_400_000
 _LOG = "_spark_metadata"
 
 
@@ -105,7 +105,7 @@ def _with_heads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 | {
                     "src_partition": row["src_partition"],
                     "src_offset": row["src_offset"],
-                    "ingest_date": max(0, row["timestamp_ms"]) // _DAY_MS,
+                    "ingest_date": max(0, row["timestamp_ms"]) // DAY_MS,
                     "record": value,
                 }
             )

@@ -5,9 +5,9 @@ Fields and bounds are those of the actions; a refusal of theirs begins with the 
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.rules.timestamps import read_moment, time_ms
 
 TEXT_MAX = 512 * 1024
 """Characters of one field. What is longer is refused, never cut."""
@@ -81,8 +81,7 @@ class Form:
 def moment_ms(text: str) -> int:
     """ms of a time as a browser's field gives it, in UTC."""
     try:
-        at = datetime.fromisoformat(text.strip())
+        at = read_moment(text.strip())
     except ValueError:
         raise InvalidRequest("time: a time such as 2026-01-31T12:00") from None
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    return max(0, int(at.timestamp() * 1000))
+    return max(0, time_ms(at))

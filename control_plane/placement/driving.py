@@ -18,6 +18,7 @@ from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.placement import moves
 from data_plane.placement.planner import PlacementRefused
+from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants import queries as tenants
 
@@ -118,8 +119,8 @@ def _more_copies_of_the_services_own(actor: Actor) -> int:
         wanted: dict[str, int] = {}
         if topic.settings["replication"] < copies:
             wanted["replication"] = copies
-        elif topic.settings["min_insync_replicas"] < min(topic_actions.MIN_INSYNC_DEFAULT, copies):
-            wanted["min_insync_replicas"] = topic_actions.MIN_INSYNC_DEFAULT
+        elif topic.settings["min_insync_replicas"] < min(limits.MIN_INSYNC_DEFAULT, copies):
+            wanted["min_insync_replicas"] = limits.MIN_INSYNC_DEFAULT
         if wanted:
             topic_actions.update_topic(actor, tenant, topic.name, settings=wanted)
             changed += 1

@@ -17,6 +17,7 @@ from penstock.contract.errors import AlreadyExists, BrokerUnavailable, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
+from penstock.rules.timestamps import time_ms
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
@@ -172,7 +173,7 @@ class TopicDeliverer:
 
 def ms_of(at: datetime | None) -> int:
     """Wall clock in ms, 0 for never."""
-    return 0 if at is None else int(at.timestamp() * 1000)
+    return 0 if at is None else time_ms(at)
 
 
 def _tenant_first(tenant: Tenant) -> None:

@@ -1,6 +1,6 @@
 """REST of usage, invoices with their documents, cuts and prices."""
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -17,6 +17,7 @@ from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.views import CallerView, OperatorView, TenantView
 from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.rules.timestamps import read_moment
 from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
@@ -317,7 +318,6 @@ def _moment(request: Request, name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return read_moment(text)
     except ValueError:
         raise InvalidRequest(f"{name}: {text[:40]!r} is no moment like 2026-01-31T12:00:00Z") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

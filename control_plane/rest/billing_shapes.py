@@ -8,7 +8,7 @@ from rest_framework import serializers
 from billing import queries
 from billing.models import BillingEntry, CreditNote, Invoice, InvoiceLine, PriceBook
 from control_plane.api.shapes import StrictSerializer
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")

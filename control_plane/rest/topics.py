@@ -1,6 +1,5 @@
 """REST: topics."""
 
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -13,6 +12,7 @@ from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, tagged, told
 from control_plane.topics import actions, creation, queries
 from control_plane.topics.models import Topic
+from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
 
 
@@ -85,7 +85,7 @@ def show_durability(seen: DurabilitySeen) -> dict[str, Any]:
 
 
 def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+    return moment_of(ms).isoformat()
 
 
 def show_topic(topic: Topic) -> dict[str, Any]:

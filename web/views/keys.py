@@ -13,6 +13,7 @@ from control_plane.access import actions
 from control_plane.access import queries as access
 from control_plane.outbox import in_request
 from penstock.contract.errors import PenstockError
+from penstock.rules.names import OPERATIONS
 from tenants import actions as tenant_actions
 from tenants import queries
 from tenants.models import ApiKey
@@ -70,9 +71,9 @@ def new_key(request: HttpRequest, place: Place) -> HttpResponse:
         scope="all",
         topic_prefix="",
     )
-    operations = [name for name in actions.OPERATIONS if request.POST.get(f"may_{name}") == "on"]
+    operations = [name for name in OPERATIONS if request.POST.get(f"may_{name}") == "on"]
     if request.method != "POST":
-        operations = [name for name in actions.OPERATIONS if name != "delete"]  # which cannot be undone
+        operations = [name for name in OPERATIONS if name != "delete"]  # which cannot be undone
     if request.method == "POST":
         bound = form.text("scope") == "some"
         if bound and not operations:
@@ -86,7 +87,7 @@ def new_key(request: HttpRequest, place: Place) -> HttpResponse:
                     name=form.text("name"),
                     expires_at=None if days is None else timezone.now() + timedelta(days=days),
                     topic_prefix=form.text("topic_prefix") if bound else None,
-                    operations=operations if bound and len(operations) < len(actions.OPERATIONS) else (),
+                    operations=operations if bound and len(operations) < len(OPERATIONS) else (),
                 )
             except PenstockError as error:
                 form.refuse(error)
@@ -95,7 +96,7 @@ def new_key(request: HttpRequest, place: Place) -> HttpResponse:
     context = {
         "here": "keys",
         "form": form,
-        "operations": [(name, name in operations) for name in actions.OPERATIONS],
+        "operations": [(name, name in operations) for name in OPERATIONS],
     }
     return render(request, "web/key_new.html", context, status=422 if form.failed else 200)
 

@@ -14,6 +14,8 @@ from control_plane.topics import actions, creation, queries
 from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, NotFound, PenstockError
+from penstock.rules.names import check_topic_name
+from penstock.rules.timestamps import DAY_MS
 from quotas.queries import limits_of
 from tenants.roles import Permission
 from web import charts, live, notices
@@ -25,8 +27,7 @@ from web.unscripted import first_answer
 
 PER_PAGE = 50
 SEARCH_MAX = 249
-_DAY_MS = 86_400_000
-_UNITS_MS = {"hours": 3_600_000, "days": _DAY_MS}
+_UNITS_MS = {"hours": 3_600_000, "days": DAY_MS}
 
 
 @in_tenant(Permission.TOPICS_READ)
@@ -230,7 +231,7 @@ def _settings(form: Form) -> dict[str, Any]:
     if form.text("retention_unit") == "unlimited":
         settings["retention_ms"] = -1
     elif (number := form.whole("retention", "Retention")) is not None:
-        settings["retention_ms"] = number * _UNITS_MS.get(form.text("retention_unit"), _DAY_MS)
+        settings["retention_ms"] = number * _UNITS_MS.get(form.text("retention_unit"), DAY_MS)
     if form.text("retention_bytes") == "":
         settings["retention_bytes"] = -1
     elif (number := form.whole("retention_bytes", "Size limit")) is not None:
@@ -246,7 +247,7 @@ def _settings(form: Form) -> dict[str, Any]:
 def _check_each(form: Form, place: Place, partitions: int | None, settings: dict[str, Any]) -> None:
     """Everything that is wrong at once, not only what creating would name first."""
     checks: list[Callable[[], object]] = [
-        lambda: actions.checked_name(place.tenant, form.text("name")),
+        lambda: check_topic_name(place.tenant.public_id, form.text("name")),
         lambda: actions.complete(settings),
     ]
     if partitions is not None:
@@ -272,8 +273,8 @@ def _refuse(form: Form, error: PenstockError) -> None:
 def _split_span(milliseconds: int) -> tuple[str, str]:
     if milliseconds < 0:
         return "7", "unlimited"
-    if milliseconds % _DAY_MS == 0:
-        return str(milliseconds // _DAY_MS), "days"
+    if milliseconds % DAY_MS == 0:
+        return str(milliseconds // DAY_MS), "days"
     return str(max(1, milliseconds // 3_600_000)), "hours"
 
 

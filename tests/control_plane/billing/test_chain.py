@@ -21,7 +21,7 @@ from penstock.contract.documents import (
 )
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import cut_sha256
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, TODAY, Part, World
 

@@ -12,7 +12,7 @@ from control_plane.brokers import client as brokers
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 from tests.control_plane.billing.answering import Answering, answering
 from tests.control_plane.billing.world import TESTER, Part, World, hash_of, vector_of

@@ -10,7 +10,7 @@ from billing.models import BillingEntry, Cut
 from penstock.contract import documents
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument
 from penstock.records.cut import cut_sha256
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from penstock.verification import claims
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, TODAY, Part, World, vector_of

@@ -20,7 +20,7 @@ from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.ids import SYSTEM_TENANT, TopicId
 from penstock.records.usage import Totals
-from penstock.rules.usage_folding import day_of, time_ms
+from penstock.rules.timestamps import day_of, time_ms
 from penstock.verification.findings import Report
 from penstock.verification.proving import prove
 from penstock.verification.stamped_reads import StampedReads

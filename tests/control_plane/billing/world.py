@@ -13,7 +13,7 @@ from billing.models import Cut, Invoice
 from control_plane.audit.actor import system
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.actions import create_tenant
 from tenants.models import Tenant
 from tests.control_plane.billing.publishing import publish
