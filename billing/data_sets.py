@@ -163,10 +163,10 @@ def read_data_set(manifest: Manifest) -> DataSet:
             table = _in_microseconds(pq.ParquetFile(pa.BufferReader(content)).read())
         except (pa.ArrowException, OSError) as error:
             raise DataSetRefused(f"{named}: file {file_name}: no Parquet: {error}") from error
-        held = tuple((field.name, _type_name(field.type)) for field in table.schema)
-        if held != wanted:
+        columns = tuple((field.name, _type_name(field.type)) for field in table.schema)
+        if columns != wanted:
             raise DataSetRefused(
-                f"{named}: file {file_name} has the columns {_shown(held)}; {_shown(wanted)} required"
+                f"{named}: file {file_name} has the columns {_shown(columns)}; {_shown(wanted)} required"
             )
         rows.extend(_plain(row) for row in table.to_pylist())
         if len(rows) > ROWS_MAX:

@@ -37,7 +37,7 @@ ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour"
 """Usage before coverage: what a coverage row promises is there when it is seen."""
 BIGGEST = 2**63 - 1
 RUNS_KEPT = 1_000
-"""Of each data set: whoever asks what was imported has hours of rounds."""
+"""Of each data set: the runs of several hours."""
 _CHUNK = 500
 _DISAGREEMENTS_MAX = 100
 Row = Mapping[str, Any]
@@ -51,20 +51,20 @@ def import_data_sets(datasets: Path) -> dict[str, str]:
 
     A refused data set leaves what was imported before and keeps none of the others.
     """
-    told: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     for name in ORDER:
         try:
             if _import_one(datasets, name):
-                told[name] = "imported"
+                outcomes[name] = "imported"
         except DataSetRefused as refused:
             _note_refused(name, str(refused))
-            told[name] = str(refused)
+            outcomes[name] = str(refused)
         except Exception:
             # Our own fault. It must not keep the other data sets out.
             _log.exception("import broke", extra={"data_set": name})
-            told[name] = f"{name}: the import broke; see the log"
-            _note_refused(name, told[name])
-    return told
+            outcomes[name] = f"{name}: the import broke; see the log"
+            _note_refused(name, outcomes[name])
+    return outcomes
 
 
 def _import_one(datasets: Path, name: str) -> bool:

@@ -243,7 +243,7 @@ class Invoice(models.Model):
     issued_at = models.DateTimeField(null=True)
     audit_sequence = models.PositiveBigIntegerField(null=True)
     audit_hash = models.CharField(max_length=SHA256_DIGITS, blank=True)
-    """The tenant's audit log with the entry of its issue: whoever has the invoice can tell what is missing of it."""
+    """The audit entry of its issue. With the invoice a tenant can tell whether entries up to it are missing."""
 
     class Meta:
         constraints = (

@@ -174,13 +174,13 @@ def begin_chain(tenant: Tenant) -> None:
     drafts = Invoice.objects.filter(tenant=tenant, status=Invoice.Status.DRAFT).select_related(
         "cut", "price_book"
     )
-    held = [(draft.cut.period_start, draft.price_book) for draft in drafts.order_by("cut__period_start")]
+    assigned = [(draft.cut.period_start, draft.price_book) for draft in drafts.order_by("cut__period_start")]
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
     running = tenant_begins(tenant) if last is None else last.period_end
     # Where none held then: the oldest are the first prices that there ever were.
-    held.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
-    _assign(tenant, held[0][1], tenant_begins(tenant))
-    for (_, before), (begins, book) in pairwise(held):
+    assigned.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
+    _assign(tenant, assigned[0][1], tenant_begins(tenant))
+    for (_, before), (begins, book) in pairwise(assigned):
         if book != before:
             _assign(tenant, book, begins)
 

@@ -1,4 +1,4 @@
-"""Plans: the limits that a tenant has when nobody set others. Pure."""
+"""Plans: a tenant's limits while no others are set. Pure."""
 
 from dataclasses import dataclass
 

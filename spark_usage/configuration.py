@@ -51,7 +51,7 @@ class Configuration:
 
     @property
     def wake_file(self) -> Path:
-        """Touched by whoever wants a round at once."""
+        """Touching this file starts a round at once."""
         return self.datasets / "wake"
 
 

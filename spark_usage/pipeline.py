@@ -45,7 +45,7 @@ class Pipeline:
 
     def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
         """Read what is new and fold. Raises `NotYet`, `CheckFailed`, and what the SDK and Spark raise."""
-        wanted = self.told()
+        wanted = self.reported()
         spark = self.start()
         if wanted != bronze.committed_offsets(self.datasets):
             began = time.monotonic()
@@ -68,7 +68,7 @@ class Pipeline:
             self.forget_connections()
             return self.round(again=again, progress=progress)
 
-    def told(self) -> Offsets:
+    def reported(self) -> Offsets:
         """The ends of `__usage`, by the brokers. Raises `NotYet`."""
         key_file = self._configuration.api_key_file
         if not key_file.exists():
@@ -82,7 +82,7 @@ class Pipeline:
             raise NotYet(str(error)) from error
 
     def forget_connections(self) -> None:
-        """Connect anew with the key as it then is."""
+        """Connect again with the present key."""
         if self._client is not None:
             self._client.close(0)
             self._client = None

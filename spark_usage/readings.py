@@ -1,6 +1,6 @@
 """Readings of odometers become intervals: what each partition gained between two neighbouring readings.
 
-A *point* is a place in a partition's log, (log generation, end offset), with the totals that readings tell of it;
+A *point* is a position in a partition's log, (log generation, end offset), with the totals that readings give for it;
 however often it was read, it is one. A *view* of a partition is its log as a generation sees it: the points of that
 generation and older ones, but for those that a later generation's start made void. The view of the newest generation is
 current; older ones matter only for cuts made in them.
@@ -135,15 +135,15 @@ def intervals_of(seen: DataFrame) -> DataFrame:
         .withColumn("sorted", _sorted_rows())
         .withColumn("known", _known())
     )
-    told = "aggregate(known, CAST(0 AS BIGINT), (sum, row) -> sum + row.{0})"
+    explained = "aggregate(known, CAST(0 AS BIGINT), (sum, row) -> sum + row.{0})"
     fits = F.expr(
         "forall(known, row -> row.messages >= 0 AND row.bytes >= 0) "
-        f"AND {told.format('messages')} <= messages AND {told.format('bytes')} <= bytes"
+        f"AND {explained.format('messages')} <= messages AND {explained.format('bytes')} <= bytes"
     )
     pairs = pairs.withColumn("known", F.when(fits, F.col("known")).otherwise(F.expr("slice(known, 1, 0)")))
     rest = F.expr(
         "array(named_struct('principal', CAST(0 AS BIGINT), "
-        f"'messages', messages - {told.format('messages')}, 'bytes', bytes - {told.format('bytes')}))"
+        f"'messages', messages - {explained.format('messages')}, 'bytes', bytes - {explained.format('bytes')}))"
     )
     return pairs.withColumn("shares", F.concat("known", rest)).select(
         *POINT,
@@ -165,7 +165,7 @@ def _gained(index: int) -> Column:
 
 
 def _sorted_rows() -> Column:
-    """The reading's rows and, when the point before is of the same minute, those that it told, by principal: each of
+    """The reading's rows and, when the point before is of the same minute, those that it has, by principal: each of
     them (`now` 0) stands right before the reading's own row (`now` 1) of its principal.
     """
     return F.expr(
@@ -182,7 +182,7 @@ def _sorted_rows() -> Column:
 
 
 def _known() -> Column:
-    """The reading's rows less those that the point before told of the same minute."""
+    """The reading's rows less those that the previous point has of the same minute."""
     less = "IF(at > 0 AND sorted[at - 1].principal = row.principal, sorted[at - 1].{0}, CAST(0 AS BIGINT))"
     return F.expr(
         f"""

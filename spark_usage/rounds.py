@@ -1,4 +1,4 @@
-"""One round of the pipeline: everything that bronze holds, folded anew into all data sets, checked and published."""
+"""One round of the pipeline: all of bronze is folded into all data sets, checked and published."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -3,7 +3,7 @@
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
 Logs are JSON lines on standard error. A round that fails is tried once more at once; when that
-fails too it is told in the heartbeat, and tried again after the interval.
+fails too, the heartbeat reports it, and it is tried again after the interval.
 """
 
 import json
@@ -50,12 +50,12 @@ class Runner:
         try:
             self._pipeline.start()
             log.info("spark is up", extra={"data": {"master": self._configuration.master}})
-            heartbeat.tell(state="ready")
+            heartbeat.report(state="ready")
             while not self._stopping.is_set():
                 self._woken_ns = self._wake_ns()
                 pause = self._round(heartbeat)
                 self._rest(pause)
-            heartbeat.tell(state="stopping")
+            heartbeat.report(state="stopping")
         finally:
             self._pipeline.close()
             heartbeat.end()
@@ -63,22 +63,24 @@ class Runner:
 
     def _round(self, heartbeat: Heartbeat) -> float:
         """One round; how long to rest after it."""
-        heartbeat.tell(busy=True)
+        heartbeat.report(busy=True)
         try:
             done = self._pipeline.round_or_again()
         except NotYet as error:
-            heartbeat.tell(state="waiting", busy=False, error=str(error))
+            heartbeat.report(state="waiting", busy=False, error=str(error))
             return min(_WAITING_S, self._configuration.interval_s)
         except Exception as error:
             if self._stopping.is_set():
                 return 0.0
             log.exception("the round failed")
             self._pipeline.forget_connections()
-            heartbeat.tell(state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}")
+            heartbeat.report(
+                state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}"
+            )
             return self._configuration.interval_s
         if done.recomputed:
-            log.info("round", extra={"data": _told(done)})
-        heartbeat.tell(state="ready", busy=False, error=None, round=_told(done))
+            log.info("round", extra={"data": _summary(done)})
+        heartbeat.report(state="ready", busy=False, error=None, round=_summary(done))
         return self._configuration.interval_s
 
     def _rest(self, seconds: float) -> None:
@@ -126,7 +128,7 @@ def log_as_json() -> None:
     logging.getLogger("spark_usage").setLevel(logging.INFO)
 
 
-def _told(done: Round) -> dict[str, Any]:
+def _summary(done: Round) -> dict[str, Any]:
     return {
         "records": done.records,
         "offsets": dict(done.offsets),

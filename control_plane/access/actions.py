@@ -33,9 +33,9 @@ def create_key(
     check_operations(operations)
     chosen = [operation for operation in OPERATIONS if operation in operations]
     with transaction.atomic():
-        told: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
+        binding: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
         key, text = tenants.create_key(
-            actor, tenant, name=name, expires_at=expires_at, bound_to=told, within_service=within_service
+            actor, tenant, name=name, expires_at=expires_at, bound_to=binding, within_service=within_service
         )
         if bound:
             KeyBinding.objects.create(key=key, topic_prefix=prefix, operations=chosen)

@@ -93,7 +93,7 @@ def forget(actor: Actor, broker: int) -> None:
 
 
 def drive() -> int:
-    """One round; how many rows it changed. Raises `BrokerUnavailable` when nobody says how things are."""
+    """One round; how many rows it changed. Raises `BrokerUnavailable` when no broker answers."""
     actor = system("placement")
     changed = _more_copies_of_the_services_own(actor)
     drains, growing = list(queries.drains()), list(topics.with_copies_due())
@@ -186,15 +186,15 @@ def _plan_copies(actor: Actor, topic: Topic, seen: view.ClusterView) -> int:
 def _begin_due() -> int:
     """The next moves, as many as may go on at once; of brokers that take part in few the first."""
     under_way = list(queries.open_moves().filter(state=MoveState.MOVING))
-    room = MOVING_MAX - len(under_way)
-    if room <= 0:
+    capacity = MOVING_MAX - len(under_way)
+    if capacity <= 0:
         return 0
     busy: Counter[int | None] = Counter(
         number for move in under_way for number in (move.source, move.destination)
     )
     waiting = list(queries.open_moves().filter(state=MoveState.WAITING)[: 20 * MOVING_MAX])
     waiting.sort(key=lambda move: (busy[move.source] + busy[move.destination], move.pk))
-    return sum(actions.begin(move) for move in waiting[:room])
+    return sum(actions.begin(move) for move in waiting[:capacity])
 
 
 def _described() -> view.ClusterView:

@@ -126,7 +126,7 @@ class TopicDeliverer:
                         f"{topic.name}: the deletion of the topic that had this name has not reached the brokers yet"
                     ) from None
                 raise
-            # Internal topics may have been made by whoever started the brokers; they are never deleted.
+            # Internal topics may have been created when the brokers were started; they are never deleted.
             topic.topic_id = found.topic_id
             topic_actions.note_made(topic.public_id, topic.topic_id)
             return self._update(topic)

@@ -173,7 +173,7 @@ def withdraw(actor: Actor, topic: Topic, *, why: str) -> bool:
 
 
 def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> bool:
-    """Tell the brokers anew what is wanted; the generation is above `at_least`, what they hold."""
+    """Deliver the desired state again. Its generation becomes higher than `at_least`, the brokers' one."""
     with transaction.atomic():
         locked = _unchanged(topic)
         if locked is None:
