@@ -1,6 +1,6 @@
-"""Delivers cuts: asks the brokers for the vector and stores it, a tenant's cuts in their order.
+"""Delivers cuts: asks the brokers for the vector and stores it. A tenant's cuts are delivered in their order.
 
-Repeating a cut gives the same offsets.
+A repeated cut gives the same offsets.
 """
 
 from django.db import transaction
@@ -21,11 +21,11 @@ _NAMED_MAX = 5
 
 
 class CutDeliverer:
-    """A cut: every leader of the tenant's partitions gives one more reading."""
+    """Delivers a cut: each leader of the tenant's partitions makes one more reading."""
 
     def deliver(self, object_id: str, generation: int) -> Delivered:
-        """Raises `BrokerUnavailable` while a partition has no reading, or the tenant's cut before is not delivered; the
-        same cut is then asked for again.
+        """Raises `BrokerUnavailable` while a partition has no reading, or the tenant's previous cut is not delivered.
+        The cut is then delivered again later.
         """
         cut = queries.cut_for_delivery(object_id)
         if cut.delivered_at is None:
@@ -33,7 +33,7 @@ class CutDeliverer:
         return Delivered(generation=generation)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        """The vector is stored already, with the time. The cut behind it need not wait for its next attempt."""
+        """The vector is stored already. Deliver the tenant's next cut now, if one waits."""
         after = queries.cut_after(object_id)
         if after is not None and outbox.due_now(KIND_CUT, after.public_id):
             transaction.on_commit(lambda: wake_ups.wake(KIND_CUT, after.public_id))
@@ -43,14 +43,14 @@ class CutDeliverer:
 
 
 def ask(cut: Cut) -> None:
-    """Ask the brokers for the vector and store it; a cut that has one is compared. No transaction is open.
+    """Ask the brokers for the vector, then store it or compare it with the stored one. No transaction is open.
 
     Raises as `CutDeliverer.deliver` does, and `InvalidRequest` for an answer that does not agree.
     """
     before = queries.cut_before(cut)
     if before is not None and before.delivered_at is None:
         raise BrokerUnavailable(
-            f"{cut.public_id}: waits for the tenant's cut before, {before.public_id}, which is not delivered yet"
+            f"{cut.public_id}: waits for the tenant's previous cut {before.public_id}, which is not delivered yet"
         )
     answer = brokers.client().cut(
         cut.public_id,

@@ -62,7 +62,7 @@ def test_other_prices_need_a_version_counted_up(first: PriceBook) -> None:
 
 def test_prices_change_for_the_future_only(first: PriceBook) -> None:
     now = datetime.now(UTC)
-    with pytest.raises(InvalidRequest, match="is past"):
+    with pytest.raises(InvalidRequest, match="is in the past"):
         publish(book(2), now - timedelta(seconds=1), now)
     publish(book(2), now, now)
     with pytest.raises(AlreadyExists, match="effective from"):
