@@ -12,6 +12,8 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import wake_ups
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.cut import CutEnd
 from penstock.rules.timestamps import time_ms
 
 KIND_CUT = period_actions.KIND_CUT
@@ -76,9 +78,8 @@ def ask(cut: Cut) -> None:
     period_actions.store_vector(
         cut.public_id,
         [
-            period_actions.VectorEntry(
-                topic_id=reading.topic_id.hex(),
-                partition=reading.partition,
+            CutEnd(
+                where=TopicPartition(TopicId(reading.topic_id), reading.partition),
                 log_generation=reading.log_generation,
                 end_offset=reading.end_offset,
                 accepted_ms=reading.accepted_ms,

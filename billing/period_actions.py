@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
@@ -15,27 +14,13 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.outbox import actions as outbox
 from penstock.contract.errors import InvalidRequest, NotFound
-from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.records.cut import CutEnd, cut_sha256
 from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 KIND_CUT = "cut"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorEntry:
-    """One partition's end in a cut, with the committed totals of its log's prefix."""
-
-    topic_id: str
-    partition: int
-    log_generation: int
-    end_offset: int
-    accepted_ms: int
-    messages: int
-    bytes: int
-    last: bool = False
 
 
 def close_period(actor: Actor, tenant: str, *, end: datetime) -> Cut:
@@ -136,10 +121,10 @@ MONTH_GRACE = timedelta(seconds=2)
 """A broker's clock may be this much behind when a month ends."""
 
 
-def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
+def store_vector(cut: str, ends: Sequence[CutEnd], sha256: str) -> None:
     """Store the brokers' answer to a cut, once, with the hash that they store it under.
 
-    Raises `InvalidRequest` when the hash does not match the entries, or the answer differs from the stored one.
+    Raises `InvalidRequest` when the hash does not match the ends, or the answer differs from the stored one.
     """
     with transaction.atomic():
         # Not the tenant's row: `finalize` locks that before the cut's.
@@ -148,30 +133,28 @@ def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
             .select_related("tenant")
             .get(public_id=cut)
         )
-        found = cut_sha256(
-            row.tenant.public_id, row.public_id, time_ms(row.period_end), [_cut_end(e) for e in entries]
-        )
+        found = cut_sha256(row.tenant.public_id, row.public_id, time_ms(row.period_end), ends)
         if found != sha256:
             raise InvalidRequest(
                 f"{cut}: the brokers keep it as sha256 {sha256 or '(none)'}, their readings give {found}"
             )
         if row.delivered_at is not None:
-            if not _same_answer(row, entries, sha256):
+            if not _same_answer(row, ends, sha256):
                 raise InvalidRequest(f"{cut}: the brokers answered other offsets than the first time")
             return
         CutReading.objects.bulk_create(
             CutReading(
                 cut=row,
-                topic_id=entry.topic_id,
-                partition=entry.partition,
-                log_generation=entry.log_generation,
-                end_offset=entry.end_offset,
-                accepted_ms=entry.accepted_ms,
-                messages=entry.messages,
-                bytes=entry.bytes,
-                last=entry.last,
+                topic_id=end.where.topic_id.hex(),
+                partition=end.where.partition,
+                log_generation=end.log_generation,
+                end_offset=end.end_offset,
+                accepted_ms=end.accepted_ms,
+                messages=end.messages,
+                bytes=end.bytes,
+                last=end.last,
             )
-            for entry in entries
+            for end in ends
         )
         row.delivered_at, row.error, row.sha256 = timezone.now(), "", sha256
         row.save(update_fields=["delivered_at", "error", "sha256"])
@@ -184,30 +167,20 @@ def store_vector(cut: str, entries: Sequence[VectorEntry], sha256: str) -> None:
             action="billing.cut",
             object_id=row.public_id,
             after={
-                "partitions": len(entries),
-                "messages_below": sum(e.end_offset for e in entries),
+                "partitions": len(ends),
+                "messages_below": sum(end.end_offset for end in ends),
                 "sha256": sha256,
             },
         )
 
 
-def _cut_end(entry: VectorEntry) -> CutEnd:
-    return CutEnd(
-        where=TopicPartition(TopicId(bytes.fromhex(entry.topic_id)), entry.partition),
-        log_generation=entry.log_generation,
-        end_offset=entry.end_offset,
-        accepted_ms=entry.accepted_ms,
-        messages=entry.messages,
-        bytes=entry.bytes,
-        last=entry.last,
-    )
-
-
-def _same_answer(cut: Cut, entries: Sequence[VectorEntry], sha256: str) -> bool:
+def _same_answer(cut: Cut, ends: Sequence[CutEnd], sha256: str) -> bool:
     """A cut that is older than the totals of brokers is compared by its offsets."""
     if cut.sha256:
         return cut.sha256 == sha256
-    return queries.vector(cut) == {(e.topic_id, e.partition, e.log_generation): e.end_offset for e in entries}
+    return queries.vector(cut) == {
+        (end.where.topic_id.hex(), end.where.partition, end.log_generation): end.end_offset for end in ends
+    }
 
 
 def note_cut_failed(cut: str, message: str) -> None:

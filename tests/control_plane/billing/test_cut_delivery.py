@@ -65,7 +65,7 @@ def test_the_brokers_hear_where_the_period_begins_and_how_the_billing_chain_ends
 
 
 def test_what_the_brokers_read_is_stored_with_its_totals(broker: Answering, acme: Tenant) -> None:
-    broker.entries = [replace(entry, last=entry.partition == 1) for entry in vector_of(PARTS)]
+    broker.entries = [replace(entry, last=entry.where.partition == 1) for entry in vector_of(PARTS)]
     cut = close(acme, 1)
     assert deliver(cut)
     assert [

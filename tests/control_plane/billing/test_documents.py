@@ -70,7 +70,9 @@ def test_a_document_names_the_deleted_topics_so_that_it_gives_the_brokers_hash(
     parts = [Part(topic=topic, first=0, end=10, size=100) for topic in ("gone", "gone_too", "orders")]
     deleted = {parts[0].topic_id, parts[1].topic_id}
     cut = period_actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
-    world.answer(cut, [replace(entry, last=entry.topic_id in deleted) for entry in vector_of(parts)])
+    world.answer(
+        cut, [replace(entry, last=entry.where.topic_id.hex() in deleted) for entry in vector_of(parts)]
+    )
     world.covered(cut, parts)
     finalized(world, cut)
     cut.refresh_from_db()

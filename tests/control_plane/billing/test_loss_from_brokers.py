@@ -18,7 +18,8 @@ from control_plane.reconciliation import loss_actions
 from data_plane.contract import usage_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
-from penstock.contract.ids import SYSTEM_TENANT, TopicId
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.records.cut import CutEnd
 from penstock.records.usage import Totals
 from penstock.rules.timestamps import day_of, time_ms
 from penstock.verification.findings import Report
@@ -68,9 +69,8 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
 
     usage.cluster.wait_until("the brokers answered the cut", answered, 60)
     entries = [
-        period_actions.VectorEntry(
-            topic_id=one.topic_id.hex(),
-            partition=one.partition,
+        CutEnd(
+            where=TopicPartition(TopicId(one.topic_id), one.partition),
             log_generation=one.log_generation,
             end_offset=one.end_offset,
             accepted_ms=one.accepted_ms,

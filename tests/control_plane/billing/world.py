@@ -50,15 +50,14 @@ def topic_id(topic: str) -> str:
     return hashlib.md5(topic.encode(), usedforsecurity=False).hexdigest()
 
 
-def vector_of(parts: Sequence[Part]) -> list[period_actions.VectorEntry]:
+def vector_of(parts: Sequence[Part]) -> list[CutEnd]:
     """The ends of `parts`, with totals as if each log held these parts alone."""
     ends: dict[tuple[str, int, int], list[Part]] = {}
     for part in parts:
         ends.setdefault((part.topic_id, part.partition, part.generation), []).append(part)
     return [
-        period_actions.VectorEntry(
-            topic_id=topic,
-            partition=partition,
+        CutEnd(
+            where=TopicPartition(TopicId(bytes.fromhex(topic)), partition),
             log_generation=generation,
             end_offset=max(part.end for part in here),
             accepted_ms=1_700_000_000_000 if any(part.end > part.first for part in here) else -1,
@@ -69,25 +68,9 @@ def vector_of(parts: Sequence[Part]) -> list[period_actions.VectorEntry]:
     ]
 
 
-def ends_of(entries: Sequence[period_actions.VectorEntry]) -> list[CutEnd]:
-    """As the cut's hash takes them."""
-    return [
-        CutEnd(
-            where=TopicPartition(TopicId(bytes.fromhex(entry.topic_id)), entry.partition),
-            log_generation=entry.log_generation,
-            end_offset=entry.end_offset,
-            accepted_ms=entry.accepted_ms,
-            messages=entry.messages,
-            bytes=entry.bytes,
-            last=entry.last,
-        )
-        for entry in entries
-    ]
-
-
-def hash_of(cut: Cut, entries: Sequence[period_actions.VectorEntry]) -> str:
+def hash_of(cut: Cut, entries: Sequence[CutEnd]) -> str:
     """By which the brokers keep this answer."""
-    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), ends_of(entries))
+    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), entries)
 
 
 @dataclass(slots=True)
@@ -124,7 +107,7 @@ class World:
         cut.refresh_from_db()
         return cut
 
-    def answer(self, cut: Cut, entries: Sequence[period_actions.VectorEntry], sha256: str = "") -> None:
+    def answer(self, cut: Cut, entries: Sequence[CutEnd], sha256: str = "") -> None:
         """The brokers answer the cut with `entries`, and with the hash of these unless `sha256` says another."""
         period_actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
 
