@@ -31,16 +31,16 @@ from tenants.models import Tenant
 
 GROUPS = ("topic", "day")
 SLA_VALID_MIN = 20
-"""A window with fewer valid requests says nothing by itself."""
+"""A window with fewer valid requests is counted as one with few requests."""
 
 
 # -- usage ----------------------------------------------------------------------------------------------
 
 
 def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | None) -> list[dict[str, Any]]:
-    """Usage by any of `GROUPS`, days [first, end): a row a group with its meters.
+    """Usage by any of `GROUPS`, days [first, end): one row for each group, with its meters.
 
-    A meter's `quantity` is what is shown everywhere; `billed` of it stands on issued invoices, the rest is provisional.
+    `billed` is the part of `quantity` on issued invoices; `provisional` is the rest.
     """
     shown = UsageDay.objects.filter(tenant=tenant)
     invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
@@ -63,7 +63,7 @@ def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | 
     items = []
     for group, meters in sorted(groups.items()):
         for numbers in meters.values():
-            # A cut may be imported a moment before the day it belongs to.
+            # The rows of a cut may be imported shortly before the rows of their day.
             numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
             numbers["provisional"] = numbers["quantity"] - numbers["billed"]
         items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
@@ -71,7 +71,7 @@ def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | 
 
 
 def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
-    """Requests by operation, windows [first, end), without clients' faults."""
+    """Requests by operation, windows [first, end), without those that failed by the client's fault."""
     rows = SlaWindow.objects.filter(tenant=tenant)
     if first is not None:
         rows = rows.filter(window__gte=first)
@@ -97,9 +97,9 @@ def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None
 
 
 def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> dict[str, Any]:
-    """What the tenant's share of the assets cost in hours [first, end), and per million messages produced.
+    """The cost of the tenant's share of the assets in hours [first, end), and per million produced messages.
 
-    Both moments are in UTC. Messages are known by the day: None unless the range is of whole days.
+    Both times are in UTC. Messages are counted by day, so `messages` is None unless the range has whole days.
     """
     rows = CostHour.objects.filter(tenant=tenant)
     messages = UsageDay.objects.filter(tenant=tenant, meter="messages_in")
@@ -136,7 +136,7 @@ def ratio_text(part: int, whole: int) -> str | None:
 
 
 def invoices(tenant: Tenant) -> QuerySet[Invoice]:
-    """The tenant's invoices with all that is shown of them."""
+    """The tenant's invoices with their lines and credit notes."""
     lines = Prefetch("lines", queryset=InvoiceLine.objects.order_by("position"))
     return (
         Invoice.objects.filter(tenant=tenant)
@@ -154,7 +154,7 @@ def invoice(tenant: Tenant, public_id: str) -> Invoice:
 
 
 def credit_notes(tenant: Tenant) -> QuerySet[CreditNote]:
-    """The tenant's credit notes with all that is shown of them."""
+    """The tenant's credit notes with their lines and ranges."""
     lines = Prefetch("lines", queryset=CreditNoteLine.objects.order_by("position"))
     ranges = Prefetch("ranges", queryset=CreditedRange.objects.order_by("topic", "partition", "meter"))
     return (
@@ -173,7 +173,7 @@ def credit_note(tenant: Tenant, public_id: str) -> CreditNote:
 
 
 def lost_ranges(note: CreditNote) -> list[dict[str, Any]]:
-    """What the credit note is for: each partition's offsets that are lost, with what they had been counted as."""
+    """The lost offsets of each partition, with the usage that they were billed as."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for row in note.ranges.all():
         entry = found.setdefault(
@@ -193,9 +193,7 @@ def lost_ranges(note: CreditNote) -> list[dict[str, Any]]:
 
 
 def evidence(invoice: Invoice) -> dict[str, Any]:
-    """What the invoice claims: its document; why there is none, of a draft. An invoice that was issued before documents
-    existed has none either.
-    """
+    """The invoice's document. A draft has gaps instead, and an invoice that is older than documents has none."""
     entry = BillingEntry.objects.filter(
         tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
     ).first()
@@ -208,7 +206,7 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
 
 
 def invoices_from_before(invoice: Invoice) -> QuerySet[Invoice]:
-    """The tenant's issued invoices from the one before this on."""
+    """The tenant's issued invoices, from the previous one on."""
     return Invoice.objects.filter(
         tenant=invoice.tenant,
         status=Invoice.Status.ISSUED,
@@ -217,12 +215,12 @@ def invoices_from_before(invoice: Invoice) -> QuerySet[Invoice]:
 
 
 def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
-    """The tenant's billing chain; rows by primary key are in the order of the chain."""
+    """The tenant's billing chain. Primary keys are in the order of the chain."""
     return BillingEntry.objects.filter(tenant=tenant)
 
 
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
-    """The rows under each line, by meter: topic, partition, day and offsets."""
+    """The usage rows of each line, by meter: topic, partition, day and offsets."""
     found: dict[str, list[dict[str, Any]]] = {}
     waived = waived_partitions(invoice.cut)
     for row in invoice.cut.usage.order_by("topic", "topic_id", "partition", "first_offset", "day"):
@@ -260,12 +258,12 @@ def cut_for_delivery(public_id: str) -> Cut:
 
 
 def cut_before(cut: Cut) -> Cut | None:
-    """The tenant's cut at which this one's period began; None for the first."""
+    """The tenant's previous cut; None for the first."""
     return Cut.objects.filter(tenant=cut.tenant, period_end=cut.period_start).first()
 
 
 def cut_after(public_id: str) -> Cut | None:
-    """The tenant's cut that begins where this one ends, if there is one."""
+    """The tenant's next cut, if there is one."""
     row = Cut.objects.get(public_id=public_id)
     return Cut.objects.filter(tenant=row.tenant, period_start=row.period_end).first()
 
@@ -331,7 +329,7 @@ def shown_cut(cut: Cut) -> dict[str, Any]:
 
 
 def tenants_to_close(end: datetime) -> list[str]:
-    """Public ids of the tenants whose running period began before `end`, in the order in which they came."""
+    """Public ids of the tenants whose running period began before `end`, oldest tenant first."""
     rows = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(
         created_at__lt=end - timedelta(milliseconds=1)
     )
@@ -345,7 +343,7 @@ def price_books() -> QuerySet[PriceBook]:
 
 
 def data_set_states() -> list[dict[str, Any]]:
-    """Which run of each data set counts, and what was refused: for operators."""
+    """The imported run of each data set, and refused ones: for operators."""
     runs = {(run.dataset, run.run_id): run for run in DataSetRun.objects.filter(run_id__in=_current_runs())}
     shown = []
     for state in DataSetState.objects.order_by("dataset"):
@@ -365,7 +363,7 @@ def data_set_states() -> list[dict[str, Any]]:
 
 
 def missing_usage() -> list[dict[str, int]]:
-    """Offsets of the usage log that were lost: for operators."""
+    """Lost offsets of `__usage`: for operators."""
     return [
         {"partition": issue.src_partition, "first_offset": issue.first_missing, "offsets": issue.missing}
         for issue in CoverageIssue.objects.order_by("src_partition", "first_missing")

@@ -30,7 +30,7 @@ def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
 
 
 def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame) -> Check:
-    """Every reading tells a point that is used or void, or is in `rejected`."""
+    """Every reading belongs to a used or void point, or is in `rejected`."""
     own = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below")).select(*POINT, "totals")
     row = (
         readings.select(*POINT, "totals", "src_partition", "src_offset", "row")

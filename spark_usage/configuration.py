@@ -17,7 +17,7 @@ class Misconfigured(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Asset:
-    """Something that costs money each hour; in millionths of the currency unit."""
+    """Something that costs money each hour, in millionths of the currency unit."""
 
     name: str
     micro_per_hour: int
@@ -45,7 +45,7 @@ class Configuration:
     """Of the service account of the system tenant, which alone may read `__usage`."""
     datasets: Path
     state_directory: Path
-    """Where the heartbeat rests: the folder of the configuration."""
+    """Folder of the heartbeat: that of the configuration."""
     master: str = "local[2]"
     interval_s: float = 20.0
 

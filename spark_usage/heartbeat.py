@@ -33,7 +33,7 @@ class Heartbeat:
         self._write()
 
     def end(self) -> None:
-        """The last word: `stopped`."""
+        """Write the last state, `stopped`."""
         self._ended.set()
         self._thread.join(EVERY_S * 2)
         self.report(state="stopped", busy=False)

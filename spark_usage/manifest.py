@@ -29,7 +29,7 @@ _BATCH_ROWS = 10_000
 
 
 class CheckFailed(Exception):
-    """What a run would publish contradicts its inputs: our own fault, nothing of it was published."""
+    """A run contradicts its inputs. This is a fault of the pipeline; the run was not published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

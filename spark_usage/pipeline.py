@@ -20,7 +20,7 @@ SPARK_FOLDER = ".spark"
 
 
 class NotYet(Exception):
-    """What the pipeline reads is not there yet; it will be once the service is set up."""
+    """The key or the topic that the pipeline reads does not exist yet. The setup of the service creates it."""
 
 
 class Pipeline:
@@ -54,8 +54,8 @@ class Pipeline:
         return fold(spark, self.datasets, read_assets(self.datasets), again=again, progress=progress)
 
     def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
-        """A round, and once more when it failed for a reason that may have passed: a broker that fell, a worker of
-        Spark that was late. Raises as `round`.
+        """A round, and a second one when the first failed for a reason that may be over: a broker that failed, a Spark
+        worker that was late. Raises as `round`.
         """
         try:
             return self.round(again=again, progress=progress)

@@ -2,8 +2,8 @@
 
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
-Logs are JSON lines on standard error. A round that fails is tried once more at once; when that
-fails too, the heartbeat reports it, and it is tried again after the interval.
+Logs are JSON lines on standard error. A round that fails is tried again at once. When that
+fails too, the heartbeat reports it, and the next round begins after the interval.
 """
 
 import json
@@ -24,9 +24,9 @@ from spark_usage.rounds import Round
 log = logging.getLogger("spark_usage.runner")
 _LOOK_S = 0.2
 _WAITING_S = 1.0
-"""While the service is being set up it is looked for this often."""
+"""Interval of the tries while the service is being set up."""
 _PATIENCE_S = 15.0
-"""A round under way at SIGTERM may end by itself in this time; it is harmless to end it at any moment."""
+"""After SIGTERM a running round has this time to end. Ending it at any moment is harmless."""
 
 
 class Runner:
@@ -62,7 +62,7 @@ class Runner:
             log.info("stopped")
 
     def _round(self, heartbeat: Heartbeat) -> float:
-        """One round; how long to rest after it."""
+        """Do one round. Returns the seconds to wait after it."""
         heartbeat.report(busy=True)
         try:
             done = self._pipeline.round_or_again()
