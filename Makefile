@@ -15,7 +15,10 @@ export FULL SEARCH
 BIN := .venv/bin
 PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto data_plane/etcd/*.proto)
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
-READY := .venv/.packages-ready .venv/.lock-ready .venv/.project-ready
+# What runs needs less than what tests: no browser, no shells, no tools of developers.
+RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.project-ready
+READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .PHONY: help setup dev demo check test sim planted mutants bench chaos fresh proto .lint
 
@@ -24,10 +27,10 @@ help:  ## List the commands
 
 setup: $(READY)  ## Install Debian packages (as root) and the locked Python packages into .venv
 
-dev: $(READY)  ## Start the whole service on this machine, until Ctrl-C
+dev: $(RUNNING)  ## Start the whole service on this machine, until Ctrl-C
 	$(BIN)/penstock dev up
 
-demo: $(READY)  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
+demo: $(RUNNING)  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
 	$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
@@ -65,15 +68,23 @@ proto: $(READY)  ## Make the committed protobuf stubs anew
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-.venv/.packages-ready: packaging/debian-packages.txt packaging/setup-debian.sh
+.venv/.running-packages-ready: packaging/debian-running.txt packaging/setup-debian.sh
 	packaging/setup-debian.sh $<
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	touch $@
 
-.venv/.lock-ready: requirements.lock | .venv/.packages-ready
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+.venv/.packages-ready: packaging/debian-testing.txt packaging/setup-debian.sh | .venv/.running-packages-ready
+	packaging/setup-debian.sh $<
 	touch $@
 
-.venv/.project-ready: pyproject.toml | .venv/.lock-ready
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+.venv/.running-lock-ready: requirements-running.lock | .venv/.running-packages-ready
+	$(PIP) --require-hashes -r $<
+	touch $@
+
+.venv/.lock-ready: requirements.lock | .venv/.running-lock-ready
+	$(PIP) --require-hashes -r $<
+	touch $@
+
+.venv/.project-ready: pyproject.toml | .venv/.running-lock-ready
+	$(PIP) --no-deps --no-build-isolation --editable .
 	touch $@

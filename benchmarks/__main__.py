@@ -24,7 +24,7 @@ from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.usage_rounds import FOLDS, ROUNDS
-from data_plane.dev import guardian
+from local import guardian
 
 BENCHMARKS = (
     Benchmark(figures=("broker_fsync_floor_ratio", "ack_p99_floor_ratio"), run=floor_ratios, seconds=120),

@@ -7,12 +7,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 from benchmarks.metrics import Durations, counted
 from data_plane.contract.admin_client import AdminClient
-from data_plane.dev.cluster import DevCluster
-from data_plane.dev.layout import ClusterSpec, DataDirectory
-from data_plane.dev.provisioning import broker_views
 from data_plane.placement.planner import plan
+from local.cluster import DevCluster
+from local.layout import ClusterSpec, DataDirectory
+from local.provisioning import broker_views
 from penstock.contract.ids import TopicId
 from penstock.contract.topic_settings import TopicSettings
 
@@ -60,7 +62,7 @@ class BenchCluster:
     def cpu_s(self) -> float:
         """Processor time that all brokers that run have used since they started."""
         running = [self.dev.process_of(broker.id) for broker in self.spec.brokers]
-        return sum(_cpu_s(process.pid) for process in running if process is not None)
+        return sum(_cpu_s(found.process) for found in running if found is not None)
 
     def topic(
         self,
@@ -79,7 +81,7 @@ class BenchCluster:
         return TopicId(made.topic_id)
 
 
-def _cpu_s(pid: int) -> float:
+def _cpu_s(process: psutil.Process) -> float:
     """User and system time of a process, its threads together."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    used = process.cpu_times()
+    return used.user + used.system

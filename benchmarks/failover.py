@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.cluster import BenchCluster
 from benchmarks.figures import Measured, percentile
 from benchmarks.writer import FAULT_S, Writer, target_of, wait_whole
-from data_plane.dev import processes
+from local import processes
 
 FAULTS = 40
 CUTS = 21

@@ -22,13 +22,13 @@ from typing import Any
 from data_plane.broker.etcd_store import EtcdStore
 from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.elections import fence_changes, plan
-from data_plane.dev import etcd_process, processes
-from data_plane.dev.free_ports import free_port
-from data_plane.dev.layout import DataDirectory, EtcdSpec
 from data_plane.etcd.endpoints import EtcdConfig
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Put
+from local import etcd_process, processes
+from local.free_ports import free_port
+from local.layout import DataDirectory, EtcdSpec
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
@@ -121,7 +121,7 @@ async def load(store: EtcdStore) -> tuple[ClusterImage, dict[str, float]]:
 
 
 async def fail_over(store: EtcdStore, image: ClusterImage, broker: BrokerId) -> dict[str, float]:
-    """Fence a broker and elect for all it led, as `data_plane/node/control.py` does."""
+    """Fence a broker and elect for all it led, as `data_plane/node/control/controller_seat.py` does."""
 
     async def follow() -> None:
         async for batch in store.watch("/", image.revision):

@@ -19,7 +19,7 @@ from benchmarks.event_loop import run
 from benchmarks.figures import Benchmark, Measured, percentile
 from benchmarks.hostile import LOADS
 from data_plane.contract import admin_pb2 as pb
-from data_plane.dev.provisioning import new_key, provision_internal_topics, put_key
+from local.provisioning import new_key, provision_internal_topics, put_key
 from penstock.contract.topic_settings import TopicSettings
 
 SECONDS = 5

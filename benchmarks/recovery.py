@@ -22,10 +22,10 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import KeyValue
-from data_plane.node.boot import Boot
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import open_directory
-from data_plane.node.strays import Strays
+from data_plane.node.log_directory.boot import Boot
+from data_plane.node.log_directory.directory import open_directory
+from data_plane.node.log_directory.stray_directories import StrayDirectories
 from penstock.contract import limits
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
@@ -145,7 +145,7 @@ def reopen(folder: Path) -> tuple[float, list[int]]:
     disk = RealDisk(folder)
     directory = open_directory(disk, CONFIG, SystemRng())
     assert not directory.clean
-    strays, tail = Strays(disk, CONFIG.stray_keep_ms), TailBudget(0)
+    strays, tail = StrayDirectories(disk, CONFIG.stray_keep_ms), TailBudget(0)
     booted = Boot(
         disk, CONFIG, _image(), directory, strays, tail, now_ms=time.time_ns() // 1_000_000, monotonic_ms=0.0
     ).run()

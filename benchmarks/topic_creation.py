@@ -8,10 +8,10 @@ from urllib.request import urlopen
 import penstock
 from benchmarks.figures import Benchmark, Measured, median, percentile
 from data_plane.contract.admin_client import AdminClient
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.profile import read_api_key
-from data_plane.dev.provisioning import admin_of
-from data_plane.dev.service import DevService, ServiceUp
+from local.layout import DataDirectory
+from local.profile import read_api_key
+from local.provisioning import admin_of
+from local.service import DevService, ServiceUp
 from penstock.admin.blocking import Admin
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rest.client import RestClient

@@ -4,13 +4,14 @@
 """
 
 import argparse
-import os
+import contextlib
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -96,19 +97,13 @@ def _processor_s() -> float:
     """That this process, Spark's Java process and its Python workers have used, ended workers too: it tells more than
     the clock beside busy neighbours.
     """
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        pid = int(status.parent.name)
-        parents[pid], ticks[pid] = int(fields[1]), sum(int(field) for field in fields[11:15])
-    mine = [os.getpid()]
-    for pid in mine:
-        mine += [child for child, parent in parents.items() if parent == pid]
-    return sum(ticks[pid] for pid in mine) / os.sysconf("SC_CLK_TCK")
+    this = psutil.Process()
+    used_s = 0.0
+    for process in (this, *this.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            used_s += times.user + times.system + times.children_user + times.children_system
+    return used_s
 
 
 FOLDS = Benchmark(figures=("usage_fold_100k_s",), run=folds, seconds=120, quick=False)

@@ -95,18 +95,24 @@ def finalize_draft(
 def alert_overdue(now: datetime) -> int:
     """Log each overdue draft, at most once per `ALERT_INTERVAL`. Returns the number of log lines."""
     due = draft_queries.overdue(now).filter(Q(alerted_at=None) | Q(alerted_at__lte=now - ALERT_INTERVAL))
-    refused = draft_queries.refused_data_sets()
+    first = list(due.order_by("pk")[:ALERTS_MAX])
     count = 0
-    for invoice in list(due.order_by("pk")[:ALERTS_MAX]):
+    for draft in draft_queries.explained(first, now, draft_queries.refused_data_sets()):
+        invoice = draft.invoice
         # Another worker may log the same draft.
         mine = Invoice.objects.filter(pk=invoice.pk, alerted_at=invoice.alerted_at).update(alerted_at=now)
         if not mine:
             continue
         count += 1
-        shown = draft_queries.shown_draft(invoice, now, refused)
         _log.error(
             "invoice has been a draft for over a day",
-            extra={name: shown[name] for name in ("tenant", "invoice", "cut", "age_s", "reasons")},
+            extra={
+                "tenant": invoice.tenant.public_id,
+                "invoice": invoice.public_id,
+                "cut": invoice.cut.public_id,
+                "age_s": draft.age_s,
+                "reasons": list(draft.reasons),
+            },
         )
     return count
 

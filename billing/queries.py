@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Prefetch, QuerySet, Sum
+from django.db.models import Count, F, Prefetch, Q, QuerySet, Sum
 
 from billing.completeness import PartitionRef, Vector
 from billing.models import (
@@ -15,6 +15,7 @@ from billing.models import (
     CreditNote,
     CreditNoteLine,
     Cut,
+    CutReading,
     CutUsage,
     DataSetRun,
     DataSetState,
@@ -37,11 +38,66 @@ SLA_VALID_MIN = 20
 # -- usage ----------------------------------------------------------------------------------------------
 
 
-def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | None) -> list[dict[str, Any]]:
-    """Usage by any of `GROUPS`, days [first, end): one row for each group, with its meters.
+def usage(
+    tenant: Tenant,
+    *,
+    by: Sequence[str],
+    first: date | None,
+    end: date | None,
+    only: Sequence[tuple[Any, ...]] | None = None,
+) -> list[dict[str, Any]]:
+    """Usage by any of `GROUPS`, days [first, end): one row for each group, with its meters. `only` names some of
+    `usage_groups`.
 
     `billed` is the part of `quantity` on issued invoices; `provisional` is the rest.
     """
+    shown, invoiced = _usage_rows(tenant, first, end)
+    if only is not None:
+        within = {f"{name}__in": {group[position] for group in only} for position, name in enumerate(by)}
+        shown, invoiced = shown.filter(**within), invoiced.filter(**within)
+    groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
+    for name, rows in (("quantity", shown), ("billed", invoiced)):
+        summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
+        for *key, meter, total in summed:
+            meters = groups.setdefault(tuple(key), {})
+            meters.setdefault(meter, {"quantity": 0, "billed": 0})[name] = total
+    items = []
+    for group in sorted(groups) if only is None else (group for group in only if group in groups):
+        meters = groups[group]
+        for numbers in meters.values():
+            # The rows of a cut may be imported shortly before the rows of their day.
+            numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
+            numbers["provisional"] = numbers["quantity"] - numbers["billed"]
+        items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
+    return items
+
+
+def usage_groups(
+    tenant: Tenant,
+    *,
+    by: Sequence[str],
+    first: date | None,
+    end: date | None,
+    after: Sequence[Any] | None,
+    most: int,
+) -> list[tuple[Any, ...]]:
+    """The groups of `usage` in the database's order, without their sums: at most `most`, after the group `after`."""
+    shown, invoiced = _usage_rows(tenant, first, end)
+    if not by:
+        return [()] if after is None and (shown.exists() or invoiced.exists()) else []
+    if after is not None:
+        behind = Q(pk__in=[])
+        for position, name in enumerate(by):
+            behind |= Q(**dict(zip(by[:position], after, strict=False)), **{f"{name}__gt": after[position]})
+        shown, invoiced = shown.filter(behind), invoiced.filter(behind)
+    rows = shown.values_list(*by).union(invoiced.values_list(*by))
+    return list(rows.order_by(*by)[:most])
+
+
+def _usage_rows(
+    tenant: Tenant, first: date | None, end: date | None
+) -> tuple[QuerySet[UsageDay], QuerySet[CutUsage]]:
+    """The usage of days [first, end), and the part of it on issued invoices."""
     shown = UsageDay.objects.filter(tenant=tenant)
     invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
     for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
@@ -54,20 +110,7 @@ def usage(tenant: Tenant, *, by: Sequence[str], first: date | None, end: date | 
         shown, invoiced = shown.filter(day__gte=first), invoiced.filter(day__gte=first)
     if end is not None:
         shown, invoiced = shown.filter(day__lt=end), invoiced.filter(day__lt=end)
-    groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
-    for name, rows in (("quantity", shown), ("billed", invoiced)):
-        summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
-        for *key, meter, total in summed:
-            meters = groups.setdefault(tuple(key), {})
-            meters.setdefault(meter, {"quantity": 0, "billed": 0})[name] = total
-    items = []
-    for group, meters in sorted(groups.items()):
-        for numbers in meters.values():
-            # The rows of a cut may be imported shortly before the rows of their day.
-            numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
-            numbers["provisional"] = numbers["quantity"] - numbers["billed"]
-        items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
-    return items
+    return shown, invoiced
 
 
 def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
@@ -304,25 +347,9 @@ def cuts_to_finalize(limit: int) -> list[str]:
     return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
 
 
-def shown_cut(cut: Cut) -> dict[str, Any]:
-    """A cut with its vector."""
-    return {
-        "id": cut.public_id,
-        "tenant": cut.tenant.public_id,
-        "period_start": cut.period_start.isoformat(),
-        "period_end": cut.period_end.isoformat(),
-        "delivered": cut.delivered_at is not None,
-        "error": cut.error,
-        "sha256": cut.sha256,
-        "billing_sequence": cut.chain_sequence,
-        "billing_hash": cut.chain_hash,
-        "readings": list(
-            cut.readings.order_by("topic_id", "partition", "log_generation").values(
-                *("topic_id", "partition", "log_generation", "end_offset"),
-                *("accepted_ms", "messages", "bytes", "last"),
-            )
-        ),
-    }
+def readings(cut: Cut) -> QuerySet[CutReading]:
+    """The cut's vector, in its order."""
+    return cut.readings.order_by("topic_id", "partition", "log_generation")
 
 
 # -- the service ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from chaos.disks import Disk
 from chaos.stepping_broker import FILE_VARIABLE, step
 from chaos.switch import Wire
-from data_plane.dev.layout import write_private
+from local.layout import write_private
 
 CLIENT_PORT, INTERNAL_PORT, HTTP_PORT = 7000, 7001, 7002
 EXIT_FAULT = 70

@@ -3,17 +3,18 @@
 import os
 import sys
 
-from control_plane import config, logs
+from control_plane import logs
+from penstock.contract.errors import ConfigurationError
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
-    logs.set_up()
+    logs.set_up("command")
     from django.core.management import execute_from_command_line
 
     try:
         execute_from_command_line(["penstock-control-plane", *sys.argv[1:]])
-    except config.Misconfigured as error:
+    except ConfigurationError as error:
         sys.exit(f"penstock: {error}")
 
 

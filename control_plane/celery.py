@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from celery import Celery, signals
 
 from control_plane import config, heartbeat, logs, wake_up_files
+from penstock.contract.errors import ConfigurationError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
@@ -46,7 +47,7 @@ def transport(url: str) -> dict[str, Any]:
                 "interval_max": 0.1,
             },
         }
-    raise config.Misconfigured(
+    raise ConfigurationError(
         f"celery_broker_url: scheme {parts.scheme!r}; filesystem:///absolute/folder or "
         "redis://host:port/number required"
     )
@@ -102,7 +103,7 @@ def checkpoint() -> None:
 
 @signals.setup_logging.connect
 def _set_up_logging(**_: Any) -> None:
-    logs.set_up()
+    logs.set_up("worker")
 
 
 @signals.worker_ready.connect

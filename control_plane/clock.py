@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from control_plane import config
+from penstock.contract.errors import ConfigurationError
 
 OFFSET_VARIABLE = "PENSTOCK_CLOCK_OFFSET_MS"
 
@@ -16,14 +16,15 @@ _real_now = timezone.now
 
 
 def set_up() -> None:
-    """Let `django.utils.timezone.now`, by which everything here goes, tell the offset clock. Raises `Misconfigured`."""
+    """Let `django.utils.timezone.now`, by which everything here goes, tell the offset clock.
+
+    Raises `ConfigurationError`.
+    """
     text = os.environ.get(OFFSET_VARIABLE) or "0"
     try:
         offset = timedelta(milliseconds=int(text))
     except ValueError:
-        raise config.Misconfigured(
-            f"{OFFSET_VARIABLE}: {text!r} is no whole number of milliseconds"
-        ) from None
+        raise ConfigurationError(f"{OFFSET_VARIABLE}: {text!r} is no whole number of milliseconds") from None
 
     def now() -> datetime:
         return _real_now() + offset

@@ -1,62 +1,96 @@
-"""The configuration of the control plane: one JSON file, named by PENSTOCK_CONFIG, read once and frozen."""
+"""The configuration of the web application and the worker: one JSON file, named by PENSTOCK_CONFIG, read once and
+frozen. `docs/reference/settings.md` lists the settings, made from the model.
+"""
 
-import json
 import os
-from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Meta
+
+from penstock.contract.errors import ConfigurationError
+from process import settings
+from process.settings import Refused, Secret, Settings
 
 VARIABLE = "PENSTOCK_CONFIG"
 RECONCILE_S = 10
 Network = IPv4Network | IPv6Network
+Count = Annotated[int, Meta(ge=1)]
+Text = Annotated[str, Meta(min_length=1)]
+Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-class Misconfigured(Exception):
-    """The configuration is missing or wrong; the message names the file and the setting."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokersConfig:
+class BrokersConfig(Settings, frozen=True, kw_only=True):
     """How the control plane reaches the brokers, and the secrets it shares with them by file."""
 
-    bootstrap: tuple[str, ...]
+    bootstrap: Texts
     """host:port of client listeners, as tenants are told."""
-    internal: tuple[str, ...]
+    internal: Texts
     """host:port of internal listeners: those to begin with, brokers that join later are learnt from them."""
     cluster_secret_file: Path
+    """File with the secret that calls of brokers carry."""
     pepper_file: Path
-    """Hex."""
-    pepper_version: int
+    """File with the pepper that new API keys are made with, hex."""
+    pepper_version: Count
+    """Its number, under which the brokers' `pepper_files` hold it too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class SparkConfig(Settings, frozen=True, kw_only=True):
+    """Where the usage pipeline computes."""
+
+    master: Text
+    """Spark's master: local[2], spark://host:port and so on."""
+
+
+class Config(Settings, frozen=True, kw_only=True):
     """Everything that is set from outside. Times in seconds."""
 
     file: Path
-    environment: str
+    """The file itself; it stands in no file."""
+    environment: Text
     """Stands in every API key; `test` and `dev` are not for tenants' real data."""
-    secret_key: str = field(repr=False)
-    database_url: str = field(repr=False)
+    secret_key: Secret
+    """What sessions and forms are signed with."""
+    database_url: Secret
     """sqlite:////absolute/file or postgresql://user:password@host:port/name."""
-    celery_broker_url: str = field(repr=False)
+    celery_broker_url: Secret
     """filesystem:///absolute/folder or redis://host:port/number."""
-    public_url: str
-    listen: str
+    public_url: Text
+    """Where people see the service; https behind a proxy that ends TLS."""
+    listen: Text
+    """host:port of the web application."""
     brokers: BrokersConfig
+    """The brokers."""
     datasets: Path
+    """Folder of the data sets that the usage pipeline makes."""
     usage_key_file: Path
+    """File with the key of the service account that reads `__usage`; `bootstrap` writes it."""
     operator_token_file: Path
-    spark_master: str
-    pipeline_interval_s: int
-    price_book_file: Path | None
-    trusted_proxies: tuple[Network, ...] = ()
+    """File with the operators' token; `bootstrap` writes it."""
+    spark: SparkConfig
+    """Spark."""
+    pipeline_interval_s: Count
+    """Between two rounds of the usage pipeline."""
+    price_book_file: Path | None = None
+    """Prices to follow; those that are built in unless given."""
+    trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of the proxies that end TLS: of these alone X-Forwarded-For and -Proto are believed."""
-    reconcile_interval_s: int = RECONCILE_S
+    reconcile_interval_s: Count = RECONCILE_S
     """Between two comparisons of what is wanted with what the brokers hold."""
+
+    def __post_init__(self) -> None:
+        try:
+            _networks(self.trusted_proxies)
+        except ValueError as error:
+            raise Refused("trusted_proxies", f"{error}; addresses and networks required") from error
+
+    @property
+    def trusted_networks(self) -> tuple[Network, ...]:
+        """The networks of `trusted_proxies`."""
+        return _networks(self.trusted_proxies)
 
     @property
     def over_tls(self) -> bool:
@@ -71,51 +105,21 @@ class Config:
 
 @cache
 def current() -> Config:
-    """The configuration of this process."""
+    """The configuration of this process. Raises `ConfigurationError`."""
     name = os.environ.get(VARIABLE)
     if not name:
-        raise Misconfigured(f"{VARIABLE} is not set: it names the configuration file")
+        raise ConfigurationError(f"{VARIABLE}: missing; it names the configuration file")
     return read(Path(name))
 
 
 def read(file: Path) -> Config:
-    """The configuration in `file`. Raises `Misconfigured`."""
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Misconfigured(f"{file}: {error.strerror}") from error
-    except ValueError as error:
-        raise Misconfigured(f"{file}: not JSON: {error}") from error
-    top = _Section(f"{file}", values)
-    brokers = top.section("brokers")
-    spark = top.section("spark")
-    config = Config(
-        file=file.absolute(),
-        environment=top.text("environment"),
-        secret_key=top.text("secret_key"),
-        database_url=top.text("database_url"),
-        celery_broker_url=top.text("celery_broker_url"),
-        public_url=top.text("public_url"),
-        listen=top.text("listen"),
-        brokers=BrokersConfig(
-            bootstrap=brokers.texts("bootstrap"),
-            internal=brokers.texts("internal"),
-            cluster_secret_file=Path(brokers.text("cluster_secret_file")),
-            pepper_file=Path(brokers.text("pepper_file")),
-            pepper_version=brokers.number("pepper_version"),
-        ),
-        datasets=Path(top.text("datasets")),
-        usage_key_file=Path(top.text("usage_key_file")),
-        operator_token_file=Path(top.text("operator_token_file")),
-        spark_master=spark.text("master"),
-        pipeline_interval_s=top.number("pipeline_interval_s"),
-        price_book_file=top.path_or_none("price_book_file"),
-        trusted_proxies=top.networks("trusted_proxies"),
-        reconcile_interval_s=top.number("reconcile_interval_s", RECONCILE_S),
-    )
-    for section in (top, brokers, spark):
-        section.refuse_unknown()
-    return config
+    """The configuration in `file`. Raises `ConfigurationError`."""
+    return settings.read(file, Config, given={"file": str(file.absolute())})
+
+
+@cache
+def _networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(ip_network(text) for text in texts)
 
 
 def keep_private(settings: dict[str, Any]) -> None:
@@ -133,7 +137,7 @@ def keep_private(settings: dict[str, Any]) -> None:
 
 
 def database(url: str) -> dict[str, Any]:
-    """Django's settings of the database at `url`. Raises `Misconfigured` without showing the password."""
+    """Django's settings of the database at `url`. Raises `ConfigurationError` without showing the password."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite" and parts.path.startswith("/"):
         return {
@@ -160,75 +164,7 @@ def database(url: str) -> dict[str, Any]:
             "CONN_HEALTH_CHECKS": True,
             "OPTIONS": {"connect_timeout": 5},
         }
-    raise Misconfigured(
+    raise ConfigurationError(
         f"database_url: scheme {parts.scheme!r}; sqlite:////absolute/file or "
         "postgresql://user:password@host:port/name required"
     )
-
-
-class _Section:
-    """One object of the file, read by name; what nobody read is refused."""
-
-    def __init__(self, where: str, values: object) -> None:
-        if not isinstance(values, dict):
-            raise Misconfigured(f"{where}: an object is required")
-        self._where, self._values = where, values
-        self._known: list[str] = []
-
-    def text(self, name: str) -> str:
-        value = self._take(name)
-        if not isinstance(value, str) or not value:
-            raise Misconfigured(f"{self._where}: {name}: text required")
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self._take(name)
-        if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-            raise Misconfigured(f"{self._where}: {name}: a list of at least one text required")
-        return tuple(value)
-
-    def number(self, name: str, usual: int | None = None) -> int:
-        """`usual`: what holds when it is left out."""
-        if usual is not None and name not in self._values:
-            self._known.append(name)
-            return usual
-        value = self._take(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise Misconfigured(f"{self._where}: {name}: a whole number above 0 required")
-        return value
-
-    def networks(self, name: str) -> tuple[Network, ...]:
-        """None when it is left out."""
-        self._known.append(name)
-        value = self._values.get(name, [])
-        try:
-            if isinstance(value, list) and all(isinstance(item, str) for item in value):
-                return tuple(ip_network(item) for item in value)
-        except ValueError as error:
-            raise Misconfigured(f"{self._where}: {name}: {error}") from error
-        raise Misconfigured(f"{self._where}: {name}: a list of addresses and networks required")
-
-    def path_or_none(self, name: str) -> Path | None:
-        self._known.append(name)
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise Misconfigured(f"{self._where}: {name}: a path or null required")
-        return Path(value)
-
-    def section(self, name: str) -> "_Section":
-        return _Section(f"{self._where}: {name}", self._take(name))
-
-    def refuse_unknown(self) -> None:
-        for name in sorted(self._values):
-            if name not in self._known:
-                raise Misconfigured(
-                    f"{self._where}: {name}: no such setting; known: {', '.join(sorted(self._known))}"
-                )
-
-    def _take(self, name: str) -> object:
-        self._known.append(name)
-        if name not in self._values:
-            raise Misconfigured(f"{self._where}: {name} is missing")
-        return self._values[name]

@@ -26,6 +26,8 @@ FILE = "rate-counters.sqlite"
 STORE_TIMEOUT_S = 0.5
 APART_S = 5.0
 """How long a process counts for itself after the shared store failed."""
+LATE_S = 10.0
+"""How long a process may take from looking at the clock to its event, and a clock be set back without notice."""
 REMEMBERED_MAX = 10_000
 """Names that a process remembers itself; beyond it those that end first are forgotten."""
 PRUNED_EVERY_S = 30.0
@@ -116,14 +118,15 @@ class FileStore:
         now = self._clock()
         try:
             connection = self._connection()
-            # A count that ends later than it could have begun is of a clock that was set back: it begins anew.
+            # A count that ends later than one that begins now is of a clock that was set back: it starts again. Not so
+            # by a little: another process may have begun it since this one looked at the clock.
             (row,) = connection.execute(
                 "INSERT INTO counts (name, events, until) VALUES (:name, 1, :end) "
                 "ON CONFLICT (name) DO UPDATE SET "
-                "events = CASE WHEN until <= :now OR until > :end THEN 1 ELSE events + 1 END, "
-                "until = CASE WHEN until <= :now OR until > :end THEN :end ELSE until END "
+                "events = CASE WHEN until <= :now OR until > :latest THEN 1 ELSE events + 1 END, "
+                "until = CASE WHEN until <= :now OR until > :latest THEN :end ELSE until END "
                 "RETURNING events, until",
-                {"name": name, "now": now, "end": now + window_s},
+                {"name": name, "now": now, "end": now + window_s, "latest": now + window_s + LATE_S},
             ).fetchall()
             if now - self._pruned_at > PRUNED_EVERY_S:
                 self._pruned_at = now

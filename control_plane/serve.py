@@ -16,14 +16,14 @@ _log = logging.getLogger(__name__)
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
-    logs.set_up()
+    logs.set_up("web")
     from control_plane.wsgi import application
 
     settings = config.current()
     server = Server(
         application,
         listen=settings.listen,
-        trusted_proxies=settings.trusted_proxies,
+        trusted_proxies=settings.trusted_networks,
         descriptors=_raised_descriptor_limit(),
     )
     for number in (signal.SIGTERM, signal.SIGINT):

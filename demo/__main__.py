@@ -15,10 +15,6 @@ from typing import Any
 import click
 
 from data_plane.broker.clock import OFFSET_VARIABLE
-from data_plane.dev import guardian
-from data_plane.dev.layout import DataDirectory, write_private
-from data_plane.dev.service import DevService, ServiceUp
-from data_plane.dev.service_layout import Backends
 from demo import bills
 from demo.audit import audit
 from demo.bills import Bill, Verdict, quantity_of
@@ -28,6 +24,10 @@ from demo.stages import Stages
 from demo.summary import Summary
 from demo.tenants import Tenant, sign_up_all
 from demo.traffic import Talker, TrafficFailed, Victim
+from local import guardian
+from local.layout import DataDirectory, write_private
+from local.service import DevService, ServiceUp
+from local.service_layout import Backends
 from penstock.cli.output import Bar, print_table, say
 from penstock.contract.errors import PenstockError
 from penstock.profile_changes import with_profile

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet
 
-from data_plane.dev import guardian
 from demo.tenants import Tenant
+from local import guardian
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
 from penstock.rest.client import RestClient

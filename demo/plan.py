@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from data_plane.dev.layout import write_private
 from demo.tenants import Tenant
+from local.layout import write_private
 
 GROUP = "desk"
 MEMBERS = 2

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.dev import guardian
-from data_plane.dev.free_ports import HOST, free_port
-from data_plane.dev.layout import write_private
-from data_plane.dev.processes import state_of_process
+from local import guardian, processes
+from local.free_ports import HOST, free_port
+from local.layout import write_private
 
 _POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 _DATABASE = "penstock"
@@ -26,6 +25,8 @@ _START_S = 60.0
 _STOP_S = 20.0
 _POLL_S = 0.05
 _OUTPUT_LINES = 15
+_CLOCK_MOVES_S = 5.0
+"""A start time is counted back from the wall clock, which may have been set since. No process id comes back so soon."""
 
 
 class ServerFailed(Exception):
@@ -38,7 +39,8 @@ class Running:
 
     name: str
     pid: int
-    started: int
+    started: float
+    """In seconds since the epoch, as this machine's clock stood when it was noted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +147,9 @@ class Servers:
                 start_new_session=True,
             )
         self._children.append(child)
-        state = state_of_process(child.pid)
-        noted = [*self._noted(), Running(name=name, pid=child.pid, started=state.started if state else -1)]
+        found = processes.running(child.pid)
+        started = 0.0 if found is None else found.process.create_time()
+        noted = [*self._noted(), Running(name=name, pid=child.pid, started=started)]
         text = json.dumps([{"name": r.name, "pid": r.pid, "started": r.started} for r in noted])
         write_private(self._note, text + "\n")
 
@@ -244,8 +247,8 @@ def _end(running: Running, how: signal.Signals) -> None:
 
 
 def _runs(running: Running) -> bool:
-    state = state_of_process(running.pid)
-    return state is not None and state.started == running.started
+    found = processes.running(running.pid)
+    return found is not None and abs(found.process.create_time() - running.started) < _CLOCK_MOVES_S
 
 
 def _signal(pid: int, number: signal.Signals, running: Running) -> None:

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from data_plane.dev.layout import write_private
+from local.layout import write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from data_plane.dev.cluster import DevCluster
-from data_plane.dev.provisioning import admin_of
 from demo.tenants import TOPIC
+from local.cluster import DevCluster
+from local.provisioning import admin_of
 from penstock.contract.errors import PenstockError
 
 _END_S = 60.0

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from penstock.blocking.consumer import Consumer
     from penstock.blocking.delivery import Delivery
     from penstock.blocking.producer import Producer
+    from penstock.client.consuming.malformed import SkippedBatch
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
-    from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
-    from penstock.client.malformed import SkippedBatch
+    from penstock.client.groups.descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
-    from penstock.client.pending_batch import Receipt
+    from penstock.client.producing.delivery import Receipt
     from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,
@@ -85,13 +85,13 @@ _HOME = {
     "PartitionDescription": "penstock.client.descriptions",
     "PartitionDurability": "penstock.client.record_safety",
     "TopicDescription": "penstock.client.descriptions",
-    "GroupDescription": "penstock.client.group_descriptions",
-    "GroupMemberDescription": "penstock.client.group_descriptions",
-    "GroupSummary": "penstock.client.group_descriptions",
+    "GroupDescription": "penstock.client.groups.descriptions",
+    "GroupMemberDescription": "penstock.client.groups.descriptions",
+    "GroupSummary": "penstock.client.groups.descriptions",
     "Message": "penstock.client.messages",
     "MessageBatch": "penstock.client.messages",
-    "SkippedBatch": "penstock.client.malformed",
-    "Receipt": "penstock.client.pending_batch",
+    "SkippedBatch": "penstock.client.consuming.malformed",
+    "Receipt": "penstock.client.producing.delivery",
 }
 """Where a public name lives. Loaded when first asked for: brokers import `penstock.contract` without the SDK's
 machinery, and a program patched by gevent imports grpc after the patch."""

@@ -22,8 +22,8 @@ def set_limits(
     partitions_max: int | None = None,
 ) -> Tenant:
     """Set those that are given; 0 = no limit. Raises `InvalidRequest`."""
-    _bounded("produce_bytes_per_s", produce_bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
-    _bounded("partitions_max", partitions_max, PARTITIONS_MAX_MAX)
+    check_produce_rate(produce_bytes_per_s)
+    check_partitions_max(partitions_max)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         before = limits_of(tenant)
@@ -48,6 +48,16 @@ def set_limits(
             after={"produce_bytes_per_s": after.produce_bytes_per_s, "partitions_max": after.partitions_max},
         )
         return tenants.touch_tenant(actor, tenant)
+
+
+def check_produce_rate(bytes_per_s: int | None) -> None:
+    """Raises `InvalidRequest` unless it can be a limit."""
+    _bounded("produce_bytes_per_s", bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
+
+
+def check_partitions_max(partitions_max: int | None) -> None:
+    """Raises `InvalidRequest` unless it can be a limit."""
+    _bounded("partitions_max", partitions_max, PARTITIONS_MAX_MAX)
 
 
 def _bounded(name: str, value: int | None, high: int) -> None:

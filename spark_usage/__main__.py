@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import ConfigurationError, PenstockError
 from spark_usage import configuration
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.pipeline import NotYet, Pipeline
@@ -29,7 +29,7 @@ def main() -> int:
         chosen = (
             configuration.read(arguments.config) if arguments.config else configuration.from_environment()
         )
-    except configuration.Misconfigured as error:
+    except ConfigurationError as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 2
     return _show(chosen) if arguments.command == "show" else _once(chosen, again=arguments.again)
@@ -39,7 +39,7 @@ def _once(chosen: configuration.Configuration, *, again: bool) -> int:
     pipeline = Pipeline(chosen)
     try:
         done = pipeline.round_or_again(again=again, progress=lambda line: print(line, flush=True))
-    except (NotYet, CheckFailed, PenstockError, configuration.Misconfigured) as error:
+    except (NotYet, CheckFailed, PenstockError) as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 1
     finally:

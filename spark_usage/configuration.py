@@ -4,15 +4,17 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from penstock.contract.errors import ConfigurationError
+from process import settings
+from process.settings import Settings
 
 VARIABLE = "PENSTOCK_CONFIG"
 ASSETS_FILE = "assets.json"
 MICRO_PER_HOUR_MAX = 10**15
-
-
-class Misconfigured(Exception):
-    """The configuration is missing or wrong; the message names the file and the setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -24,11 +26,11 @@ class Asset:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise Misconfigured("asset: a name is required")
+            raise ConfigurationError("asset: a name is required")
         if isinstance(self.micro_per_hour, bool) or not isinstance(self.micro_per_hour, int):
-            raise Misconfigured(f"asset {self.name}: micro_per_hour: a whole number required")
+            raise ConfigurationError(f"asset {self.name}: micro_per_hour: a whole number required")
         if not 0 <= self.micro_per_hour <= MICRO_PER_HOUR_MAX:
-            raise Misconfigured(
+            raise ConfigurationError(
                 f"asset {self.name}: micro_per_hour {self.micro_per_hour}; 0 to {MICRO_PER_HOUR_MAX} required"
             )
 
@@ -36,18 +38,40 @@ class Asset:
 DEFAULT_ASSETS = (Asset(name="cluster", micro_per_hour=250_000),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class BrokersConfiguration(Settings, frozen=True, kw_only=True):
+    """Where `__usage` is read."""
+
+    bootstrap: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """host:port of client listeners."""
+
+
+class SparkConfiguration(Settings, frozen=True, kw_only=True):
+    """Where it computes."""
+
+    master: Annotated[str, Meta(min_length=1)] = "local[2]"
+    """Spark's master."""
+
+
+class Configuration(Settings, frozen=True, kw_only=True):
     """What the pipeline needs of the service's file. Times in seconds."""
 
-    bootstrap: tuple[str, ...]
-    api_key_file: Path
-    """Of the service account of the system tenant, which alone may read `__usage`."""
+    file: Path
+    """The file itself; it stands in no file."""
+    brokers: BrokersConfiguration
+    """The brokers."""
+    usage_key_file: Path
+    """File with the key of the service account of the system tenant, which alone may read `__usage`."""
     datasets: Path
-    state_directory: Path
-    """Folder of the heartbeat: that of the configuration."""
-    master: str = "local[2]"
-    interval_s: float = 20.0
+    """Folder of the data sets."""
+    spark: SparkConfiguration = SparkConfiguration()
+    """Spark."""
+    pipeline_interval_s: Annotated[float, Meta(gt=0)] = 20.0
+    """Between two rounds."""
+
+    @property
+    def state_directory(self) -> Path:
+        """Folder of the heartbeat: that of the configuration."""
+        return self.file.parent
 
     @property
     def wake_file(self) -> Path:
@@ -55,55 +79,53 @@ class Configuration:
         return self.datasets / "wake"
 
 
+OF_CONTROL_PLANE = frozenset(
+    {
+        *("brokers.cluster_secret_file", "brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
+        *(
+            "celery_broker_url",
+            "database_url",
+            "environment",
+            "listen",
+            "operator_token_file",
+            "price_book_file",
+        ),
+        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies"),
+    }
+)
+"""Settings in the same file that only the web application and the worker read."""
+
+
 def read(file: Path) -> Configuration:
-    """The configuration in `file`. Settings of other parts of the service are not looked at. Raises `Misconfigured`."""
-    values = _object(file)
-    try:
-        bootstrap = tuple(str(address) for address in values["brokers"]["bootstrap"])
-        configuration = Configuration(
-            bootstrap=bootstrap,
-            api_key_file=Path(values["usage_key_file"]),
-            datasets=Path(values["datasets"]),
-            state_directory=file.absolute().parent,
-            master=str(values.get("spark", {}).get("master", "local[2]")),
-            interval_s=float(values.get("pipeline_interval_s", 20)),
-        )
-    except KeyError as error:
-        raise Misconfigured(f"{file}: {error.args[0]} is missing") from error
-    except (AttributeError, TypeError, ValueError) as error:
-        raise Misconfigured(f"{file}: {error}") from error
-    if not bootstrap:
-        raise Misconfigured(f"{file}: brokers.bootstrap: at least one address required")
-    if not configuration.interval_s > 0:
-        raise Misconfigured(f"{file}: pipeline_interval_s: a number above 0 required")
-    return configuration
+    """The configuration in `file`. Raises `ConfigurationError`."""
+    return settings.read(file, Configuration, given={"file": str(file.absolute())}, others=OF_CONTROL_PLANE)
 
 
 def from_environment() -> Configuration:
-    """The configuration of this process. Raises `Misconfigured`."""
+    """The configuration of this process. Raises `ConfigurationError`."""
     name = os.environ.get(VARIABLE)
     if not name:
-        raise Misconfigured(f"{VARIABLE} is not set: it names the configuration file")
+        raise ConfigurationError(f"{VARIABLE}: missing; it names the configuration file")
     return read(Path(name))
 
 
 def read_assets(datasets: Path) -> tuple[Asset, ...]:
     """What `cost_hour` divides among the tenants: `assets.json` beside the data sets, else the default.
 
-    The file holds {"assets": [{"name": ..., "micro_per_hour": ...}]}. Raises `Misconfigured`.
+    The file holds {"assets": [{"name": ..., "micro_per_hour": ...}]}. Raises `ConfigurationError`.
     """
     file = datasets / ASSETS_FILE
     if not file.exists():
         return DEFAULT_ASSETS
     entries = _object(file).get("assets")
     if not isinstance(entries, list):
-        raise Misconfigured(f"{file}: assets: a list required")
+        raise ConfigurationError(f"{file}: assets: a list required")
     try:
         assets = tuple(sorted(Asset(**entry) for entry in entries))
     except TypeError as error:
-        raise Misconfigured(f"{file}: {error}") from error
+        raise ConfigurationError(f"{file}: {error}") from error
     if len({asset.name for asset in assets}) < len(assets):
-        raise Misconfigured(f"{file}: two assets have the same name")
+        raise ConfigurationError(f"{file}: two assets have the same name")
     return assets
 
 
@@ -111,9 +133,9 @@ def _object(file: Path) -> dict[str, Any]:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Misconfigured(f"{file}: {error.strerror}") from error
+        raise ConfigurationError(f"{file}: {error.strerror}") from error
     except ValueError as error:
-        raise Misconfigured(f"{file}: not JSON: {error}") from error
+        raise ConfigurationError(f"{file}: not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise Misconfigured(f"{file}: an object is required")
+        raise ConfigurationError(f"{file}: an object is required")
     return values

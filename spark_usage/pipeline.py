@@ -7,8 +7,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock import Client, NotFound
+from penstock.contract.errors import ConfigurationError
 from spark_usage import bronze
-from spark_usage.configuration import Configuration, Misconfigured, read_assets
+from spark_usage.configuration import Configuration, read_assets
 from spark_usage.manifest import CheckFailed
 from spark_usage.rounds import Progress, Round, fold
 from spark_usage.session import start_session
@@ -40,7 +41,7 @@ class Pipeline:
         """The session; it takes seconds to start."""
         if self._spark is None:
             self.datasets.mkdir(parents=True, exist_ok=True)
-            self._spark = start_session(self._configuration.master, self.datasets / SPARK_FOLDER)
+            self._spark = start_session(self._configuration.spark.master, self.datasets / SPARK_FOLDER)
         return self._spark
 
     def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
@@ -59,7 +60,7 @@ class Pipeline:
         """
         try:
             return self.round(again=again, progress=progress)
-        except (NotYet, CheckFailed, Misconfigured):
+        except (NotYet, CheckFailed, ConfigurationError):
             raise
         except Exception as error:
             if self._cancelled:
@@ -70,12 +71,12 @@ class Pipeline:
 
     def reported(self) -> Offsets:
         """The ends of `__usage`, by the brokers. Raises `NotYet`."""
-        key_file = self._configuration.api_key_file
+        key_file = self._configuration.usage_key_file
         if not key_file.exists():
             raise NotYet(f"{key_file}: the service account's key is not there yet")
         if self._client is None:
             key = key_file.read_text(encoding="utf-8").strip()
-            self._client = Client(bootstrap=self._configuration.bootstrap, api_key=key)
+            self._client = Client(bootstrap=self._configuration.brokers.bootstrap, api_key=key)
         try:
             return end_offsets(self._client, bronze.TOPIC, _ASK_S)
         except NotFound as error:
@@ -101,6 +102,6 @@ class Pipeline:
 
     def _source_options(self) -> dict[str, str]:
         return {
-            "bootstrap": ",".join(self._configuration.bootstrap),
-            "api_key_file": str(self._configuration.api_key_file),
+            "bootstrap": ",".join(self._configuration.brokers.bootstrap),
+            "api_key_file": str(self._configuration.usage_key_file),
         }

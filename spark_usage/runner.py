@@ -2,21 +2,21 @@
 
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
-Logs are JSON lines on standard error. A round that fails is tried again at once. When that
+A round that fails is tried again at once. When that
 fails too, the heartbeat reports it, and the next round begins after the interval.
 """
 
-import json
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
-from spark_usage.configuration import Configuration, Misconfigured, from_environment
+from penstock.contract.errors import ConfigurationError
+from process import logs
+from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
 from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Round
@@ -49,7 +49,7 @@ class Runner:
         heartbeat = Heartbeat(self._configuration.state_directory)
         try:
             self._pipeline.start()
-            log.info("spark is up", extra={"data": {"master": self._configuration.master}})
+            log.info("spark is up", extra={"master": self._configuration.spark.master})
             heartbeat.report(state="ready")
             while not self._stopping.is_set():
                 self._woken_ns = self._wake_ns()
@@ -68,7 +68,7 @@ class Runner:
             done = self._pipeline.round_or_again()
         except NotYet as error:
             heartbeat.report(state="waiting", busy=False, error=str(error))
-            return min(_WAITING_S, self._configuration.interval_s)
+            return min(_WAITING_S, self._configuration.pipeline_interval_s)
         except Exception as error:
             if self._stopping.is_set():
                 return 0.0
@@ -77,11 +77,11 @@ class Runner:
             heartbeat.report(
                 state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}"
             )
-            return self._configuration.interval_s
+            return self._configuration.pipeline_interval_s
         if done.recomputed:
-            log.info("round", extra={"data": _summary(done)})
+            log.info("round", extra=_summary(done))
         heartbeat.report(state="ready", busy=False, error=None, round=_summary(done))
-        return self._configuration.interval_s
+        return self._configuration.pipeline_interval_s
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -102,29 +102,8 @@ class Runner:
         os._exit(1)
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "data", {}),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
-def log_as_json() -> None:
-    """Send all logs to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
+def _set_up_logs() -> None:
+    logs.set_up("runner", level="warning")
     logging.getLogger("spark_usage").setLevel(logging.INFO)
 
 
@@ -145,10 +124,10 @@ def _first_line(error: Exception) -> str:
 
 def main() -> int:
     """Exit status 0 after SIGTERM or SIGINT, 2 when the configuration is wrong."""
-    log_as_json()
+    _set_up_logs()
     try:
         configuration = from_environment()
-    except Misconfigured as error:
+    except ConfigurationError as error:
         log.error("%s", error)
         return 2
     configuration.datasets.mkdir(parents=True, exist_ok=True)

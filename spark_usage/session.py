@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_usage.source import PenstockDataSource
 
 PROJECT = Path(__file__).resolve().parent.parent
-_SHIPPED = ("penstock", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
+_SHIPPED = ("penstock", "process", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
 """What workers on other machines must be able to import."""
 SHUFFLE_PARTITIONS = 2
 _DRIVER_MEMORY = "1g"
@@ -31,7 +31,10 @@ appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c: %m%n%ex
+appender.stderr.layout.alwaysWriteExceptions = false
+appender.stderr.layout.pattern = {"time": "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC}", \\
+"level": "%level{lowerCase=true}", "logger": "%enc{%c}{JSON}", "message": "%enc{%m}{JSON}", \\
+"process": "runner"%notEmpty{, "exception": "%enc{%ex}{JSON}"}}%n
 logger.context.name = org.apache.spark.SQLQueryContextLogger
 logger.context.level = off
 logger.loader.name = org.apache.hadoop.util.NativeCodeLoader

@@ -152,11 +152,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
     Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (they own as many as they may), `Forbidden` (one of
     theirs is suspended; their others go on).
     """
-    if not _TENANT_NAME.fullmatch(name) or len(name) > TENANT_NAME_LENGTH_MAX:
-        raise InvalidRequest(
-            f"tenant: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
-            "beginning with a letter or digit"
-        )
+    checked_tenant_name(name)
     with transaction.atomic():
         if owner is not None:
             demand_room_for_tenant(owner)
@@ -181,6 +177,16 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
         )
         _deliver_tenant(tenant)
     return tenant
+
+
+def checked_tenant_name(name: str) -> str:
+    """`name`, if a tenant may be called so. Raises `InvalidRequest`."""
+    if not _TENANT_NAME.fullmatch(name) or len(name) > TENANT_NAME_LENGTH_MAX:
+        raise InvalidRequest(
+            f"tenant: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
+            "beginning with a letter or digit"
+        )
+    return name
 
 
 def demand_room_for_tenant(person: Person) -> None:

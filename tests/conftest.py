@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
-from data_plane.dev import guardian
+from local import guardian
 from tests import schedule
 
 FULL = bool(os.environ.get("FULL"))

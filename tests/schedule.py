@@ -17,7 +17,7 @@ LONGEST_FIRST = (
     "tests/end_to_end/test_demo.py",
     "tests/spark_usage",
     "tests/end_to_end/console",
-    "tests/control_plane/test_on_postgresql.py",
+    "tests/control_plane/test_on_sqlite.py",
     "tests/end_to_end/docs",
     "tests/control_plane/service/test_with_servers.py",
     "tests/control_plane/service/test_embedded.py",

@@ -31,7 +31,7 @@ KEY_NAME = "console"
 KEY_LENGTH = timedelta(hours=2)
 RENEWED_BEFORE = timedelta(minutes=10)
 IDLE_S = 900.0
-"""A client that nobody used for so long is closed and its key revoked."""
+"""A client that was not used for so long is closed and its key revoked."""
 DELIVERED_S = 6.0
 DESKS_MAX = 500
 FORGOTTEN_MAX = 200
@@ -90,7 +90,7 @@ def own_keys(tenant: Tenant) -> list[str]:
 
 
 def forget_person(actor: Actor, person: Person) -> None:
-    """Close the person's clients and revoke their keys, in his name."""
+    """Close the person's clients and revoke their keys, in the person's name."""
     with _desks_lock:
         names = [name for name in _desks if name[1] == person.public_id]
     for name in names:
@@ -139,7 +139,7 @@ def _open(place: Place, desk: _Desk) -> None:
     if not in_request.deliver_now(actions.KIND_KEY, key.public_id, key.generation, DELIVERED_S):
         actions.revoke_key(system("console"), key, reason="the brokers did not hear of it in time")
         raise BrokerUnavailable("the brokers have not heard of the console's key yet; try again in a moment")
-    # The client before is left to whoever is using it; it ends with the last of them.
+    # Requests that use the client before keep it; it ends with the last of them.
     desk.client = Client(bootstrap=list(config.current().brokers.bootstrap), api_key=text.reveal())
     desk.api_key, desk.key_id, desk.expires_at = text.reveal(), key.public_id, expires_at
 

@@ -1,4 +1,4 @@
-"""What every template knows: who is here, in which tenant, what he may, and what was just done."""
+"""What every template knows: who is here, in which tenant, what they may do, and what was just done."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ from django.template.loader import render_to_string
 from control_plane.api import problems
 from penstock.contract.errors import Belief, ErrorCode, NotFound, PenstockError
 from web import sessions
-from web.forms import as_sentence, split_message
+from web.refusals import as_sentence, split_message
 
 _STALE_FORM = "This form is not valid any more"
 _HEADINGS = {

@@ -1,4 +1,4 @@
-"""Where in the console a request is: which person, in which tenant, and what he may do there."""
+"""Where in the console a request is: which person, in which tenant, and what they may do there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A person in one of his tenants."""
+    """A person in one of their tenants."""
 
     person: Person
     tenant: Tenant

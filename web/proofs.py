@@ -115,13 +115,13 @@ class GatheredDocuments:
     """The documents as REST gives them, gathered before the proof's thread begins."""
 
     def __init__(self, tenant: Tenant, invoice: Invoice) -> None:
-        self._shown = _as_sent(shapes.shown_invoice(invoice))
+        self._shown = _as_sent(shapes.InvoiceShape(invoice).data)
         self._evidence: dict[str, Any] = {}
         # Later ones tell whether a loss had to be credited by now.
         for row in (invoice, *queries.invoices_from_before(invoice)):
             self._evidence[row.public_id] = _as_sent(queries.evidence(row))
         self._chain: list[dict[str, Any]] = [
-            _as_sent(shapes.shown_entry(entry)) for entry in queries.chain(tenant).order_by("pk")
+            _as_sent(shapes.ChainEntryShape(entry).data) for entry in queries.chain(tenant).order_by("pk")
         ]
 
     def invoice(self, invoice_id: str) -> Any:

@@ -1,7 +1,7 @@
 """Who sits at the browser: the cookies of a person's session and of an operator, and what they stand for.
 
 A person's cookie holds the token of a session that `tenants.actions.sign_in` opened; signing in always opens a new one.
-An operator's cookie holds the public id of his token, signed and for some hours: the token itself is never kept.
+An operator's cookie holds the public id of their token, signed and for some hours. The token itself is never kept.
 """
 
 from django.core import signing
@@ -46,7 +46,7 @@ def person_of(request: HttpRequest) -> Person | None:
 
 
 def operator_of(request: HttpRequest) -> OperatorToken | None:
-    """The operator who has signed in, as long as his token is not revoked."""
+    """The operator who has signed in, as long as their token is not revoked."""
     sealed = request.COOKIES.get(operator_cookie(), "")
     if not sealed:
         return None

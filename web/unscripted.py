@@ -30,7 +30,7 @@ def first_answer(
 def render_part(
     request: HttpRequest, template: str, context: dict[str, Any], *, title: str, back: str
 ) -> HttpResponse:
-    """A part of a page for scripts; for whoever follows a link to it a page of its own, with the way back."""
+    """A part of a page, for scripts. A person who follows a link to it gets a page of its own, with the way back."""
     if request.headers.get("HX-Request"):
         return render(request, template, context)
     return render(request, "web/part_page.html", {**context, "part": template, "title": title, "back": back})

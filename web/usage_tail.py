@@ -21,7 +21,7 @@ from web.recent import Hour, RecentUsage
 
 TOPIC = "__usage"
 IDLE_S = 900.0
-"""Nobody has looked for so long: it stops, and begins anew with the next look."""
+"""After so long without a look it stops, and begins again with the next one."""
 BACK_MS = 65 * 60_000
 TIMEOUT_S = 10.0
 AGAIN_S = 5.0

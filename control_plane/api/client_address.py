@@ -46,7 +46,7 @@ class ClientAddress:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
-        self._trusted = config.current().trusted_proxies
+        self._trusted = config.current().trusted_networks
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         peer = str(request.META.get("REMOTE_ADDR", ""))

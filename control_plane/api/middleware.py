@@ -9,9 +9,9 @@ from collections.abc import Callable
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 
-from control_plane import logs
 from control_plane.api import metrics
 from control_plane.outbox import wake_ups
+from process import logs
 
 HEADER = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")

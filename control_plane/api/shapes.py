@@ -1,13 +1,19 @@
-"""Shapes that all answers share, for the OpenAPI document and for input."""
+"""Shapes that all answers share, and the parameters that many operations take, for the OpenAPI document.
 
+A shape makes the answer and is what the document says of it. Users read its docstring and help texts; what the code has
+to know of it stands in comments.
+"""
+
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
 from control_plane.api import etags, idempotency
-from control_plane.api.pages import LIMIT_DEFAULT, LIMIT_MAX
+from control_plane.api.pages import CURSOR_PARAMETER, LIMIT_PARAMETER
 from control_plane.api.parameters import TENANT_HEADER
+from penstock.contract.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
 TENANT = OpenApiParameter(
     TENANT_HEADER,
@@ -35,9 +41,15 @@ ETAG = OpenApiParameter(
     response=(200, 201),
     description="Names what can be changed of the object as it is now, for If-Match.",
 )
-CURSOR = OpenApiParameter("cursor", str, description="`next` of the page before.")
+CURSOR = OpenApiParameter(
+    CURSOR_PARAMETER,
+    str,
+    description="`next` of the page before, of the same list with the same parameters.",
+)
 LIMIT = OpenApiParameter(
-    "limit", int, description=f"Items a page, 1 to {LIMIT_MAX}; {LIMIT_DEFAULT} if not given."
+    LIMIT_PARAMETER,
+    {"type": "integer", "minimum": 1, "maximum": PAGE_ITEMS_MAX, "default": PAGE_ITEMS_DEFAULT},
+    description=f"Items a page, 1 to {PAGE_ITEMS_MAX}; {PAGE_ITEMS_DEFAULT} if not given.",
 )
 PAGING = [CURSOR, LIMIT]
 
@@ -53,11 +65,27 @@ class Problem(serializers.Serializer[Any]):
     fields = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))  # type: ignore[assignment]
 
 
+class Moment(serializers.DateTimeField):
+    """A moment of an answer: ISO 8601 with its offset, `+00:00`."""
+
+    def to_representation(self, value: datetime | str) -> str:
+        return value if isinstance(value, str) else value.isoformat()
+
+
 class Token(serializers.Serializer[Any]):
     """What a change made of the object: brokers that have this generation have the change."""
 
-    object = serializers.CharField()
+    object = serializers.CharField(source="public_id")
     generation = serializers.IntegerField()
+
+
+# What the answer to a change says beside the object. The context has `delivered`: whether the brokers have it.
+class Told(serializers.Serializer[Any]):
+    delivered = serializers.SerializerMethodField()
+    token = Token(source="*")
+
+    def get_delivered(self, row: object) -> bool:
+        return bool(self.context["delivered"])
 
 
 class Condition(serializers.Serializer[Any]):
@@ -66,7 +94,7 @@ class Condition(serializers.Serializer[Any]):
     type = serializers.CharField()
     reason = serializers.CharField()
     message = serializers.CharField()
-    since = serializers.DateTimeField()
+    since = Moment()
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -83,11 +111,19 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
-def listed(name: str, item: serializers.BaseSerializer[Any]) -> Any:
-    """A page of `item`; `item` is made with many=True."""
+def listed(
+    name: str, item: serializers.BaseSerializer[Any], **beside: serializers.Field[Any, Any, Any, Any]
+) -> Any:
+    """A page of `item`, which is made with many=True; `beside` is what else the answer holds."""
     return inline_serializer(
         name=f"{name}Page",
-        fields={"items": item, "next": serializers.CharField(allow_null=True)},
+        fields={
+            "items": item,
+            **beside,
+            "next": serializers.CharField(
+                allow_null=True, help_text="The `cursor` of the page that follows; null: there is none."
+            ),
+        },
     )
 
 

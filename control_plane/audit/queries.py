@@ -1,5 +1,7 @@
 """Reads the audit log, always of one tenant."""
 
+from collections.abc import Collection
+
 from django.db.models import QuerySet
 
 from control_plane.audit.chain import HASHED, entry_hash
@@ -20,6 +22,11 @@ def head(tenant: str) -> tuple[int, str]:
 def hash_at(tenant: str, sequence: int) -> str | None:
     """The hash of the tenant's entry; None where there is none of that number."""
     return entries(tenant).filter(sequence=sequence).values_list("hash", flat=True).first()
+
+
+def hashes_at(tenant: str, sequences: Collection[int]) -> dict[int, str]:
+    """The hashes of those of the tenant's entries that are there, by number."""
+    return dict(entries(tenant).filter(sequence__in=sequences).values_list("sequence", "hash"))
 
 
 def first_break(tenant: str) -> int | None:

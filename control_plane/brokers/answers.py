@@ -69,6 +69,19 @@ def durability_seen(partition: pb.DescribedDurability) -> view.DurabilitySeen:
     )
 
 
+def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
+    return view.BrokerSeen(
+        id=broker.id,
+        state=broker.state,
+        client_address=broker.client_address,
+        internal_address=broker.internal_address,
+        zone=broker.zone,
+        leaders=broker.leaders,
+        replicas=broker.replicas,
+        cordoned=broker.cordoned,
+    )
+
+
 def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
     """One page of the cluster; further pages were put into it."""
     return view.ClusterView(
@@ -76,19 +89,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
         cluster_id=answer.cluster_id,
         controller=answer.controller,
         revision=answer.revision,
-        brokers=tuple(
-            view.BrokerSeen(
-                id=b.id,
-                state=b.state,
-                client_address=b.client_address,
-                internal_address=b.internal_address,
-                zone=b.zone,
-                leaders=b.leaders,
-                replicas=b.replicas,
-                cordoned=b.cordoned,
-            )
-            for b in answer.brokers
-        ),
+        brokers=tuple(broker_seen(broker) for broker in answer.brokers),
         partitions=tuple(
             view.PartitionSeen(
                 tenant=p.tenant,

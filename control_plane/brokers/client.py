@@ -13,6 +13,9 @@ from data_plane.contract.broker_calls import CALL_S
 _PROBE_S = 1.0
 """For a question that somebody waits for, and may ask again."""
 
+_LATELY_S = 2.0
+"""Brokers come and go within seconds, and each new topic counts for the choice of the next."""
+
 _clients: dict[int, AdminClient] = {}
 
 
@@ -40,6 +43,11 @@ def describe(
     return answers.cluster_view(
         client().describe_cluster(partitions=partitions, objects=objects, timeout_s=timeout_s)
     )
+
+
+def brokers_lately() -> list[view.BrokerSeen]:
+    """The brokers as they were described to this process a moment ago, when they were; no call. One may have left."""
+    return [answers.broker_seen(broker) for broker in client().brokers_lately(_LATELY_S)]
 
 
 def describe_topic(*, topic_id: str = "", tenant: str = "", name: str = "") -> view.TopicSeen:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from control_plane.access import queries as access
 from control_plane.brokers import client as brokers
+from control_plane.brokers.view import BrokerSeen
 from control_plane.outbox import registry
 from control_plane.outbox.conditions import DELIVERY
 from control_plane.outbox.registry import Delivered
@@ -13,7 +14,7 @@ from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
-from penstock.contract.errors import AlreadyExists, BrokerUnavailable, NotFound
+from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
@@ -103,17 +104,8 @@ class TopicDeliverer:
         return _seen(outcome, topic.generation)
 
     def _create(self, topic: Topic) -> pb.Outcome:
-        settings = TopicSettings.from_dict(topic.settings)
-        seen = brokers.describe()
         try:
-            answer = brokers.client().create_topic(
-                topic.tenant.public_id,
-                topic.name,
-                settings,
-                choice.assignments(topic.partitions, settings.replication, seen.brokers),
-                topic_id=bytes.fromhex(topic.topic_id),
-                generation=topic.generation,
-            )
+            answer = self._make(topic)
         except AlreadyExists as taken:
             # Made by an attempt whose answer was lost, if it has our id; else the name is taken for now.
             try:
@@ -132,6 +124,26 @@ class TopicDeliverer:
             return self._update(topic)
         topic_actions.note_made(topic.public_id, answer.topic_id.hex())
         return answer.outcome
+
+    def _make(self, topic: Topic) -> pb.CreateTopicResponse:
+        lately = brokers.brokers_lately()
+        if lately:
+            try:
+                return self._make_on(topic, lately)
+            except (BrokerUnavailable, InvalidRequest):
+                pass  # the cluster may have changed since
+        return self._make_on(topic, brokers.describe().brokers)
+
+    def _make_on(self, topic: Topic, seen: Sequence[BrokerSeen]) -> pb.CreateTopicResponse:
+        settings = TopicSettings.from_dict(topic.settings)
+        return brokers.client().create_topic(
+            topic.tenant.public_id,
+            topic.name,
+            settings,
+            choice.assignments(topic.partitions, settings.replication, seen),
+            topic_id=bytes.fromhex(topic.topic_id),
+            generation=topic.generation,
+        )
 
     def _update(self, topic: Topic) -> pb.Outcome:
         settings = TopicSettings.from_dict(topic.settings)

@@ -6,13 +6,13 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import pages, shapes
-from control_plane.rest.account_shapes import PasswordInput, SignInShape, show_sign_in
+from control_plane.api import shapes
+from control_plane.rest.account_shapes import PasswordInput, SignInShape
 from control_plane.rest.throttles import PasswordThrottle
 from control_plane.rest.views import CallerView
 from penstock.contract.errors import Forbidden
 from tenants.accounts import actions, queries
-from tenants.models import Person, Session
+from tenants.models import Person
 
 
 class AccountView(CallerView):
@@ -59,11 +59,8 @@ class SignInsView(AccountView):
     )
     def get(self, request: Request) -> Response:
         """Where the person has signed in."""
-
-        def show(row: Session) -> dict[str, Any]:
-            return show_sign_in(row, current=queries.is_of_token(row, self.token))
-
-        return Response(pages.page(request, queries.sign_ins(self.person), show))
+        rows = queries.sign_ins(self.person)
+        return self.paged(rows, SignInShape, context={"token": self.token})
 
     @extend_schema(
         operation_id="sign_ins_end_others", request=None, responses={204: None, **shapes.problems(403)}

@@ -8,9 +8,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import pages, shapes
+from control_plane.api import shapes
 from control_plane.audit import queries
-from control_plane.audit.models import AuditEntry
 from control_plane.rest.views import TenantView
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.roles import Permission
@@ -39,10 +38,6 @@ class AuditHeadShape(serializers.Serializer[Any]):
     hash = serializers.CharField(help_text="It stands for this entry and all before it.")
 
 
-def show_entry(entry: AuditEntry) -> dict[str, Any]:
-    return {str(name): getattr(entry, str(name)) for name in AuditShape().fields}
-
-
 class AuditView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.AUDIT_READ}
 
@@ -63,7 +58,7 @@ class AuditView(TenantView):
             rows = rows.filter(object_id=request.query_params["object"])
         if "action" in request.query_params:
             rows = rows.filter(action=request.query_params["action"])
-        return Response(pages.page(request, rows, show_entry))
+        return self.paged(rows, AuditShape)
 
 
 class AuditHeadView(TenantView):
@@ -85,10 +80,10 @@ class AuditHeadView(TenantView):
         asked = request.query_params.get("sequence")
         if asked is None:
             sequence, found = queries.head(tenant)
-            return Response({"tenant": tenant, "sequence": sequence, "hash": found})
+            return Response(AuditHeadShape({"tenant": tenant, "sequence": sequence, "hash": found}).data)
         if not _SEQUENCE.fullmatch(asked):
             raise InvalidRequest(f"sequence: {asked[:32]!r}: a whole number above 0, please")
         earlier = queries.hash_at(tenant, int(asked))
         if earlier is None:
             raise NotFound(f"the audit log has no entry {asked}")
-        return Response({"tenant": tenant, "sequence": int(asked), "hash": earlier})
+        return Response(AuditHeadShape({"tenant": tenant, "sequence": int(asked), "hash": earlier}).data)

@@ -1,7 +1,8 @@
 """REST of usage, invoices with their documents, cuts and prices."""
 
 from datetime import date, datetime
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -10,8 +11,7 @@ from rest_framework.response import Response
 
 from billing import draft_actions, draft_queries, period_actions, price_actions, queries
 from billing.cut_delivery import KIND_CUT
-from billing.models import Cut
-from control_plane.api.pages import page
+from control_plane.api.pages import Ordered, in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
@@ -28,8 +28,8 @@ class UsageView(TenantView):
 
     @extend_schema(
         operation_id="usage_list",
-        parameters=[TENANT, shapes.BY, shapes.FROM, shapes.TO],
-        responses={200: shapes.UsageListShape, **problems(403, 404)},
+        parameters=[TENANT, *PAGING, shapes.BY, shapes.FROM, shapes.TO],
+        responses={200: listed("Usage", shapes.UsageShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """What the tenant used, by topic or day; what is shown is what is billed."""
@@ -37,8 +37,16 @@ class UsageView(TenantView):
         if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):
             raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
         first, end = _day(request, "from"), _day(request, "to")
-        items = queries.usage(self.tenant, by=by, first=first, end=end)
-        return Response({"items": items, "next": None})
+        asked = partial(queries.usage, self.tenant, by=by, first=first, end=end)
+        groups = partial(queries.usage_groups, self.tenant, by=by, first=first, end=end)
+        return self.paged(
+            Ordered(
+                behind=lambda after, most: groups(after=after, most=most),
+                key=lambda group: tuple(map(str, group)),
+            ),
+            shapes.UsageShape,
+            shown_as=lambda only: asked(only=only),
+        )
 
 
 class AvailabilityView(TenantView):
@@ -46,13 +54,14 @@ class AvailabilityView(TenantView):
 
     @extend_schema(
         operation_id="availability_list",
-        parameters=[TENANT, shapes.FROM, shapes.TO],
-        responses={200: shapes.AvailabilityListShape, **problems(403, 404)},
+        parameters=[TENANT, *PAGING, shapes.FROM, shapes.TO],
+        responses={200: listed("Availability", shapes.AvailabilityShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """Valid requests and those that failed by the service's fault, by operation."""
         first, end = _moment(request, "from"), _moment(request, "to")
-        return Response({"items": queries.availability(self.tenant, first=first, end=end), "next": None})
+        items = queries.availability(self.tenant, first=first, end=end)
+        return self.paged(in_memory(items, key=lambda item: (item["operation"],)), shapes.AvailabilityShape)
 
 
 class CostView(TenantView):
@@ -65,9 +74,8 @@ class CostView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's share of what the service's assets cost, and per million messages."""
-        return Response(
-            queries.costs(self.tenant, first=_moment(request, "from"), end=_moment(request, "to"))
-        )
+        costs = queries.costs(self.tenant, first=_moment(request, "from"), end=_moment(request, "to"))
+        return Response(shapes.CostShape(costs).data)
 
 
 class InvoicesView(TenantView):
@@ -80,7 +88,7 @@ class InvoicesView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's invoices, oldest first."""
-        return Response(page(request, queries.invoices(self.tenant), shapes.shown_invoice))
+        return self.paged(queries.invoices(self.tenant), shapes.InvoiceShape)
 
 
 class InvoiceView(TenantView):
@@ -93,7 +101,7 @@ class InvoiceView(TenantView):
     )
     def get(self, request: Request, invoice: str) -> Response:
         """One invoice with its lines."""
-        return Response(shapes.shown_invoice(queries.invoice(self.tenant, invoice)))
+        return Response(shapes.InvoiceShape(queries.invoice(self.tenant, invoice)).data)
 
 
 class EvidenceView(TenantView):
@@ -106,7 +114,8 @@ class EvidenceView(TenantView):
     )
     def get(self, request: Request, invoice: str) -> Response:
         """The invoice's document: what `penstock verify-invoice` compares with the log."""
-        return Response(queries.evidence(queries.invoice(self.tenant, invoice)))
+        evidence = queries.evidence(queries.invoice(self.tenant, invoice))
+        return Response(shapes.EvidenceShape(evidence).data)
 
 
 class ChainView(TenantView):
@@ -119,7 +128,7 @@ class ChainView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's prices, credit notes and invoices, oldest first, each hashed over the one before."""
-        return Response(page(request, queries.chain(self.tenant), shapes.shown_entry))
+        return self.paged(queries.chain(self.tenant), shapes.ChainEntryShape)
 
 
 class CreditNotesView(TenantView):
@@ -132,7 +141,7 @@ class CreditNotesView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """What invoices were lowered by after a declared loss, oldest first."""
-        return Response(page(request, queries.credit_notes(self.tenant), shapes.shown_credit_note))
+        return self.paged(queries.credit_notes(self.tenant), shapes.CreditNoteShape)
 
 
 class CreditNoteView(TenantView):
@@ -145,7 +154,7 @@ class CreditNoteView(TenantView):
     )
     def get(self, request: Request, credit_note: str) -> Response:
         """One credit note: the invoice, its lines, the offsets that are lost."""
-        return Response(shapes.shown_credit_note(queries.credit_note(self.tenant, credit_note)))
+        return Response(shapes.CreditNoteShape(queries.credit_note(self.tenant, credit_note)).data)
 
 
 class PriceBooksView(CallerView):
@@ -165,7 +174,7 @@ class PriceBooksView(CallerView):
     )
     def get(self, request: Request) -> Response:
         """Every version of the prices, with the hash that invoice lines name."""
-        return Response(page(request, queries.price_books(), shapes.shown_book))
+        return self.paged(queries.price_books(), shapes.PriceBookShape)
 
     @extend_schema(
         operation_id="price_books_publish",
@@ -189,17 +198,17 @@ class PriceBooksView(CallerView):
         if asked.validated_data["dry_run"]:
             book = price_actions.checked_price_book(document, effective_from=effective_from, now=now)
             known = queries.price_books().filter(sha256=book.sha256).first()
-            shown = {
-                "id": None,
+            planned = {
+                "public_id": None,
                 "sha256": book.sha256,
-                "effective_from": effective_from.isoformat(),
+                "effective_from": effective_from,
                 "document": book.document(),
             }
-            return Response(shown if known is None else shapes.shown_book(known))
+            return Response(shapes.PublishedBookShape(planned if known is None else known).data)
         row = price_actions.publish_price_book(
             self.actor, document=document, effective_from=effective_from, now=now
         )
-        return Response(shapes.shown_book(row), status=201)
+        return Response(shapes.PublishedBookShape(row).data, status=201)
 
 
 class CutsView(OperatorView):
@@ -221,7 +230,8 @@ class CutsView(OperatorView):
         cuts = [period_actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
         if cuts:
             in_request.deliver_now(KIND_CUT, cuts[-1].public_id, 1)
-        return Response({"items": [_shown_cut(cut.public_id) for cut in cuts]}, status=201)
+        made = [queries.cut(cut.public_id) for cut in cuts]
+        return Response(shapes.CutsShape({"items": made}).data, status=201)
 
 
 class CutView(OperatorView):
@@ -230,7 +240,7 @@ class CutView(OperatorView):
     @extend_schema(operation_id="cuts_read", responses={200: shapes.CutShape, **problems(403, 404)})
     def get(self, request: Request, cut: str) -> Response:
         """One cut with its vector, once the brokers have answered."""
-        return Response(_shown_cut(cut))
+        return Response(shapes.CutShape(queries.cut(cut)).data)
 
 
 class DraftsView(OperatorView):
@@ -239,15 +249,21 @@ class DraftsView(OperatorView):
     @extend_schema(
         operation_id="drafts_list",
         parameters=[*PAGING],
-        responses={200: shapes.DraftsShape, **problems(403)},
+        responses={
+            200: listed("Draft", shapes.DraftShape(many=True), alerts=shapes.ALERTS),
+            **problems(403),
+        },
     )
     def get(self, request: Request) -> Response:
         """Operators: every invoice that is still a draft, with the reasons and the next steps."""
-        now, refused = timezone.now(), draft_queries.refused_data_sets()
-        found = page(
-            request, draft_queries.drafts(), lambda row: draft_queries.shown_draft(row, now, refused)
+        now = timezone.now()
+        refused = draft_queries.refused_data_sets()
+        return self.paged(
+            draft_queries.drafts(),
+            shapes.DraftShape,
+            shown_as=lambda rows: draft_queries.explained(rows, now, refused),
+            beside={"alerts": draft_queries.alerts(now)},
         )
-        return Response({**found, "alerts": draft_queries.alerts(now)})
 
 
 class FinalizeView(OperatorView):
@@ -275,31 +291,25 @@ class FinalizeView(OperatorView):
         outcome = draft_actions.finalize_draft(
             self.actor, cut, waive=waive, reason=asked.validated_data["reason"]
         )
-        return Response(
-            {
-                "cut": cut,
-                "invoice": outcome.invoice.public_id,
-                "status": outcome.invoice.status,
-                "done": outcome.done,
-                "reasons": outcome.reasons,
-            }
-        )
+        return Response(shapes.FinalizeShape(outcome).data)
 
 
 class DataSetsView(OperatorView):
     permissions: ClassVar = {"GET": Permission.BILLING_CUT}
 
-    @extend_schema(operation_id="data_sets_list", responses={200: shapes.DataSetsShape, **problems(403)})
+    @extend_schema(
+        operation_id="data_sets_list",
+        parameters=[*PAGING],
+        responses={
+            200: listed("DataSet", shapes.DataSetShape(many=True), missing_usage=shapes.MISSING_USAGE),
+            **problems(403),
+        },
+    )
     def get(self, request: Request) -> Response:
         """Which run of each data set counts, what was refused and why."""
-        return Response(
-            {"items": queries.data_set_states(), "missing_usage": queries.missing_usage(), "next": None}
-        )
-
-
-def _shown_cut(public_id: str) -> dict[str, Any]:
-    cut: Cut = queries.cut(public_id)
-    return {**queries.shown_cut(cut), "invoice": cut.invoice.public_id}
+        missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
+        rows = in_memory(queries.data_set_states(), key=lambda state: (state["dataset"],))
+        return self.paged(rows, shapes.DataSetShape, beside={"missing_usage": missing.data})
 
 
 def _day(request: Request, name: str) -> date | None:

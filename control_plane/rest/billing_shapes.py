@@ -1,13 +1,14 @@
-"""How billing's objects are shown and what its requests may say, for views and the OpenAPI document."""
+"""Shapes of billing's objects, and of what is asked of them."""
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
 from billing import queries
-from billing.models import BillingEntry, CreditNote, Invoice, InvoiceLine, PriceBook
-from control_plane.api.shapes import StrictSerializer
+from billing.draft_queries import Draft
+from billing.models import BillingEntry, CreditNote, Cut, Invoice
+from control_plane.api.shapes import Moment, StrictSerializer
 from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
@@ -40,7 +41,7 @@ class PartShape(serializers.Serializer[Any]):
 
 
 class LineShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="line_id")
     meter = serializers.CharField()
     unit = serializers.CharField()
     unit_size = serializers.IntegerField(help_text="So many items of the meter are one unit.")
@@ -51,39 +52,47 @@ class LineShape(serializers.Serializer[Any]):
 
 
 class CreditOfInvoiceShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
     total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
 
 
 class AuditOfInvoiceShape(serializers.Serializer[Any]):
-    sequence = serializers.IntegerField()
-    hash = serializers.CharField()
+    sequence = serializers.IntegerField(source="audit_sequence")
+    hash = serializers.CharField(source="audit_hash")
 
 
+# Of one of `queries.invoices`, which has read the rows that it is shown with.
 class InvoiceShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
-    tenant = serializers.CharField()
+    tenant = serializers.CharField(source="tenant.public_id")
     status = serializers.ChoiceField(choices=Invoice.Status.choices)
-    currency = serializers.CharField()
-    minor_digits = serializers.IntegerField()
-    period_start = serializers.DateTimeField()
-    period_end = serializers.DateTimeField()
-    cut = serializers.CharField()
+    currency = serializers.CharField(source="price_book.currency")
+    minor_digits = serializers.IntegerField(source="price_book.document.minor_digits")
+    period_start = Moment(source="cut.period_start")
+    period_end = Moment(source="cut.period_end")
+    cut = serializers.CharField(source="cut.public_id")
     total_micro = serializers.IntegerField(allow_null=True)
-    issued_at = serializers.DateTimeField(allow_null=True)
+    issued_at = Moment(allow_null=True)
     gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     lines = LineShape(many=True)
     credit_notes = CreditOfInvoiceShape(many=True)
-    credited_micro = serializers.IntegerField(help_text="The sum of its credit notes.")
-    audit_head = AuditOfInvoiceShape(
-        allow_null=True, help_text="The audit log's newest entry when it was issued; null before."
+    credited_micro = serializers.SerializerMethodField(help_text="The sum of its credit notes.")
+    audit_head = serializers.SerializerMethodField(
+        help_text="The audit log's newest entry when it was issued; null before."
     )
+
+    def get_credited_micro(self, invoice: Invoice) -> int:
+        return sum(note.total_micro for note in invoice.credit_notes.all())
+
+    @extend_schema_field(AuditOfInvoiceShape(allow_null=True))
+    def get_audit_head(self, invoice: Invoice) -> Any:
+        return None if invoice.audit_sequence is None else AuditOfInvoiceShape(invoice).data
 
 
 class CreditLineShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="line_id")
     meter = serializers.CharField()
     unit = serializers.CharField()
     unit_size = serializers.IntegerField()
@@ -102,18 +111,23 @@ class LostRangeShape(serializers.Serializer[Any]):
     quantities = serializers.DictField(child=serializers.IntegerField())
 
 
+# Of one of `queries.credit_notes`, which has read the rows that it is shown with.
 class CreditNoteShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
-    tenant = serializers.CharField()
-    invoice = serializers.CharField()
-    currency = serializers.CharField()
-    minor_digits = serializers.IntegerField()
+    tenant = serializers.CharField(source="tenant.public_id")
+    invoice = serializers.CharField(source="invoice.public_id")
+    currency = serializers.CharField(source="invoice.price_book.currency")
+    minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")
     total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
-    issued_at = serializers.DateTimeField()
-    cut = serializers.CharField(help_text="At whose readings the loss was seen.")
+    issued_at = Moment()
+    cut = serializers.CharField(source="cut.public_id", help_text="At whose readings the loss was seen.")
     lines = CreditLineShape(many=True)
-    ranges = LostRangeShape(many=True)
+    ranges = serializers.SerializerMethodField()
+
+    @extend_schema_field(LostRangeShape(many=True))
+    def get_ranges(self, note: CreditNote) -> Any:
+        return LostRangeShape(queries.lost_ranges(note), many=True).data
 
 
 class ReadingShape(serializers.Serializer[Any]):
@@ -130,19 +144,27 @@ class ReadingShape(serializers.Serializer[Any]):
 
 
 class CutShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    tenant = serializers.CharField()
-    period_start = serializers.DateTimeField()
-    period_end = serializers.DateTimeField()
-    delivered = serializers.BooleanField(help_text="The brokers have answered: the vector is there.")
+    id = serializers.CharField(source="public_id")
+    tenant = serializers.CharField(source="tenant.public_id")
+    period_start = Moment()
+    period_end = Moment()
+    delivered = serializers.SerializerMethodField(help_text="The brokers have answered: the vector is there.")
     error = serializers.CharField(help_text="Why they have not, of the last attempt.")
     sha256 = serializers.CharField(help_text="By which the brokers keep the vector.")
     billing_sequence = serializers.IntegerField(
-        help_text="The billing chain's newest entry when the period ended, which the brokers keep too."
+        source="chain_sequence",
+        help_text="The billing chain's newest entry when the period ended, which the brokers keep too.",
     )
-    billing_hash = serializers.CharField()
-    readings = ReadingShape(many=True)
-    invoice = serializers.CharField(required=False)
+    billing_hash = serializers.CharField(source="chain_hash")
+    readings = serializers.SerializerMethodField()
+    invoice = serializers.CharField(source="invoice.public_id")
+
+    def get_delivered(self, cut: Cut) -> bool:
+        return cut.delivered_at is not None
+
+    @extend_schema_field(ReadingShape(many=True))
+    def get_readings(self, cut: Cut) -> Any:
+        return ReadingShape(queries.readings(cut), many=True).data
 
 
 class CutsShape(serializers.Serializer[Any]):
@@ -164,37 +186,45 @@ class ChainEntryShape(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=BillingEntry.Kind.choices)
     object_id = serializers.CharField(help_text="The invoice, the credit note or the price book.")
     document_sha256 = serializers.CharField()
-    at_ms = serializers.IntegerField()
+    at_ms = serializers.SerializerMethodField()
     hash = serializers.CharField(help_text="Over the entry and the hash before.")
-    document = serializers.DictField(
-        allow_null=True, help_text="Prices and credit notes; an invoice's is in its evidence."
+    document = serializers.SerializerMethodField(
+        help_text="Prices and credit notes; an invoice's is in its evidence."
     )
+
+    def get_at_ms(self, entry: BillingEntry) -> int:
+        return time_ms(entry.at)
+
+    @extend_schema_field(serializers.DictField(allow_null=True))
+    def get_document(self, entry: BillingEntry) -> Any:
+        # Documents of invoices are large.
+        return None if entry.kind == BillingEntry.Kind.INVOICE else entry.document
 
 
 class DraftShape(serializers.Serializer[Any]):
-    tenant = serializers.CharField()
-    tenant_name = serializers.CharField()
-    invoice = serializers.CharField()
-    number = serializers.IntegerField()
-    cut = serializers.CharField()
-    period_start = serializers.DateTimeField()
-    period_end = serializers.DateTimeField()
+    tenant = serializers.CharField(source="invoice.tenant.public_id")
+    tenant_name = serializers.CharField(source="invoice.tenant.name")
+    invoice = serializers.CharField(source="invoice.public_id")
+    number = serializers.IntegerField(source="invoice.number")
+    cut = serializers.CharField(source="invoice.cut.public_id")
+    period_start = Moment(source="invoice.cut.period_start")
+    period_end = Moment(source="invoice.cut.period_end")
     age_s = serializers.IntegerField(help_text="Since its period ended and its cut was made.")
     overdue = serializers.BooleanField(help_text="It has been a draft for over a day, which is an alert.")
-    delivered = serializers.BooleanField(help_text="The brokers have answered the cut.")
+    delivered = serializers.SerializerMethodField(help_text="The brokers have answered the cut.")
     reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     next_steps = serializers.ListField(
         child=serializers.CharField(), help_text="What an operator can do next."
     )
 
+    def get_delivered(self, draft: Draft) -> bool:
+        return draft.invoice.cut.delivered_at is not None
 
-class DraftsShape(serializers.Serializer[Any]):
-    items = DraftShape(many=True)
-    alerts = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="What needs an operator, such as overdue drafts and a refused price book.",
-    )
-    next = serializers.CharField(allow_null=True)
+
+ALERTS = serializers.ListField(
+    child=serializers.CharField(),
+    help_text="What needs an operator, such as overdue drafts and a refused price book.",
+)
 
 
 class FinalizeRequest(StrictSerializer):
@@ -217,9 +247,9 @@ class FinalizeRequest(StrictSerializer):
 
 
 class FinalizeShape(serializers.Serializer[Any]):
-    cut = serializers.CharField()
-    invoice = serializers.CharField()
-    status = serializers.ChoiceField(choices=Invoice.Status.choices)
+    cut = serializers.CharField(source="invoice.cut.public_id")
+    invoice = serializers.CharField(source="invoice.public_id")
+    status = serializers.ChoiceField(source="invoice.status", choices=Invoice.Status.choices)
     done = serializers.ListField(child=serializers.CharField())
     reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
 
@@ -231,16 +261,6 @@ class AvailabilityShape(serializers.Serializer[Any]):
     availability = serializers.CharField(allow_null=True, help_text="Good of valid requests, six places.")
     windows = serializers.IntegerField()
     windows_with_few_requests = serializers.IntegerField()
-
-
-class AvailabilityListShape(serializers.Serializer[Any]):
-    items = AvailabilityShape(many=True)
-    next = serializers.CharField(allow_null=True)
-
-
-class UsageListShape(serializers.Serializer[Any]):
-    items = UsageShape(many=True)
-    next = serializers.CharField(allow_null=True)
 
 
 class AssetCostShape(serializers.Serializer[Any]):
@@ -263,9 +283,9 @@ class CostShape(serializers.Serializer[Any]):
 
 
 class PriceBookShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     sha256 = serializers.CharField()
-    effective_from = serializers.DateTimeField()
+    effective_from = Moment()
     document = serializers.DictField()
 
 
@@ -282,7 +302,7 @@ class PriceBookRequest(StrictSerializer):
 
 
 class PublishedBookShape(PriceBookShape):
-    id = serializers.CharField(allow_null=True, help_text="Null: it would be published.")
+    id = serializers.CharField(source="public_id", allow_null=True, help_text="Null: it would be published.")
 
 
 class DataSetShape(serializers.Serializer[Any]):
@@ -292,7 +312,7 @@ class DataSetShape(serializers.Serializer[Any]):
     rows = serializers.IntegerField()
     skipped = serializers.IntegerField()
     disagreements = serializers.ListField(child=serializers.CharField())
-    imported_at = serializers.DateTimeField(allow_null=True)
+    imported_at = Moment(allow_null=True)
 
 
 class MissingUsageShape(serializers.Serializer[Any]):
@@ -301,98 +321,4 @@ class MissingUsageShape(serializers.Serializer[Any]):
     offsets = serializers.IntegerField(help_text="How many, from the first on.")
 
 
-class DataSetsShape(serializers.Serializer[Any]):
-    items = DataSetShape(many=True)
-    missing_usage = MissingUsageShape(many=True, help_text="Offsets of the usage log that were lost.")
-    next = serializers.CharField(allow_null=True)
-
-
-def shown_invoice(invoice: Invoice) -> dict[str, Any]:
-    """An invoice with its lines."""
-    return {
-        "id": invoice.public_id,
-        "number": invoice.number,
-        "tenant": invoice.tenant.public_id,
-        "status": invoice.status,
-        "currency": invoice.price_book.currency,
-        "minor_digits": invoice.price_book.document["minor_digits"],
-        "period_start": invoice.cut.period_start.isoformat(),
-        "period_end": invoice.cut.period_end.isoformat(),
-        "cut": invoice.cut.public_id,
-        "total_micro": invoice.total_micro,
-        "issued_at": None if invoice.issued_at is None else invoice.issued_at.isoformat(),
-        "gaps": invoice.gaps,
-        "lines": [_line(line) for line in invoice.lines.all()],
-        "credit_notes": [
-            {"id": note.public_id, "number": note.number, "total_micro": note.total_micro}
-            for note in invoice.credit_notes.all()
-        ],
-        "credited_micro": sum(note.total_micro for note in invoice.credit_notes.all()),
-        "audit_head": None
-        if invoice.audit_sequence is None
-        else {"sequence": invoice.audit_sequence, "hash": invoice.audit_hash},
-    }
-
-
-def shown_credit_note(note: CreditNote) -> dict[str, Any]:
-    """A credit note with its lines and what was lost."""
-    return {
-        "id": note.public_id,
-        "number": note.number,
-        "tenant": note.tenant.public_id,
-        "invoice": note.invoice.public_id,
-        "currency": note.invoice.price_book.currency,
-        "minor_digits": note.invoice.price_book.document["minor_digits"],
-        "total_micro": note.total_micro,
-        "issued_at": note.issued_at.isoformat(),
-        "cut": note.cut.public_id,
-        "lines": [
-            {
-                "id": line.line_id,
-                "meter": line.meter,
-                "unit": line.unit,
-                "unit_size": line.unit_size,
-                "quantity": line.quantity,
-                "amount_micro": line.amount_micro,
-                "price_book_sha256": line.price_book_sha256,
-            }
-            for line in note.lines.all()
-        ],
-        "ranges": queries.lost_ranges(note),
-    }
-
-
-def shown_book(book: PriceBook) -> dict[str, Any]:
-    """A price book with the hash that invoice lines name."""
-    return {
-        "id": book.public_id,
-        "sha256": book.sha256,
-        "effective_from": book.effective_from.isoformat(),
-        "document": book.document,
-    }
-
-
-def shown_entry(entry: BillingEntry) -> dict[str, Any]:
-    """An entry of the billing chain. Documents of invoices are large and stand in their evidence."""
-    return {
-        "sequence": entry.sequence,
-        "kind": entry.kind,
-        "object_id": entry.object_id,
-        "document_sha256": entry.document_sha256,
-        "at_ms": time_ms(entry.at),
-        "hash": entry.hash,
-        "document": None if entry.kind == BillingEntry.Kind.INVOICE else entry.document,
-    }
-
-
-def _line(line: InvoiceLine) -> dict[str, Any]:
-    return {
-        "id": line.line_id,
-        "meter": line.meter,
-        "unit": line.unit,
-        "unit_size": line.unit_size,
-        "quantity": line.quantity,
-        "amount_micro": line.amount_micro,
-        "parts": line.parts,
-        "price_book_sha256": line.price_book_sha256,
-    }
+MISSING_USAGE = MissingUsageShape(many=True, help_text="Offsets of the usage log that were lost.")

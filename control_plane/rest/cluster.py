@@ -7,8 +7,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import shapes
+from control_plane.api import pages, shapes
 from control_plane.brokers import client as brokers
+from control_plane.brokers.view import LossSeen
 from control_plane.reconciliation import loss_actions
 from control_plane.rest.views import OperatorView
 from tenants.roles import Permission
@@ -54,11 +55,6 @@ class LossShape(serializers.Serializer[Any]):
     declared_ms = serializers.IntegerField(help_text="ms UTC.")
 
 
-class LossesShape(serializers.Serializer[Any]):
-    items = LossShape(many=True)
-    next = serializers.CharField(allow_null=True)
-
-
 class LossDemand(shapes.StrictSerializer):
     """Give up what cannot be had back."""
 
@@ -96,26 +92,21 @@ class ClusterDetailView(OperatorView):
     @extend_schema(operation_id="cluster_get", responses={200: ClusterShape, **shapes.problems(403, 503)})
     def get(self, request: Request) -> Response:
         """Operators: brokers, and each partition's leader and in-sync set."""
-        seen = brokers.describe(partitions=True, timeout_s=5)
-        return Response(
-            {
-                "cluster_id": seen.cluster_id,
-                "controller": seen.controller,
-                "revision": seen.revision,
-                "brokers": [_shown(BrokerShape(), b) for b in seen.brokers],
-                "partitions": [_shown(PartitionShape(), p) for p in seen.partitions],
-            }
-        )
+        return Response(ClusterShape(brokers.describe(partitions=True, timeout_s=5)).data)
 
 
 class LossesView(OperatorView):
     permissions: ClassVar[Any] = {"GET": Permission.CLUSTER_READ, "POST": Permission.CLUSTER_WRITE}
 
-    @extend_schema(operation_id="losses_list", responses={200: LossesShape, **shapes.problems(403, 503)})
+    @extend_schema(
+        operation_id="losses_list",
+        parameters=[*shapes.PAGING],
+        responses={200: shapes.listed("Loss", LossShape(many=True)), **shapes.problems(403, 503)},
+    )
     def get(self, request: Request) -> Response:
-        """Operators: every loss that was declared of any partition."""
-        seen = brokers.describe(partitions=True, timeout_s=5)
-        return Response({"items": [_shown(LossShape(), loss) for loss in seen.losses], "next": None})
+        """Operators: every loss that was declared of any partition, oldest first."""
+        seen = brokers.describe(partitions=True, timeout_s=5).losses
+        return self.paged(pages.in_memory(seen, key=_in_time), LossShape)
 
     @extend_schema(
         operation_id="losses_declare",
@@ -137,9 +128,9 @@ class LossesView(OperatorView):
             broker=asked.validated_data.get("broker"),
             accept=asked.validated_data["accept_loss"],
         )
-        return Response({"declared": declared, "loss": _shown(LossShape(), loss)})
+        return Response(LossTold({"declared": declared, "loss": loss}).data)
 
 
-def _shown(shape: serializers.Serializer[Any], seen: object) -> dict[str, Any]:
-    """The attributes that the shape names."""
-    return {str(name): getattr(seen, str(name)) for name in shape.fields}
+def _in_time(loss: LossSeen) -> pages.Key:
+    """A partition's log generation begins with one loss at most."""
+    return loss.declared_ms, loss.topic_id, loss.partition, loss.log_generation

@@ -2,13 +2,13 @@
 
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.access import actions, queries
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.views import TenantView, tagged, told
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
@@ -36,55 +36,47 @@ class BindingShape(serializers.Serializer[Any]):
 
 
 class KeyShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     name = serializers.CharField()
-    service_account = serializers.CharField(allow_null=True)
+    service_account = serializers.CharField(source="service_account.public_id", allow_null=True)
     made_by = serializers.CharField(
+        source="maker.public_id",
         allow_null=True,
         help_text="The person who made it, or made the key that made it; it never may more than they. "
         "null: the service.",
     )
-    bindings = BindingShape(many=True)
-    created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField(allow_null=True)
-    revoked_at = serializers.DateTimeField(allow_null=True)
-    last_used_over_rest_at = serializers.DateTimeField(
+    bindings = serializers.SerializerMethodField()
+    created_at = shapes.Moment()
+    expires_at = shapes.Moment(allow_null=True)
+    revoked_at = shapes.Moment(allow_null=True)
+    last_used_over_rest_at = shapes.Moment(
+        source="last_used_at",
         allow_null=True,
         help_text="To the minute. Sending and reading go to the brokers and are not noted here.",
     )
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()
     delivered_generation = serializers.IntegerField()
-    delivered = serializers.BooleanField()
+    delivered = serializers.SerializerMethodField()
+
+    @extend_schema_field(BindingShape(many=True))
+    def get_bindings(self, key: ApiKey) -> Any:
+        return BindingShape(queries.bindings(key), many=True).data
+
+    def get_delivered(self, key: ApiKey) -> bool:
+        return key.delivered_generation >= key.generation
 
 
-class KeyTold(KeyShape):
-    token = shapes.Token()
+class KeyTold(shapes.Told, KeyShape):
+    pass
 
 
+# The context has the `key`, which is kept nowhere.
 class NewKey(KeyTold):
-    key = serializers.CharField(help_text="The key itself; shown once.")
+    key = serializers.SerializerMethodField(help_text="The key itself; shown once.")
 
-
-def show_key(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.public_id,
-        "name": key.name,
-        "service_account": key.service_account.public_id if key.service_account is not None else None,
-        "made_by": key.maker.public_id if key.maker is not None else None,
-        "bindings": [
-            {"topic_prefix": binding.topic_prefix, "operations": binding.operations}
-            for binding in queries.bindings(key)
-        ],
-        "created_at": key.created_at.isoformat(),
-        "expires_at": key.expires_at.isoformat() if key.expires_at is not None else None,
-        "revoked_at": key.revoked_at.isoformat() if key.revoked_at is not None else None,
-        "last_used_over_rest_at": key.last_used_at.isoformat() if key.last_used_at is not None else None,
-        "conditions": key.conditions,
-        "generation": key.generation,
-        "delivered_generation": key.delivered_generation,
-        "delivered": key.delivered_generation >= key.generation,
-    }
+    def get_key(self, key: ApiKey) -> str:
+        return str(self.context["key"])
 
 
 class KeysView(TenantView):
@@ -100,7 +92,7 @@ class KeysView(TenantView):
         rows = (
             tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
         )
-        return Response(pages.page(request, rows, show_key))
+        return self.paged(rows, KeyShape)
 
     @extend_schema(
         operation_id="keys_create",
@@ -113,7 +105,7 @@ class KeysView(TenantView):
         given = KeyInput(data=request.data)
         given.is_valid(raise_exception=True)
         key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
-        return told(key, tenant_actions.KIND_KEY, {**show_key(key), "key": text.reveal()}, 201)
+        return told(key, tenant_actions.KIND_KEY, NewKey, 201, {"key": text.reveal()})
 
 
 class KeyView(TenantView):
@@ -128,7 +120,7 @@ class KeyView(TenantView):
     def get(self, request: Request, key: str) -> Response:
         """One key, without its text."""
         row = tenants.key(self.tenant, key)
-        return tagged(row, show_key(row))
+        return tagged(row, KeyShape(row))
 
     @extend_schema(
         operation_id="keys_revoke",
@@ -140,4 +132,4 @@ class KeyView(TenantView):
         row = tenants.key(self.tenant, key)
         with etags.unchanged(request, row):
             revoked = tenant_actions.revoke_key(self.actor, row)
-        return told(revoked, tenant_actions.KIND_KEY, show_key(revoked))
+        return told(revoked, tenant_actions.KIND_KEY, KeyTold)

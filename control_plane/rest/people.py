@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane import config
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.people_shapes import (
     InvitationInput,
     InvitationMade,
@@ -20,8 +18,6 @@ from control_plane.rest.people_shapes import (
     JoinInput,
     MemberShape,
     RoleInput,
-    show_invitation,
-    show_member,
 )
 from control_plane.rest.views import CallerView, TenantView
 from penstock.contract.errors import Forbidden
@@ -40,7 +36,7 @@ class PeopleView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The people of the tenant and what they are in it."""
-        return Response(pages.page(request, queries.members(self.tenant), show_member))
+        return self.paged(queries.members(self.tenant), MemberShape)
 
 
 class PersonView(TenantView):
@@ -87,7 +83,7 @@ class PersonView(TenantView):
         return Response(status=204)
 
     def _shown(self, row: Membership) -> Response:
-        return Response(show_member(row), headers={"ETag": _tag(row)})
+        return Response(MemberShape(row).data, headers={"ETag": _tag(row)})
 
     @contextmanager
     def _unchanged(self, person: str) -> Iterator[None]:
@@ -116,7 +112,7 @@ class InvitationsView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """Invitations that can still be taken."""
-        return Response(pages.page(request, queries.invitations(self.tenant), show_invitation))
+        return self.paged(queries.invitations(self.tenant), InvitationShape)
 
     @extend_schema(
         operation_id="invitations_create",
@@ -129,7 +125,7 @@ class InvitationsView(TenantView):
         given = InvitationInput(data=request.data)
         given.is_valid(raise_exception=True)
         row, token = actions.invite(self.actor, self.tenant, **given.validated_data)
-        return Response({**show_invitation(row), "token": token, "link": link_of(token)}, status=201)
+        return Response(InvitationMade(row, context={"token": token}).data, status=201)
 
 
 class InvitationView(TenantView):
@@ -161,9 +157,4 @@ class JoinView(CallerView):
         given = JoinInput(data=request.data)
         given.is_valid(raise_exception=True)
         row = actions.join(self.actor, self.caller.person, given.validated_data["token"])
-        return Response({**show_member(row), "tenant": row.tenant.public_id})
-
-
-def link_of(token: str) -> str:
-    """The address of the console's page for an invitation."""
-    return f"{config.current().public_url.rstrip('/')}/join/{quote(token)}"
+        return Response(Joined(row).data)

@@ -1,21 +1,23 @@
-"""Shapes of people and invitations in REST answers, and of their input."""
+"""Shapes of people and invitations, and of what is asked of them."""
 
 from typing import Any
+from urllib.parse import quote
 
 from rest_framework import serializers
 
-from control_plane.api.shapes import StrictSerializer
-from tenants.models import Invitation, Membership
+from control_plane import config
+from control_plane.api.shapes import Moment, StrictSerializer
+from tenants.models import Invitation
 from tenants.roles import Role
 
 _ROLES = [role.value for role in Role]
 
 
 class MemberShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    email = serializers.CharField()
+    id = serializers.CharField(source="person.public_id")
+    email = serializers.CharField(source="person.email")
     role = serializers.ChoiceField(choices=_ROLES)
-    joined_at = serializers.DateTimeField()
+    joined_at = Moment(source="created_at")
 
 
 class RoleInput(StrictSerializer):
@@ -28,16 +30,23 @@ class InvitationInput(StrictSerializer):
 
 
 class InvitationShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     email = serializers.CharField()
     role = serializers.ChoiceField(choices=_ROLES)
-    created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField()
+    created_at = Moment()
+    expires_at = Moment()
 
 
+# The context has the invitation's `token`, which is kept nowhere.
 class InvitationMade(InvitationShape):
-    token = serializers.CharField(help_text="Shown once; whoever is invited joins with it.")
-    link = serializers.CharField(help_text="The console's page for it; shown once.")
+    token = serializers.SerializerMethodField(help_text="Shown once; whoever is invited joins with it.")
+    link = serializers.SerializerMethodField(help_text="The console's page for it; shown once.")
+
+    def get_token(self, row: Invitation) -> str:
+        return str(self.context["token"])
+
+    def get_link(self, row: Invitation) -> str:
+        return link_of(self.context["token"])
 
 
 class JoinInput(StrictSerializer):
@@ -45,23 +54,11 @@ class JoinInput(StrictSerializer):
 
 
 class Joined(MemberShape):
-    tenant = serializers.CharField(help_text="Public id of the tenant that was joined.")
+    tenant = serializers.CharField(
+        source="tenant.public_id", help_text="Public id of the tenant that was joined."
+    )
 
 
-def show_member(row: Membership) -> dict[str, Any]:
-    return {
-        "id": row.person.public_id,
-        "email": row.person.email,
-        "role": row.role,
-        "joined_at": row.created_at.isoformat(),
-    }
-
-
-def show_invitation(row: Invitation) -> dict[str, Any]:
-    return {
-        "id": row.public_id,
-        "email": row.email,
-        "role": row.role,
-        "created_at": row.created_at.isoformat(),
-        "expires_at": row.expires_at.isoformat(),
-    }
+def link_of(token: str) -> str:
+    """The address of the console's page for an invitation."""
+    return f"{config.current().public_url.rstrip('/')}/join/{quote(token)}"

@@ -1,8 +1,9 @@
 """REST: brokers taken out of use, moves of partitions and of leaders; for operators."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,30 +20,41 @@ from tenants.roles import Permission
 BROKER_ID_MAX = 999_999
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInUse:
+    """A broker as the brokers see it, and as an operator wants it."""
+
+    seen: view.BrokerSeen
+    order: BrokerOrder
+
+
 class BrokerUseShape(serializers.Serializer[Any]):
-    id = serializers.IntegerField()
-    state = serializers.CharField(help_text="active, draining (it stops) or fenced (it is away).")
-    use = serializers.CharField(help_text="serve or drain.")
-    drained = serializers.BooleanField(help_text="It holds and leads nothing: it may be stopped for good.")
-    client_address = serializers.CharField()
-    zone = serializers.CharField()
-    leaders = serializers.IntegerField()
-    replicas = serializers.IntegerField()
-    replicas_at_start = serializers.IntegerField(help_text="Of a drain: what it held when that began.")
-    conditions = shapes.Condition(many=True)
+    id = serializers.IntegerField(source="seen.id")
+    state = serializers.CharField(
+        source="seen.state", help_text="active, draining (it stops) or fenced (it is away)."
+    )
+    use = serializers.CharField(source="order.use", help_text="serve or drain.")
+    drained = serializers.SerializerMethodField(
+        help_text="It holds and leads nothing: it may be stopped for good."
+    )
+    client_address = serializers.CharField(source="seen.client_address")
+    zone = serializers.CharField(source="seen.zone")
+    leaders = serializers.IntegerField(source="seen.leaders")
+    replicas = serializers.IntegerField(source="seen.replicas")
+    replicas_at_start = serializers.IntegerField(
+        source="order.replicas_at_start", help_text="Of a drain: what it held when that began."
+    )
+    conditions = shapes.Condition(source="order.conditions", many=True)
+
+    def get_drained(self, broker: BrokerInUse) -> bool:
+        return broker.order.drained_at is not None
 
 
-class BrokersShape(serializers.Serializer[Any]):
-    brokers = BrokerUseShape(many=True)
-
-
-class OrderTold(serializers.Serializer[Any]):
+class OrderTold(shapes.Told):
     broker = serializers.IntegerField()
     use = serializers.CharField()
     replicas_at_start = serializers.IntegerField()
     conditions = shapes.Condition(many=True)
-    delivered = serializers.BooleanField()
-    token = shapes.Token()
 
 
 class ProgressShape(serializers.Serializer[Any]):
@@ -52,21 +64,31 @@ class ProgressShape(serializers.Serializer[Any]):
     bytes_left = serializers.IntegerField(help_text="Estimated; -1 likewise.")
 
 
+# The context has the moves that are `under_way` as the brokers see them, by topic id and partition.
 class MoveShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     cause = serializers.CharField()
     state = serializers.CharField(help_text="waiting, moving, done or cancelled.")
     tenant = serializers.CharField()
     topic = serializers.CharField()
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
-    from_broker = serializers.IntegerField()
-    to_broker = serializers.IntegerField()
+    from_broker = serializers.IntegerField(
+        source="source", allow_null=True, help_text="null: a replica is added."
+    )
+    to_broker = serializers.IntegerField(
+        source="destination", allow_null=True, help_text="null: a replica is taken away."
+    )
     target = serializers.ListField(child=serializers.IntegerField())
-    progress = ProgressShape(many=True, help_text="While it moves.")
+    progress = serializers.SerializerMethodField(help_text="While it moves.")
     conditions = shapes.Condition(many=True)
-    created_at = serializers.DateTimeField()
-    finished_at = serializers.DateTimeField(allow_null=True)
+    created_at = shapes.Moment()
+    finished_at = shapes.Moment(allow_null=True)
+
+    @extend_schema_field(ProgressShape(many=True))
+    def get_progress(self, move: Move) -> Any:
+        seen: view.MoveSeen | None = self.context["under_way"].get((move.topic_id, move.partition))
+        return ProgressShape(() if seen is None else seen.progress, many=True).data
 
 
 class PlannedShape(serializers.Serializer[Any]):
@@ -88,12 +110,17 @@ class LeaderMoved(serializers.Serializer[Any]):
 class BrokersView(OperatorView):
     permissions: ClassVar[Any] = {"GET": Permission.CLUSTER_READ}
 
-    @extend_schema(operation_id="brokers_list", responses={200: BrokersShape, **shapes.problems(403, 503)})
+    @extend_schema(
+        operation_id="brokers_list",
+        parameters=[*shapes.PAGING],
+        responses={200: shapes.listed("Broker", BrokerUseShape(many=True)), **shapes.problems(403, 503)},
+    )
     def get(self, request: Request) -> Response:
         """Operators: every broker, what it holds, and whether it is being drained."""
         orders = queries.orders()
         seen = brokers.describe(timeout_s=driving.ASK_S).brokers
-        return Response({"brokers": [_show_broker(b, orders.get(b.id)) for b in seen]})
+        found = [_in_use(broker, orders.get(broker.id)) for broker in seen]
+        return self.paged(pages.in_memory(found, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
 
 
 class BrokerView(OperatorView):
@@ -106,7 +133,7 @@ class BrokerView(OperatorView):
         """Operators: one broker."""
         for found in brokers.describe(timeout_s=driving.ASK_S).brokers:
             if found.id == broker:
-                return Response(_show_broker(found, queries.order_of(broker)))
+                return Response(BrokerUseShape(_in_use(found, queries.order_of(broker))).data)
         raise NotFound(f"broker {broker} is not known")
 
     @extend_schema(
@@ -130,7 +157,7 @@ class DrainView(OperatorView):
     def post(self, request: Request, broker: int) -> Response:
         """Operators: move leaders and replicas off a broker. Refused when the others cannot hold them."""
         order = driving.begin_drain(self.actor, _possible(broker))
-        return told(order, actions.KIND_BROKER, _show_order(order))
+        return told(order, actions.KIND_BROKER, OrderTold)
 
     @extend_schema(
         operation_id="brokers_undrain",
@@ -139,7 +166,7 @@ class DrainView(OperatorView):
     def delete(self, request: Request, broker: int) -> Response:
         """Operators: let it serve again. What has moved stays where it is, what is moving goes back."""
         order = driving.end_drain(self.actor, _possible(broker))
-        return told(order, actions.KIND_BROKER, _show_order(order))
+        return told(order, actions.KIND_BROKER, OrderTold)
 
 
 class RebalanceView(OperatorView):
@@ -153,7 +180,7 @@ class RebalanceView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Operators: even out how many replicas brokers hold, for instance after one has joined."""
-        return Response({"planned": len(driving.rebalance(self.actor))})
+        return Response(PlannedShape({"planned": len(driving.rebalance(self.actor))}).data)
 
 
 class MovesView(OperatorView):
@@ -170,7 +197,7 @@ class MovesView(OperatorView):
         if queries.open_moves().exists():
             seen = brokers.describe_moves(driving.ASK_S)
             under_way = {(move.topic_id, move.partition): move for move in seen}
-        return Response(pages.page(request, queries.moves(), lambda move: _show_move(move, under_way)))
+        return self.paged(queries.moves(), MoveShape, context={"under_way": under_way})
 
 
 class MoveView(OperatorView):
@@ -182,7 +209,8 @@ class MoveView(OperatorView):
         found = queries.moves().filter(public_id=move).first()
         if found is None:
             raise NotFound(f"move {move[:64]!r} does not exist")
-        return Response(_show_move(actions.cancel(self.actor, found), {}))
+        cancelled = actions.cancel(self.actor, found)
+        return Response(MoveShape(cancelled, context={"under_way": {}}).data)
 
 
 class LeadersView(OperatorView):
@@ -200,7 +228,7 @@ class LeadersView(OperatorView):
         given.is_valid(raise_exception=True)
         wanted = given.validated_data
         driving.move_leader(self.actor, **wanted)
-        return Response(wanted)
+        return Response(LeaderMoved(wanted).data)
 
 
 def _possible(broker: int) -> int:
@@ -210,53 +238,6 @@ def _possible(broker: int) -> int:
     return broker
 
 
-def _show_order(order: BrokerOrder) -> dict[str, Any]:
-    return {
-        "broker": order.broker,
-        "use": order.use,
-        "replicas_at_start": order.replicas_at_start,
-        "conditions": order.conditions,
-    }
-
-
-def _show_broker(found: view.BrokerSeen, order: BrokerOrder | None) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "state": found.state,
-        "use": "serve" if order is None else order.use,
-        "drained": order is not None and order.drained_at is not None,
-        "client_address": found.client_address,
-        "zone": found.zone,
-        "leaders": found.leaders,
-        "replicas": found.replicas,
-        "replicas_at_start": 0 if order is None else order.replicas_at_start,
-        "conditions": [] if order is None else order.conditions,
-    }
-
-
-def _show_move(move: Move, under_way: dict[tuple[str, int], view.MoveSeen]) -> dict[str, Any]:
-    seen = under_way.get((move.topic_id, move.partition))
-    return {
-        "id": move.public_id,
-        "cause": move.cause,
-        "state": move.state,
-        "tenant": move.tenant,
-        "topic": move.topic,
-        "topic_id": move.topic_id,
-        "partition": move.partition,
-        "from_broker": move.source,
-        "to_broker": move.destination,
-        "target": move.target,
-        "progress": [
-            {
-                "broker": step.broker,
-                "in_sync": step.in_sync,
-                "offsets_left": step.offsets_left,
-                "bytes_left": step.bytes_left,
-            }
-            for step in (() if seen is None else seen.progress)
-        ],
-        "conditions": move.conditions,
-        "created_at": move.created_at.isoformat(),
-        "finished_at": None if move.finished_at is None else move.finished_at.isoformat(),
-    }
+def _in_use(seen: view.BrokerSeen, order: BrokerOrder | None) -> BrokerInUse:
+    """A broker without an order serves, as an order's defaults say."""
+    return BrokerInUse(seen=seen, order=BrokerOrder(broker=seen.id) if order is None else order)

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from control_plane.api import etags, shapes
 from control_plane.rest.views import TenantView, tagged, told
 from quotas import actions, queries
+from quotas.plans import Limits
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
 from tenants.roles import Permission
@@ -20,17 +21,28 @@ class QuotasInput(shapes.StrictSerializer):
     partitions_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
+# Of a tenant. The context has its `limits`.
 class QuotasShape(serializers.Serializer[Any]):
-    tenant = serializers.CharField()
-    produce_bytes_per_s = serializers.IntegerField(
+    tenant = serializers.CharField(source="public_id")
+    produce_bytes_per_s = serializers.SerializerMethodField(
         help_text="Bytes of batches as sent, over all brokers; 0 = no limit."
     )
-    partitions_max = serializers.IntegerField(help_text="Partitions of all topics; 0 = no limit.")
+    partitions_max = serializers.SerializerMethodField(help_text="Partitions of all topics; 0 = no limit.")
+
+    def get_produce_bytes_per_s(self, tenant: Tenant) -> int:
+        return self._limits.produce_bytes_per_s
+
+    def get_partitions_max(self, tenant: Tenant) -> int:
+        return self._limits.partitions_max
+
+    @property
+    def _limits(self) -> Limits:
+        limits: Limits = self.context["limits"]
+        return limits
 
 
-class QuotasTold(QuotasShape):
-    delivered = serializers.BooleanField()
-    token = shapes.Token()
+class QuotasTold(QuotasShape, shapes.Told):
+    pass
 
 
 class QuotasView(TenantView):
@@ -44,7 +56,8 @@ class QuotasView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's limits."""
-        return tagged(self.tenant, _show(self.tenant))
+        context = {"limits": queries.limits_of(self.tenant)}
+        return tagged(self.tenant, QuotasShape(self.tenant, context=context))
 
     @extend_schema(
         operation_id="quotas_set",
@@ -58,13 +71,4 @@ class QuotasView(TenantView):
         given.is_valid(raise_exception=True)
         with etags.unchanged(request, self.tenant):
             tenant = actions.set_limits(self.actor, self.tenant, **given.validated_data)
-        return told(tenant, KIND_TENANT, _show(tenant))
-
-
-def _show(tenant: Tenant) -> dict[str, Any]:
-    limits = queries.limits_of(tenant)
-    return {
-        "tenant": tenant.public_id,
-        "produce_bytes_per_s": limits.produce_bytes_per_s,
-        "partitions_max": limits.partitions_max,
-    }
+        return told(tenant, KIND_TENANT, QuotasTold, context={"limits": queries.limits_of(tenant)})

@@ -1,11 +1,10 @@
-"""Shapes of people and tenants in REST answers, and of their input."""
+"""Shapes of people and tenants, and of what is asked of them."""
 
 from typing import Any
 
 from rest_framework import serializers
 
-from control_plane.api.shapes import Condition, StrictSerializer, Token
-from tenants.models import Person, Tenant
+from control_plane.api.shapes import Condition, Moment, StrictSerializer, Told
 
 
 class SignUpInput(StrictSerializer):
@@ -36,23 +35,22 @@ class TenantInput(StrictSerializer):
 
 
 class PersonShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     email = serializers.CharField()
 
 
 class TenantShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     suspended = serializers.BooleanField()
-    created_at = serializers.DateTimeField()
+    created_at = Moment()
     conditions = Condition(many=True)
     generation = serializers.IntegerField()
     delivered_generation = serializers.IntegerField()
 
 
-class TenantTold(TenantShape):
-    delivered = serializers.BooleanField()
-    token = Token()
+class TenantTold(TenantShape, Told):
+    pass
 
 
 class SignedUp(serializers.Serializer[Any]):
@@ -64,19 +62,3 @@ class SignedUp(serializers.Serializer[Any]):
 class SignedIn(serializers.Serializer[Any]):
     person = PersonShape()
     token = serializers.CharField(help_text="Of the session; shown once.")
-
-
-def show_person(person: Person) -> dict[str, Any]:
-    return {"id": person.public_id, "email": person.email}
-
-
-def show_tenant(tenant: Tenant) -> dict[str, Any]:
-    return {
-        "id": tenant.public_id,
-        "name": tenant.name,
-        "suspended": tenant.suspended,
-        "created_at": tenant.created_at.isoformat(),
-        "conditions": tenant.conditions,
-        "generation": tenant.generation,
-        "delivered_generation": tenant.delivered_generation,
-    }

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.tenant_shapes import (
     SignedIn,
     SignedUp,
@@ -16,11 +16,9 @@ from control_plane.rest.tenant_shapes import (
     TenantInput,
     TenantShape,
     TenantTold,
-    show_person,
-    show_tenant,
 )
 from control_plane.rest.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
-from control_plane.rest.views import CallerView, PublicView, TenantView, tagged, told, with_delivery
+from control_plane.rest.views import CallerView, PublicView, TenantView, is_delivered, tagged, told
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
 from tenants.models import Tenant
@@ -61,12 +59,9 @@ class SignUpView(PublicView):
                 source=self.source(),
                 browser=self.browser(),
             )
-        answer = {
-            "person": show_person(person),
-            "tenant": with_delivery(tenant, actions.KIND_TENANT, show_tenant(tenant)),
-            "token": token,
-        }
-        return Response(answer, status=201)
+        context = {"delivered": is_delivered(tenant, actions.KIND_TENANT)}
+        answer = SignedUp({"person": person, "tenant": tenant, "token": token}, context=context)
+        return Response(answer.data, status=201)
 
 
 class SignInView(PublicView):
@@ -80,7 +75,7 @@ class SignInView(PublicView):
         given = SignInInput(data=request.data)
         given.is_valid(raise_exception=True)
         person, token = actions.sign_in(**given.validated_data, source=self.source(), browser=self.browser())
-        return Response({"person": show_person(person), "token": token})
+        return Response(SignedIn({"person": person, "token": token}).data)
 
 
 class SignOutView(CallerView):
@@ -101,7 +96,7 @@ class TenantsView(CallerView):
     )
     def get(self, request: Request) -> Response:
         """The tenants of the caller: a person's, a key's own, or all for an operator."""
-        return Response(pages.page(request, self._visible(), show_tenant))
+        return self.paged(self._visible(), TenantShape)
 
     def _visible(self) -> QuerySet[Tenant]:
         caller = self.caller
@@ -130,7 +125,7 @@ class TenantsView(CallerView):
         tenant = actions.create_tenant(
             self.actor, name=given.validated_data["name"], owner=self.caller.person
         )
-        return told(tenant, actions.KIND_TENANT, show_tenant(tenant), 201)
+        return told(tenant, actions.KIND_TENANT, TenantTold, 201)
 
 
 class OneTenantView(TenantView):
@@ -150,7 +145,7 @@ class TenantDetailView(OneTenantView):
     )
     def get(self, request: Request, tenant: str) -> Response:
         """One tenant."""
-        return tagged(self.tenant, show_tenant(self.tenant))
+        return tagged(self.tenant, TenantShape(self.tenant))
 
 
 class TenantSuspendView(OneTenantView):
@@ -167,7 +162,7 @@ class TenantSuspendView(OneTenantView):
         """Operators: refuse the tenant's keys until it is resumed."""
         with etags.unchanged(request, self.tenant):
             changed = actions.set_suspended(self.actor, self.tenant, True)
-        return told(changed, actions.KIND_TENANT, show_tenant(changed))
+        return told(changed, actions.KIND_TENANT, TenantTold)
 
 
 class TenantResumeView(OneTenantView):
@@ -184,4 +179,4 @@ class TenantResumeView(OneTenantView):
         """Operators: let a suspended tenant's keys in again."""
         with etags.unchanged(request, self.tenant):
             changed = actions.set_suspended(self.actor, self.tenant, False)
-        return told(changed, actions.KIND_TENANT, show_tenant(changed))
+        return told(changed, actions.KIND_TENANT, TenantTold)

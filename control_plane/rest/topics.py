@@ -2,16 +2,15 @@
 
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, pages, shapes
+from control_plane.api import etags, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, tagged, told
 from control_plane.topics import actions, creation, queries
-from control_plane.topics.models import Topic
 from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
 
@@ -28,20 +27,19 @@ class TopicChange(shapes.StrictSerializer):
 
 
 class TopicShape(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     topic_id = serializers.CharField(help_text="What brokers and usage know it by: 32 hexadecimal digits.")
     partitions = serializers.IntegerField()
     settings = serializers.DictField()
-    created_at = serializers.DateTimeField()
+    created_at = shapes.Moment()
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()
     delivered_generation = serializers.IntegerField()
 
 
-class TopicTold(TopicShape):
-    delivered = serializers.BooleanField()
-    token = shapes.Token()
+class TopicTold(TopicShape, shapes.Told):
+    pass
 
 
 class PartitionDurabilityShape(serializers.Serializer[Any]):
@@ -52,54 +50,36 @@ class PartitionDurabilityShape(serializers.Serializer[Any]):
         help_text="Everything from the log's start to here (exclusive) was read back whole from the disks.",
     )
     committed_end_offset = serializers.IntegerField(
-        allow_null=True, help_text="Where the committed log ends; what is behind the last full segment waits."
+        source="high_watermark",
+        allow_null=True,
+        help_text="Where the committed log ends; what is behind the last full segment waits.",
     )
     replicas = serializers.IntegerField(allow_null=True, help_text="On so many, with the same content.")
-    verified_at = serializers.DateTimeField(
-        allow_null=True, help_text="None of it was checked before; null: nothing was read back yet."
+    verified_at = serializers.SerializerMethodField(
+        help_text="None of it was checked before; null: nothing was read back yet."
     )
     error = serializers.CharField(
         allow_null=True,
         help_text="Why the partition's leader does not say now; the other fields are null then.",
     )
 
+    @extend_schema_field(shapes.Moment(allow_null=True))
+    def get_verified_at(self, seen: DurabilitySeen) -> str | None:
+        if seen.verified_ms is None:
+            return None
+        return moment_of(seen.verified_ms).isoformat()
+
+    def to_representation(self, seen: DurabilitySeen) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(seen)
+        if not seen.error:
+            return shown | {"error": None}
+        return dict.fromkeys(shown) | {"partition": seen.partition, "error": seen.error}
+
 
 class TopicDurabilityShape(serializers.Serializer[Any]):
     name = serializers.CharField()
     topic_id = serializers.CharField()
     partitions = PartitionDurabilityShape(many=True)
-
-
-def show_durability(seen: DurabilitySeen) -> dict[str, Any]:
-    shown: dict[str, Any] = {"partition": seen.partition}
-    for field, value in (
-        ("log_start_offset", seen.log_start_offset),
-        ("verified_end_offset", seen.verified_end_offset),
-        ("committed_end_offset", seen.high_watermark),
-        ("replicas", seen.replicas),
-        ("verified_at", None if seen.verified_ms is None else _moment(seen.verified_ms)),
-        ("error", None),
-    ):
-        shown[field] = None if seen.error else value
-    return shown | ({"error": seen.error} if seen.error else {})
-
-
-def _moment(ms: int) -> str:
-    return moment_of(ms).isoformat()
-
-
-def show_topic(topic: Topic) -> dict[str, Any]:
-    return {
-        "id": topic.public_id,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "partitions": topic.partitions,
-        "settings": topic.settings,
-        "created_at": topic.created_at.isoformat(),
-        "conditions": topic.conditions,
-        "generation": topic.generation,
-        "delivered_generation": topic.delivered_generation,
-    }
 
 
 class TopicsView(TenantView):
@@ -113,7 +93,7 @@ class TopicsView(TenantView):
     def get(self, request: Request) -> Response:
         """The tenant's topics; with a bound key, those that it is bound to."""
         rows = queries.topics(self.tenant, self.place.topic_prefixes)
-        return Response(pages.page(request, rows, show_topic))
+        return self.paged(rows, TopicShape)
 
     @extend_schema(
         operation_id="topics_create",
@@ -126,7 +106,7 @@ class TopicsView(TenantView):
         given = TopicInput(data=request.data)
         given.is_valid(raise_exception=True)
         topic = creation.create_topic(self.actor, self.tenant, **given.validated_data)
-        return told(topic, actions.KIND_TOPIC, show_topic(topic), 201)
+        return told(topic, actions.KIND_TOPIC, TopicTold, 201)
 
 
 class TopicView(TenantView):
@@ -145,7 +125,7 @@ class TopicView(TenantView):
     def get(self, request: Request, name: str) -> Response:
         """One topic."""
         topic = queries.topic(self.tenant, name, self.place.topic_prefixes)
-        return tagged(topic, show_topic(topic))
+        return tagged(topic, TopicShape(topic))
 
     @extend_schema(
         operation_id="topics_change",
@@ -159,7 +139,7 @@ class TopicView(TenantView):
         given.is_valid(raise_exception=True)
         with etags.unchanged(request, queries.topic(self.tenant, name)):
             topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
-        return told(topic, actions.KIND_TOPIC, show_topic(topic))
+        return told(topic, actions.KIND_TOPIC, TopicTold)
 
     @extend_schema(
         operation_id="topics_delete",
@@ -170,7 +150,7 @@ class TopicView(TenantView):
         """Delete a topic with all of its messages."""
         with etags.unchanged(request, queries.topic(self.tenant, name)):
             topic = actions.delete_topic(self.actor, self.tenant, name)
-        return told(topic, actions.KIND_TOPIC, show_topic(topic))
+        return told(topic, actions.KIND_TOPIC, TopicTold)
 
 
 class TopicDurabilityView(TenantView):
@@ -184,5 +164,5 @@ class TopicDurabilityView(TenantView):
     def get(self, request: Request, name: str) -> Response:
         """Up to which offset the copies of a topic were read back whole from the disks, on how many, and when."""
         topic, seen = queries.durability(self.tenant, name, self.place.topic_prefixes)
-        partitions = [show_durability(one) for one in seen]
-        return Response({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
+        found = {"name": topic.name, "topic_id": topic.topic_id, "partitions": seen}
+        return Response(TopicDurabilityShape(found).data)

@@ -1,15 +1,18 @@
 """What every REST view is made of: permissions by table, the tenant of the request, idempotency, delivered answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
-from control_plane.api import etags, idempotency, parameters, problems
+from control_plane.api import etags, idempotency, pages, parameters, problems
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.parameters import TENANT_HEADER
+from control_plane.api.shapes import Told
 from control_plane.audit.actor import Actor
 from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
@@ -17,6 +20,9 @@ from control_plane.rest.callers import Caller, Place, caller_of, place_of
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
 from tenants.roles import Permission, Standing, allowed
+
+_SET_BY_DELIVERY = ("delivered_generation", "conditions", "topic_id")
+"""The topic id too: the brokers may have lost a topic, which is then made again."""
 
 
 class _Repeated(Exception):
@@ -97,6 +103,27 @@ class CallerView(APIView):
         """Raise unless the caller may do this."""
         _ = self.caller
 
+    @property
+    def reader(self) -> str:
+        """Whose lists these are: cursors of another's are refused."""
+        return self.actor.id
+
+    def paged(
+        self,
+        rows: QuerySet[Any] | pages.Ordered,
+        shape: type[Serializer[Any]],
+        *,
+        shown_as: Callable[[list[Any]], Sequence[Any]] = list,
+        context: Mapping[str, Any] | None = None,
+        beside: Mapping[str, Any] | None = None,
+    ) -> Response:
+        """The page that the request names. `shown_as` makes what the shape shows of the page's rows; `context` is for
+        the shape, `beside` for the answer. Raises `InvalidRequest`.
+        """
+        found, answer = pages.page(rows, self.request, reader=self.reader)
+        shown = shape(shown_as(found), many=True, context=dict(context or {}))
+        return answer.get_paginated_response(shown.data, beside)
+
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, _Repeated):
             kind = problems.CONTENT_TYPE if exc.status >= 400 else None
@@ -145,6 +172,10 @@ class TenantView(CallerView):
         """The tenant that the request is about."""
         return self.place.tenant
 
+    @property
+    def reader(self) -> str:
+        return self.tenant.public_id
+
     def wanted_tenant(self, request: Request) -> str | None:
         """The public id of the tenant that the request names, if it does."""
         return request.headers.get(TENANT_HEADER)
@@ -156,31 +187,33 @@ class TenantView(CallerView):
             self.place.demand(permission)
 
 
-def tagged(row: DesiredObject, shown: dict[str, Any], status: int = 200) -> Response:
+def tagged(row: DesiredObject, shown: Serializer[Any], status: int = 200) -> Response:
     """An answer about the object with its ETag."""
-    return Response(shown, status=status, headers={"ETag": etags.of(row)})
+    return Response(shown.data, status=status, headers={"ETag": etags.of(row)})
 
 
-def told(row: DesiredObject, kind: str, shown: dict[str, Any], status: int = 200) -> Response:
-    """The answer to a change, which is delivered to the brokers first: 202 when they do not have it in time."""
-    answer = with_delivery(row, kind, shown)
-    return tagged(row, answer, status if answer["delivered"] else 202)
+def told(
+    row: DesiredObject,
+    kind: str,
+    shape: type[Told],
+    status: int = 200,
+    context: Mapping[str, Any] | None = None,
+) -> Response:
+    """The answer to a change, which is delivered to the brokers first: 202 when they do not have it in time.
+
+    `context` is for the shape, beside `delivered`.
+    """
+    delivered = is_delivered(row, kind)
+    shown = shape(row, context={**(context or {}), "delivered": delivered})
+    return tagged(row, shown, status if delivered else 202)
 
 
-def with_delivery(row: DesiredObject, kind: str, shown: dict[str, Any]) -> dict[str, Any]:
-    """`shown` after a change: delivers it, which takes up to 2 s, and adds `delivered` and the token.
+def is_delivered(row: DesiredObject, kind: str) -> bool:
+    """Deliver a change, which takes up to 2 s. The row then says what came of it; its generation stays the change's.
 
-    Not delivered: the conditions say what the brokers refused, if they did.
+    False: the conditions say what the brokers refused, if they did.
     """
     delivered = in_request.deliver_now(kind, row.public_id, row.generation)
-    if "delivered_generation" in shown:
-        fresh = type(row)._default_manager.get(pk=row.pk)
-        shown["delivered_generation"] = fresh.delivered_generation
-        shown["conditions"] = fresh.conditions
-        if "topic_id" in shown:
-            shown["topic_id"] = getattr(fresh, "topic_id", shown["topic_id"])
-    return {
-        **shown,
-        "delivered": delivered,
-        "token": {"object": row.public_id, "generation": row.generation},
-    }
+    known = {field.name for field in row._meta.concrete_fields}
+    row.refresh_from_db(fields=[name for name in _SET_BY_DELIVERY if name in known])
+    return delivered

@@ -60,7 +60,7 @@ async def import_from(config: BrokerConfig, file: Path) -> str:
     if export.cluster_id and export.cluster_id != config.cluster_id:
         raise CopyRefused(f"{file}: holds the cluster {export.cluster_id!r}, not {config.cluster_id!r}")
     if not isinstance(config.metadata, EtcdMetadata):
-        await asyncio.to_thread(sqlite_schema.begin_at, config.metadata, export.revision)
+        await asyncio.to_thread(sqlite_schema.begin_at, Path(config.metadata), export.revision)
     store = await open_store(config.metadata, config.cluster_id, base=export.revision)
     try:
         revision = await fill(store, export, secrets.token_hex(8))

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from data_plane.broker.http import LoopStalled
-from data_plane.node.levels import LEVELS
+from data_plane.node.gauges import GAUGES
 from data_plane.node.stats import Histogram
 
 PREFIX = "penstock_"
@@ -20,16 +20,16 @@ _LOOP_S = 2.0
 
 
 class StatsCollector(Collector):
-    """Every field of some stats objects under its own name, and levels that are looked up when asked for.
+    """Every field of some stats objects under its own name, and gauges that are looked up when asked for.
 
     The stats belong to the event loop, so that is where they are read; `collect` is called on any other thread and
     raises `LoopStalled` when the loop does not answer.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, stats: Iterable[Any], levels: Callable[[], dict[str, int]]
+        self, loop: asyncio.AbstractEventLoop, stats: Iterable[Any], gauges: Callable[[], dict[str, int]]
     ) -> None:
-        self._loop, self._stats, self._levels = loop, tuple(stats), levels
+        self._loop, self._stats, self._gauges = loop, tuple(stats), gauges
 
     def collect(self) -> Iterable[Metric]:
         answer: Future[list[Metric]] = Future()
@@ -51,8 +51,8 @@ class StatsCollector(Collector):
         for stats in self._stats:
             for name in fields_of(stats):
                 yield family(name, getattr(stats, name))
-        for name, level in self._levels().items():
-            yield GaugeMetricFamily(PREFIX + name, LEVELS.get(name, _words(name)), value=level)
+        for name, level in self._gauges().items():
+            yield GaugeMetricFamily(PREFIX + name, GAUGES.get(name, _words(name)), value=level)
 
 
 def fields_of(stats: Any) -> list[str]:

@@ -28,7 +28,6 @@ from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import BROKER_STREAMS_MAX
 from data_plane.broker.http import HttpListener
-from data_plane.broker.logs import set_up_logs
 from data_plane.broker.metadata_config import open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.server import Listener, bind
@@ -39,11 +38,12 @@ from data_plane.disk.port import DiskFault
 from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
-from data_plane.node.committer import LogDirectoryFailed
-from data_plane.node.directory import WrongDirectory
+from data_plane.node.log_directory.directory import WrongDirectory
+from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
+from process import logs
 
 _log = logging.getLogger("penstock.broker")
 
@@ -67,6 +67,17 @@ _TELL_TURNED_AWAY_S = 10.0
 _ADDRESSES_TOLD = 5
 _CLOSE_S = 2.0
 """For listeners and connections to close. Whoever is still there then finds them closed by the process's end."""
+
+
+class LoggedNotices:
+    """What an operator is to read goes into the log."""
+
+    def loss_declared(self, where: TopicPartition, loss: LossRecord) -> None:
+        told = {"where": str(where), **asdict(loss)}
+        _log.warning("a loss was declared, a new log generation begins", extra={"loss": told})
+
+    def store_refused(self, reason: str) -> None:
+        _log.critical("the metadata store is not acted on", extra={"reason": reason})
 
 
 class BrokerProcess:
@@ -103,11 +114,13 @@ class BrokerProcess:
         store = await open_store(config.metadata, config.cluster_id)
         transport = GrpcTransport(node_config.cluster_secret)
         node = self._node = BrokerNode(
-            node_config, clock=SystemClock(), rng=SystemRng(), transport=transport, disk=disk, store=store
-        )
-        node.announce_loss = _tell_loss
-        node.announce_distrust = lambda reason: _log.critical(
-            "the metadata store is not acted on", extra={"reason": reason}
+            node_config,
+            clock=SystemClock(),
+            rng=SystemRng(),
+            transport=transport,
+            disk=disk,
+            store=store,
+            notices=LoggedNotices(),
         )
         http = self._start_http(node, disk)
         Watchdog(node_config.timings.session_ttl_ms / 3000, self._loop_age_s, node.stalled)
@@ -137,7 +150,7 @@ class BrokerProcess:
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
-        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.levels))
+        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.gauges))
         host, _, port = self._config.http_listen.rpartition(":")
         return HttpListener(
             host.strip("[]"),
@@ -294,12 +307,6 @@ def _write_addresses(file: Path, addresses: dict[str, str]) -> None:
     fresh.replace(file)
 
 
-def _tell_loss(where: TopicPartition, loss: LossRecord) -> None:
-    """Once, by the broker that declared it."""
-    told = {"where": str(where), **asdict(loss)}
-    _log.warning("a loss was declared, a new log generation begins", extra={"loss": told})
-
-
 def _with_port(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
@@ -312,12 +319,12 @@ def main(arguments: list[str]) -> NoReturn:
     """`python -m data_plane.broker --config FILE`"""
     parser = argparse.ArgumentParser(prog="penstock-broker", description="One Penstock broker.")
     parser.add_argument(
-        "--config", type=Path, required=True, help="JSON file, see data_plane/broker/config.py"
+        "--config", type=Path, required=True, help="JSON file, see docs/reference/settings.md"
     )
     chosen = parser.parse_args(arguments)
     try:
         config = read_config(chosen.config, os.environ)
-        set_up_logs(config.broker_id, config.log_level)
+        logs.set_up("broker", level=config.log_level, broker=config.broker_id)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         asyncio.run(_run(config))
     except _CANNOT_START as wrong:

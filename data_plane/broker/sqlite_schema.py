@@ -13,11 +13,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 APPLICATION_ID = 0x50534D44
 """`PSMD`, kept in the file's header, so that another program's file is not taken for ours."""
@@ -144,7 +146,7 @@ def prepare(path: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreFault(f"metadata store {path}: {error.strerror}; make the directory writable") from error
-    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
     refuse_network_filesystem(directory, mounts)
     try:
         with _creating:
@@ -274,17 +276,14 @@ def checkpoint(connection: sqlite3.Connection, second: sqlite3.Connection, busy_
         connection.execute("ROLLBACK")
 
 
-def refuse_network_filesystem(directory: Path, mounts: str) -> None:
-    """`mounts` as in /proc/self/mounts. Raises `StoreFault` when the directory is not on this machine's
-    disk."""
-    target = str(directory.resolve())
-    found = ("", "")
-    for line in mounts.splitlines():
-        mount, kind = line.split()[1:3]
-        mount = mount.replace("\\040", " ")
-        if (target + "/").startswith(mount.rstrip("/") + "/") and len(mount) >= len(found[0]):
-            found = (mount, kind)
-    if found[1] in _NETWORK_FILESYSTEMS:
+def refuse_network_filesystem(directory: Path, mounts: Mapping[str, str]) -> None:
+    """`mounts`: the kind of file system at each mount point; the last one mounted there counts. Raises `StoreFault`
+    when the directory is not on this machine's disk.
+    """
+    target = str(directory.resolve()) + "/"
+    around = [mount for mount in mounts if target.startswith(mount.rstrip("/") + "/")]
+    kind = mounts[max(around, key=len)] if around else ""
+    if kind in _NETWORK_FILESYSTEMS:
         raise StoreFault(
-            f"metadata store: {directory} is on the network ({found[1]}); put metadata_path on a local disk"
+            f"metadata store: {directory} is on the network ({kind}); put metadata_path on a local disk"
         )

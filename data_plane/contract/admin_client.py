@@ -4,6 +4,8 @@ Any broker takes Admin calls. Changes that carry a generation or an id of the ca
 """
 
 import json
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -38,6 +40,7 @@ class AdminClient:
     ) -> None:
         """`addresses` are host:port of internal listeners; `remembered` gives more that were seen before."""
         self._calls = BrokerCalls(addresses, cluster_secret, remembered)
+        self._lately: tuple[float, tuple[pb.DescribedBroker, ...]] = (-math.inf, ())
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +91,7 @@ class AdminClient:
         self._calls.addresses.learn(
             [broker.internal_address for broker in answer.brokers if broker.state == "active"]
         )
+        self._described(answer)
         return answer
 
     def describe_topic(
@@ -116,7 +120,17 @@ class AdminClient:
         One call to each but the broker that made the change; each answers once it has seen it. A broker that does not
         answer in time is passed over.
         """
-        self._calls.wait_for_revision(outcome.other_brokers, outcome.revision, timeout_s)
+        newest = self._calls.wait_for_revision(outcome.other_brokers, outcome.revision, timeout_s)
+        if newest is not None:
+            self._described(newest)
+
+    def brokers_lately(self, within_s: float) -> Sequence[pb.DescribedBroker]:
+        """The brokers as one of them described them to this client within that time; none if none did. No call."""
+        at, brokers = self._lately
+        return brokers if time.monotonic() - at <= within_s else ()
+
+    def _described(self, answer: pb.DescribeClusterResponse) -> None:
+        self._lately = (time.monotonic(), tuple(answer.brokers))
 
     # -- changing --------------------------------------------------------------------------------------------
 

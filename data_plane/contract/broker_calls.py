@@ -106,16 +106,33 @@ class BrokerCalls:
                 self._channels[address].close()
             self._channels.clear()
 
-    def wait_for_revision(self, addresses: Sequence[str], revision: int, timeout_s: float) -> None:
-        """Ask all of them at once; each answers when it has seen the revision. Who does not in time is passed over."""
+    def wait_for_revision(
+        self, addresses: Sequence[str], revision: int, timeout_s: float
+    ) -> pb.DescribeClusterResponse | None:
+        """Ask all of them at once; each answers when it has seen the revision. Who does not in time is passed over.
+
+        The newest answer; None when there is none.
+        """
         deadline = ends_at(timeout_s)
         request = pb.DescribeClusterRequest(min_revision=revision)
+        newest: pb.DescribeClusterResponse | None = None
         waiting = list(addresses)
         while waiting and (left_s := deadline - time.monotonic()) > 0:
             started = {address: self._start(address, request, left_s) for address in waiting}
-            waiting = [address for address in waiting if _is_behind(started[address])]
+            waiting = []
+            for address, call in started.items():
+                try:
+                    answer: pb.DescribeClusterResponse = call.result()
+                except grpc.RpcError as error:
+                    # It says that it has not seen the revision yet, or it does not answer at all.
+                    if type(read_failure(error, "")) is BrokerUnavailable:
+                        waiting.append(address)
+                else:
+                    if newest is None or answer.revision > newest.revision:
+                        newest = answer
             if waiting:  # one that refuses at once, because it has just started, is not asked without a pause
                 time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
+        return newest
 
     def change(
         self,
@@ -213,7 +230,9 @@ class BrokerCalls:
     def _start(self, address: str, request: pb.DescribeClusterRequest, timeout_s: float) -> Any:
         """The call under way."""
         call = self._channel(address).unary_unary(
-            methods.DESCRIBE_CLUSTER, request_serializer=_to_bytes, response_deserializer=bytes
+            methods.DESCRIBE_CLUSTER,
+            request_serializer=_to_bytes,
+            response_deserializer=pb.DescribeClusterResponse.FromString,
         )
         self._count(methods.DESCRIBE_CLUSTER)
         return call.future(request, timeout=timeout_s, metadata=self._metadata)
@@ -256,15 +275,6 @@ def _applied(answer: AnswerT) -> AnswerT:
     if outcome.ignored:
         raise Outrun("the brokers hold a higher generation")
     return answer
-
-
-def _is_behind(call: Any) -> bool:
-    """Whether the broker answered that it has not seen the revision yet; it is passed over when it did not answer."""
-    try:
-        call.result()
-    except grpc.RpcError as error:
-        return type(read_failure(error, "")) is BrokerUnavailable
-    return False
 
 
 def _to_bytes(message: Message) -> bytes:

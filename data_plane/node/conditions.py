@@ -2,10 +2,12 @@
 
 from data_plane.controller.clocks import FAR_OFF_MS
 from data_plane.node.config import NodeConfig
-from data_plane.node.control import Control
-from data_plane.node.host import ReplicaHost
-from data_plane.node.retention import Retention
-from data_plane.node.step_aside import StepAside
+from data_plane.node.control.controller_seat import ControllerSeat
+from data_plane.node.log_directory.log_directory import LogDirectory
+from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.replicas.retention import Retention
+from data_plane.node.replicas.step_aside import StepAside
+from data_plane.replication.health import ReadOnly, Sound, reason_of
 
 _NAMED_MAX = 5
 
@@ -16,12 +18,14 @@ class Conditions:
     def __init__(
         self,
         config: NodeConfig,
-        host: ReplicaHost,
-        control: Control,
+        replicas: ReplicaSet,
+        log_directory: LogDirectory,
+        control: ControllerSeat,
         retention: Retention,
         step_aside: StepAside,
     ) -> None:
-        self._config, self._host, self._control = config, host, control
+        self._config, self._replicas, self._log_directory = config, replicas, log_directory
+        self._control = control
         self._retention, self._step_aside = retention, step_aside
 
     def told(self) -> dict[str, str]:
@@ -35,36 +39,38 @@ class Conditions:
                 f" at most {self._config.timings.clock_off_ms_max} allowed; nothing is deleted for its age"
                 + (", and this broker leads nothing that another one can lead" if far else "")
             )
-        room = self._host.room
+        room = self._log_directory.disk_space
         if room.full or room.refuses_writes:
             found["disk"] = room.full or room.refuses_writes
         if self._step_aside.slow:
             found["slow disk"] = self._step_aside.reason
-        if self._host.strays.count:
+        if self._log_directory.strays.count:
             found["strays"] = (
-                f"{self._host.strays.count} directories that the metadata does not know are set aside"
+                f"{self._log_directory.strays.count} directories that the metadata does not know are set aside"
             )
         broken = [
-            f"{r.name}: {r.broken or r.writes_stopped}"
-            for r in self._host.all()
-            if r.broken or r.writes_stopped
+            f"{replica.name}: {reason_of(replica.health)}"
+            for replica in self._replicas.all()
+            if not isinstance(replica.health, Sound)
         ]
         if broken:
             more = f" and {len(broken) - _NAMED_MAX} more" if len(broken) > _NAMED_MAX else ""
             found["damage"] = "; ".join(broken[:_NAMED_MAX]) + more
         return found
 
-    def levels(self) -> dict[str, int]:
+    def gauges(self) -> dict[str, int]:
         """By name of the metric."""
-        room = self._host.room
+        room = self._log_directory.disk_space
         return {
-            "strays": self._host.strays.count,
-            "damaged_files": self._host.quarantine.count,
-            "damaged_files_bytes": self._host.quarantine.size_bytes,
+            "strays": self._log_directory.strays.count,
+            "damaged_files": self._log_directory.quarantine.count,
+            "damaged_files_bytes": self._log_directory.quarantine.size_bytes,
             "clock_off_ms": self._control.clock_off_ms or 0,
             "clock_trusted": int(self._retention.clock_trusted),
             "disk_refuses_writes": int(bool(room.refuses_writes)),
             "disk_read_only": int(bool(room.read_only)),
             "disk_slow": int(self._step_aside.slow),
-            "replicas_without_writes": sum(1 for replica in self._host.all() if replica.writes_stopped),
+            "replicas_without_writes": sum(
+                isinstance(replica.health, ReadOnly) for replica in self._replicas.all()
+            ),
         }

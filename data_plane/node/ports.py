@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from data_plane.authz.access import Principal
+from data_plane.metadata.model import LossRecord
+from penstock.contract.ids import TopicPartition
 
 
 class Clock(Protocol):
@@ -75,8 +77,13 @@ CallHandler = Callable[[Caller, bytes], Awaitable[bytes]]
 WatchHandler = Callable[[Caller, bytes, Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 
 
-async def _at_once(method: str, caller: Caller, request: bytes) -> None:
-    """No turns."""
+async def at_once(method: str, caller: Caller, request: bytes) -> None:
+    """No turns: the `turn` of a service whose callers need none."""
+
+
+def anyone(caller: Caller) -> AbstractContextManager[Principal | None]:
+    """The `enter` of a service whose listener itself knows its callers by their secret."""
+    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +93,22 @@ class Service:
     streams: dict[str, StreamHandler]
     calls: dict[str, CallHandler]
     watches: dict[str, WatchHandler]
-    enter: Callable[[Caller], AbstractContextManager[Principal | None]] = lambda caller: nullcontext()
+    enter: Callable[[Caller], AbstractContextManager[Principal | None]]
     """Entered for each call and stream before anything that its caller sends is read, and left at its end: who is
     calling. Refuses by `CallFailed`.
     """
-    turn: Callable[[str, Caller, bytes], Awaitable[None]] = _at_once
+    turn: Callable[[str, Caller, bytes], Awaitable[None]]
     """Awaited before a call's handler, which begins in the same step. Who leaves meanwhile is not served."""
+
+
+class Notices(Protocol):
+    """What an operator is to read in the log."""
+
+    def loss_declared(self, where: TopicPartition, loss: LossRecord) -> None:
+        """This broker has declared a loss."""
+
+    def store_refused(self, reason: str) -> None:
+        """The metadata store may not be acted on."""
 
 
 class Transport(Protocol):

@@ -6,14 +6,9 @@ Inside it a follower is
 
     unknown --follower_opened--> following --follower_gone--> away --follower_opened--> following
 
-and the in-sync set is
-
-    settled --propose--> outstanding --proposal_applied | proposal_refused | record_seen--> settled
-                                     --proposal_unknown--> unresolved, and proposed again unchanged
-    unresolved --proposal_applied | proposal_refused | record_seen--> settled
-
-While a proposal is outstanding or unresolved its members count as in sync too: the *maximal* set (RL15,
-RL36). All times are monotonic milliseconds of one clock. Ends are exclusive offsets.
+and the change of its in-sync set is in one of the states of `data_plane/replication/in_sync_change.py`. Who is in
+sync, or may be by a proposal, is the *maximal* set (RL15, RL36). All times are monotonic milliseconds of one clock.
+Ends are exclusive offsets.
 """
 
 from collections.abc import Callable
@@ -22,6 +17,15 @@ from dataclasses import dataclass
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication import in_sync
 from data_plane.replication.eligibility import in_order, with_in_sync
+from data_plane.replication.in_sync_change import (
+    Deposed,
+    InSyncChange,
+    Outstanding,
+    Proposal,
+    Settled,
+    Unresolved,
+    proposed,
+)
 from data_plane.replication.log_start import AgreedStart, may_be_told, with_log_start
 from data_plane.replication.progress import UNKNOWN_END, FollowerProgress
 from penstock.contract.errors import ErrorCode
@@ -86,21 +90,6 @@ class BrokerView:
 
     epoch: int
     active: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """One compare-and-set of the partition's record (RL35).
-
-    The caller compares the cell at the revision in which the partition's epoch was `base_partition_epoch`,
-    and for each of `members` (the leader is one) that its registration has exactly that broker epoch, then
-    puts `record`.
-    """
-
-    in_sync: tuple[BrokerId, ...]
-    members: tuple[tuple[BrokerId, int], ...]
-    base_partition_epoch: int
-    record: PartitionRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +172,10 @@ class LeaderState:
         self.lag_ms_max = lag_ms_max
         self.taking = True
         """False while leadership is handed over (RL50): nothing more is appended in this leader epoch."""
-        self.deposed = False
-        """A record with another leader or leader epoch was seen: nothing more is committed or proposed."""
         self._high_watermark = high_watermark
         self._latest_ms = now_ms
         self._followers = {broker: FollowerProgress(now_ms) for broker in record.replicas if broker != me}
-        self._pending: Proposal | None = None
-        self._unresolved = False
+        self._change: InSyncChange = Settled()
         self.start = AgreedStart(record, log_start, now_ms)
         self._look_at_starts()
         self._advance()
@@ -332,9 +318,7 @@ class LeaderState:
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
         """Everyone who is or may be in sync (RL15)."""
-        return in_sync.maximal_in_sync(
-            self.record.in_sync, () if self._pending is None else self._pending.in_sync
-        )
+        return in_sync.maximal_in_sync(self.record.in_sync, proposed(self._change))
 
     @property
     def electable(self) -> tuple[BrokerId, ...]:
@@ -345,10 +329,15 @@ class LeaderState:
         return maximal + tuple(broker for broker in others if broker not in maximal)
 
     @property
+    def unresolved(self) -> bool:
+        """May an earlier try of the proposal that is under way still be applied (RL36)?"""
+        return isinstance(self._change, Unresolved)
+
+    @property
     def quiet(self) -> bool:
         """No timer is needed: all replicas in sync and even, no proposal; only an event can change that."""
         return (
-            self._pending is None
+            isinstance(self._change, Settled | Deposed)
             and self.start.settled
             and len(self.record.in_sync) == len(self.record.replicas)
             and all(self._end_of(follower) == self._leader_end for follower in self._followers.values())
@@ -376,10 +365,10 @@ class LeaderState:
         It counts from this moment (RL15), before anybody sends it. One at a time; one whose outcome is
         unknown is returned again, unchanged, until it is resolved (RL36).
         """
-        if self.deposed:
+        if isinstance(self._change, Unresolved):
+            return self._change.proposal
+        if not isinstance(self._change, Settled):
             return None
-        if self._pending is not None:
-            return self._pending if self._unresolved else None
         self._latest_ms = now_ms
         mine = brokers(self.me)
         if mine.epoch == 0:
@@ -390,15 +379,15 @@ class LeaderState:
             return None
         # A fenced member would fail the comparison of its registration; it leaves with whatever else changes.
         wanted = tuple(broker for broker in wanted if brokers(broker).epoch != 0)
-        self._pending = Proposal(
+        proposal = Proposal(
             in_sync=wanted,
             members=tuple((broker, brokers(broker).epoch) for broker in wanted),
             base_partition_epoch=self.record.partition_epoch,
             # Whoever joins may begin earlier than was told, and follows the record if it comes to lead (RL108).
             record=with_log_start(with_in_sync(self.record, wanted, self.min_insync), self.start.wanted),
         )
-        self._unresolved = False
-        return self._pending
+        self._change = Outstanding(proposal)
+        return proposal
 
     def proposal_applied(self, record: PartitionRecord) -> None:
         """The store took the proposal; `record` is what it holds."""
@@ -413,13 +402,14 @@ class LeaderState:
 
     def proposal_unknown(self) -> None:
         """No answer came: it may have been applied, now or later. The maximal set stays (RL36)."""
-        self._unresolved = self._pending is not None
+        if isinstance(self._change, Outstanding):
+            self._change = Unresolved(self._change.proposal)
 
     def record_seen(self, record: PartitionRecord) -> bool:
         """The watch showed this record. An older one changes nothing (RL5). True while this still leads."""
         if record.partition_epoch > self.record.partition_epoch:
             self._settle(record)
-        return not self.deposed
+        return not isinstance(self._change, Deposed)
 
     def tells_start(self, begins: int) -> bool:
         """May it be told that the log begins at `begins`, where the leader's own begins (RL108)?"""
@@ -457,7 +447,7 @@ class LeaderState:
         )
 
     def _advance(self) -> None:
-        if self.deposed:
+        if isinstance(self._change, Deposed):
             return
         before = self._high_watermark
         self._high_watermark = in_sync.committed_offset(
@@ -482,12 +472,12 @@ class LeaderState:
         )
 
     def _settle(self, record: PartitionRecord) -> None:
-        if record.partition_epoch < self.record.partition_epoch:
+        if isinstance(self._change, Deposed) or record.partition_epoch < self.record.partition_epoch:
             return
-        self._pending, self._unresolved = None, False
         if record.leader != self.me or record.leader_epoch != self.leader_epoch:
-            self.deposed = True
+            self._change = Deposed()
             return
+        self._change = Settled()
         self._adopt_replicas(record)
         self.record = record
         self._look_at_starts()

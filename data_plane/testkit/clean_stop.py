@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.partition_log import PartitionLog
-from data_plane.node.directory import CLEAN_FILE
+from data_plane.node.log_directory.directory import CLEAN_FILE
 from data_plane.testkit.cluster import SimBroker
 from data_plane.testkit.disk import DISK_BYTES, SimDisk
 from data_plane.testkit.invariants import Invariant, InvariantViolated
@@ -29,13 +29,13 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
     disk = SimDisk(left)
     if not disk.exists(CLEAN_FILE):
         if broker.faults.capacity_bytes < DISK_BYTES or any(
-            replica.log.owes_a_sync for replica in node.host.replicas.values()
+            replica.log.owes_a_sync for replica in node.replicas.by_partition.values()
         ):
             return False
         raise InvariantViolated(Invariant.I22, f"{broker.host} was stopped and left no marker")
     entries = read_checkpoint(disk).entries
-    for where, replica in sorted(node.host.replicas.items()):
-        if replica.broken or replica.log.damage or watcher.damaged(broker, where):
+    for where, replica in sorted(node.replicas.by_partition.items()):
+        if replica.stopped or replica.log.damage or watcher.damaged(broker, where):
             continue
         entry, end = entries.get(where), min(ends.get(where, 0), replica.log.log_end_offset)
         if replica.log.settings.durability is not Durability.FSYNC:

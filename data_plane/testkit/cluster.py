@@ -21,10 +21,10 @@ from data_plane.disk.port import DiskFault
 from data_plane.metadata import model
 from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
-from data_plane.node.committer import LogDirectoryFailed
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import WrongDirectory
+from data_plane.node.log_directory.directory import WrongDirectory
 from data_plane.node.ports import CallFailed, ConnectionLost
+from data_plane.node.replicas.committer import LogDirectoryFailed
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import DISK_BYTES, DiskFaults, SimDisk
 from data_plane.testkit.invariants import Invariant, InvariantViolated
@@ -40,7 +40,7 @@ from data_plane.testkit.transport import SimTransport
 from penstock.contract import limits
 from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
 from penstock.contract.errors import ErrorCode
-from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TopicId
+from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TopicId, TopicPartition
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 
 CLUSTER_ID = "simulated"
@@ -60,6 +60,16 @@ class BrokerState(Enum):
     DOWN = "down"
     UP = "up"
     PAUSED = "paused"
+
+
+class Unread:
+    """Notices to an operator: the simulation looks for itself."""
+
+    def loss_declared(self, where: TopicPartition, loss: model.LossRecord) -> None:
+        """The watcher sees it in the metadata."""
+
+    def store_refused(self, reason: str) -> None:
+        """The plan did it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +191,13 @@ class SimCluster:
         ending: Exception | None = None
         try:
             node = BrokerNode(
-                self.config(broker), clock=broker.clock, rng=rng, transport=transport, disk=disk, store=store
+                self.config(broker),
+                clock=broker.clock,
+                rng=rng,
+                transport=transport,
+                disk=disk,
+                store=store,
+                notices=Unread(),
             )
             broker.node = node
             self.loop.create_task(self._listen(broker, process, node), name="listen")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_plane.node.group_coordinators import GROUPS_TOPIC
+from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.testkit.activities import Activity, wait_unless
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.cluster import TENANT, SimCluster
@@ -156,15 +156,15 @@ class GroupReaders:
 
     def _look_at_positions(self, consumer: Consumer) -> None:
         """Whoever gets a partition goes on where the group has committed."""
-        adopt = consumer._core.adopt
+        add_partition = consumer._core.add_partition
 
-        def watched(place: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
-            seen = self.life.committed.get(place[1], 0)
+        def watched(tp: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
+            seen = self.life.committed.get(tp[1], 0)
             if offset < 0 and seen > 0:
-                self.life.forgotten.append((place[1], seen))
-            adopt(place, offset, epoch, new=new)
+                self.life.forgotten.append((tp[1], seen))
+            add_partition(tp, offset, epoch, new=new)
 
-        consumer._core.adopt = watched  # type: ignore[method-assign]
+        consumer._core.add_partition = watched  # type: ignore[method-assign]
 
     def _revoked(self, places: list[tuple[str, int]]) -> None:
         self.life.moved += len(places)
@@ -195,10 +195,10 @@ class GroupReaders:
             (replica.where, replica.leading.leader_epoch)
             for broker in self._cluster.brokers
             if broker.node is not None
-            for replica in broker.node.host.all()
+            for replica in broker.node.replicas.all()
             if replica.topic.name == GROUPS_TOPIC
             and replica.leading is not None
-            and replica.where == broker.node.groups.partition(TENANT, GROUP)
+            and replica.where == broker.node.serving.groups.coordinators.partition(TENANT, GROUP)
         ]
         newest: dict[TopicPartition, int] = {}
         for where, epoch in leading:

@@ -24,7 +24,7 @@ def all_metered(cluster: SimCluster, watcher: Watcher) -> bool:
         if topic is None or topic.tenant == SYSTEM_TENANT:
             continue
         node = cluster.broker(record.leader).node if record.leader >= 0 else None
-        replica = None if node is None else node.host.replicas.get(where)
+        replica = None if node is None else node.replicas.by_partition.get(where)
         if replica is None or replica.metered_offset < watcher.ledger(where).end:
             return False
     return True

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX, partition_directory
 from data_plane.metadata import model
-from data_plane.node.directory import IDENTITY_FILE
+from data_plane.node.log_directory.directory import IDENTITY_FILE
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Cell, FaultKind, ReachedTable, Step
 from data_plane.testkit.medium import SECTOR_BYTES, Inode
@@ -51,7 +51,6 @@ class Nemesis:
         self._cluster, self._watcher, self._reached = cluster, watcher, reached
         self._plan = cluster.plan
         self._store_usual = replace(cluster.plan.store)
-        watcher.damaged = self._is_lossy
         self._rng = random.Random(f"{cluster.plan.seed}/nemesis")
         self._steps = StepWatch(cluster, self._rng)
         self._provoker = Provoker(
@@ -194,11 +193,11 @@ class Nemesis:
     def _may_lose(self, broker: SimBroker, where: TopicPartition) -> bool:
         tolerated = self._watcher.topics[where.topic_id].settings.min_insync_replicas - 1
         hosts = self._watcher.records[where].replicas
-        others = [other for other in map(self._cluster.broker, hosts) if self._is_lossy(other, where)]
+        others = [other for other in map(self._cluster.broker, hosts) if self.is_lossy(other, where)]
         others = [other for other in others if other is not broker]
         return sum(not self._recovered(other, where) for other in others) < tolerated
 
-    def _is_lossy(self, broker: SimBroker, where: TopicPartition) -> bool:
+    def is_lossy(self, broker: SimBroker, where: TopicPartition) -> bool:
         """Whether the replica lost what it acknowledged, or may: a write that is set to go astray can meet one that is
         made after the fault was set up.
         """

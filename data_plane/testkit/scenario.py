@@ -151,9 +151,9 @@ class Scenario:
 
     async def _story(self) -> None:
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster)
+        watcher = self.watcher = Watcher(cluster, lambda broker, where: nemesis.is_lossy(broker, where))
         watcher.attach()
-        self.nemesis = Nemesis(cluster, watcher, self.reached)
+        nemesis = self.nemesis = Nemesis(cluster, watcher, self.reached)
         for broker in cluster.brokers:
             cluster.start(broker)
             await asyncio.sleep(self._rng.choice((0.0, 0.3)))
@@ -166,7 +166,7 @@ class Scenario:
         self._start_workload(cluster)
         self._hire(cluster, watcher)
         acting = [asyncio.create_task(actor.run()) for actor in self.actors]
-        await self._chaos(self.nemesis)
+        await self._chaos(nemesis)
         for actor in self.actors:
             actor.over.set()
         self.timeline.note("scenario", "heal", "")
@@ -319,7 +319,7 @@ class Scenario:
         found = []
         for where, record in watcher.records.items():
             node = None if record.leader == NO_BROKER else cluster.broker(record.leader).node
-            replica = None if node is None else node.host.replicas.get(where)
+            replica = None if node is None else node.replicas.by_partition.get(where)
             leading = None if replica is None else replica.leading
             led = leading is not None and leading.leader_epoch == record.leader_epoch
             found.append((watcher.name_of(where), led))
@@ -483,7 +483,7 @@ class Scenario:
         for where, record in watcher.records.items():
             for broker_id in record.replicas:
                 node = cluster.broker(broker_id).node
-                replica = None if node is None else node.host.replicas.get(where)
+                replica = None if node is None else node.replicas.by_partition.get(where)
                 end = watcher.ledger(where).end
                 if replica is None or replica.log.high_watermark != end or replica.log.log_end_offset != end:
                     return False

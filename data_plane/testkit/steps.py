@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import Step
 from penstock.contract.ids import NO_BROKER
@@ -82,7 +82,7 @@ class StepWatch:
     def _replica_on(self, replica: Replica, broker_id: int) -> Replica | None:
         """The same partition's replica on another broker."""
         node = self._cluster.broker(broker_id).node
-        return None if node is None else node.host.replicas.get(replica.where)
+        return None if node is None else node.replicas.by_partition.get(replica.where)
 
     # -- waiting for a step ---------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Provoker:
 
 
 def _replicas(broker: SimBroker) -> Iterator[Replica]:
-    return iter(()) if broker.node is None else iter(broker.node.host.replicas.values())
+    return iter(()) if broker.node is None else iter(broker.node.replicas.by_partition.values())
 
 
 def _leads(broker: SimBroker) -> bool:

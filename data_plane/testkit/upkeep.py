@@ -72,7 +72,7 @@ class Stopper:
             ):
                 broker = self._rng.choice(ready)
                 if broker.node is not None:
-                    replicas = broker.node.host.replicas.items()
+                    replicas = broker.node.replicas.by_partition.items()
                     self._ends[broker] = {where: replica.log.log_end_offset for where, replica in replicas}
                 self._cluster.drain(broker)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from data_plane.metadata import model
 from data_plane.metadata.model import PartitionRecord, TopicRecord
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant, InvariantViolated
 from data_plane.testkit.loop import Process
@@ -62,16 +62,15 @@ class _Seen:
 class Watcher:
     """Attach to a cluster; it stops the loop with the first `InvariantViolated`."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: SimCluster, damaged: Callable[[SimBroker, TopicPartition], bool]) -> None:
+        """`damaged`: whether a fault has spoilt the replica's files; it is then no evidence of what is committed."""
+        self._cluster, self.damaged = cluster, damaged
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self.records: dict[TopicPartition, PartitionRecord] = {}
         """The truth in the store, whatever brokers believe."""
         self.topics: dict[TopicId, TopicRecord] = {}
         self.deleted: dict[TopicId, TopicRecord] = {}
         self.elections = self.in_sync_changes = self.advances = self.moves = 0
-        self.damaged: Callable[[SimBroker, TopicPartition], bool] = lambda broker, where: False
-        """Replicas whose files a fault has spoilt: they are no evidence of what is committed."""
         self._seen: dict[Replica, _Seen] = {}
         self._led: dict[tuple[TopicPartition, int], str] = {}
         self._revisions_seen = 0
@@ -92,7 +91,7 @@ class Watcher:
                     return
                 self._by_process[process] = broker
             if broker.node is not None and broker.process is process:
-                for replica in broker.node.host.replicas.values():
+                for replica in broker.node.replicas.by_partition.values():
                     self._look_at(broker, replica)
         except InvariantViolated as violation:
             self._cluster.timeline.note("checker", violation.name, violation.explanation)
@@ -125,7 +124,7 @@ class Watcher:
             seen.repairs, seen.high_watermark = replica.repairs, mark
         if self.damaged(broker, replica.where):
             before, seen.high_watermark = seen.high_watermark, mark
-            if not replica.broken:
+            if not replica.stopped:
                 self._compare_sound(broker, replica, max(before, replica.log.log_start_offset), mark)
             return
         if mark < seen.high_watermark:
@@ -247,8 +246,8 @@ class Watcher:
             broker_id
         ) in leading.record.replicas:  # the set may have shrunk since: whoever left it holds it yet
             other = self._cluster.broker(broker_id)
-            held = None if other.node is None else other.node.host.replicas.get(replica.where)
-            if held is None or held.broken or held.busy or self.damaged(other, replica.where):
+            held = None if other.node is None else other.node.replicas.by_partition.get(replica.where)
+            if held is None or held.stopped or held.busy or self.damaged(other, replica.where):
                 holders += 1  # not to be seen now: I10 judges it when it is
             else:
                 log = held.log
@@ -272,8 +271,8 @@ class Watcher:
             node = broker.node
             if node is None or broker.state is BrokerState.DOWN or not node.ready:
                 continue
-            replica = node.host.replicas.get(where)
-            if replica is None or replica.broken or replica.busy:
+            replica = node.replicas.by_partition.get(where)
+            if replica is None or replica.stopped or replica.busy:
                 continue
             held = replica.log.durable_end_offset if strict else replica.log.log_end_offset
             if held < end:
@@ -386,7 +385,7 @@ class Watcher:
                 del stored[broker_id]
                 broker = self._cluster.broker(broker_id)
                 assert broker.node is not None
-                replica = broker.node.host.replicas[where]
+                replica = broker.node.replicas.by_partition[where]
                 self._compare_sound(broker, replica, replica.log.log_start_offset, self.ledger(where).end)
             if not stored:
                 continue

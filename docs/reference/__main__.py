@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.reference import command_line, contract, metrics, rest, sdk
+from docs.reference import command_line, contract, metrics, rest, sdk, settings
 
 FOLDER = Path(__file__).parent
 PAGES: dict[str, Callable[[], str]] = {
@@ -12,6 +12,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "exit-codes.md": command_line.exit_codes_page,
     "errors.md": contract.errors_page,
     "limits.md": contract.limits_page,
+    "settings.md": settings.page,
     "topic-settings.md": contract.topic_settings_page,
     "metrics.md": metrics.page,
     "rest.md": rest.page,

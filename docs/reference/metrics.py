@@ -11,7 +11,7 @@ from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import PREFIX, family, fields_of
 from data_plane.node import broker_node, conditions, stats
-from data_plane.node.levels import LEVELS
+from data_plane.node.gauges import GAUGES
 from data_plane.node.stats import NodeStats
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
@@ -25,7 +25,7 @@ def page() -> str:
     rows = [
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
-        *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _levels().items()),
+        *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _gauges().items()),
     ]
     return markdown.page(
         "Metrics",
@@ -53,21 +53,21 @@ def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:
     return code(metric.name + suffix), metric.type, ", ".join(labels), said or metric.documentation
 
 
-def _levels() -> Mapping[str, str]:
+def _gauges() -> Mapping[str, str]:
     """Levels with what they say; those that the node tells of, no more and no fewer."""
     told = {
         str(ast.literal_eval(key))
         for module in (broker_node, conditions)
         for function in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
-        if isinstance(function, ast.FunctionDef) and function.name == "levels"
+        if isinstance(function, ast.FunctionDef) and function.name == "gauges"
         for answer in ast.walk(function)
         if isinstance(answer, ast.Dict)
         for key in answer.keys
         if key is not None
     }
-    if told != LEVELS.keys():
-        raise ValueError(f"data_plane/node/levels.py and the node disagree: {sorted(told ^ LEVELS.keys())}")
-    return LEVELS
+    if told != GAUGES.keys():
+        raise ValueError(f"data_plane/node/gauges.py and the node disagree: {sorted(told ^ GAUGES.keys())}")
+    return GAUGES
 
 
 def _control_plane() -> list[Row]:

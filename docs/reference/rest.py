@@ -36,7 +36,8 @@ def page() -> str:
     parts = [
         "`Authorization: Bearer` takes an API key, a session's token or an operator's token. Lists answer "
         '`{"items", "next"}`; '
-        "`?cursor=` takes `next`. Whatever is refused is a [problem document](#problem) whose `code` is a "
+        "`?cursor=` takes `next` until that is null. Whatever is refused is a [problem document](#problem) whose "
+        "`code` is a "
         "name of the "
         "[error table](errors.md). The [control plane's page](../control-plane.md#rest) tells what holds for "
         "all calls, and "

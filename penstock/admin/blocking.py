@@ -5,6 +5,7 @@ from datetime import date, datetime
 from typing import Any
 
 from penstock.admin.objects import Key, NewKey, Topic, key_of, new_key_of, topic_of
+from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rest.client import RestClient, segment
 
 
@@ -119,6 +120,7 @@ class Admin:
     ) -> list[dict[str, Any]]:
         """What was used, by topic or day (`by`), from `since` (inclusive) to `until` (exclusive), days in UTC."""
         query: dict[str, object] = {
+            "limit": PAGE_ITEMS_MAX,
             "by": ",".join(by) or None,
             "from": since and since.isoformat(),
             "to": until and until.isoformat(),

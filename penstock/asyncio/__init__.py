@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from penstock.asyncio.consumer import Consumer
     from penstock.asyncio.delivery import Delivery
     from penstock.asyncio.producer import Producer
+    from penstock.client.consuming.malformed import SkippedBatch
     from penstock.client.descriptions import BrokerDescription, PartitionDescription, TopicDescription
-    from penstock.client.group_descriptions import GroupDescription, GroupMemberDescription, GroupSummary
-    from penstock.client.malformed import SkippedBatch
+    from penstock.client.groups.descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
-    from penstock.client.pending_batch import Receipt
+    from penstock.client.producing.delivery import Receipt
     from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,

@@ -14,21 +14,17 @@ from penstock.asyncio.channels import GrpcTransport
 from penstock.asyncio.consumer import Consumer, Hook
 from penstock.asyncio.producer import Producer
 from penstock.asyncio.runtime import Runtime
-from penstock.client import descriptions, group_descriptions, record_safety
+from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
+from penstock.client.consuming.malformed import OnMalformed
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, Conversation
 from penstock.client.descriptions import BrokerDescription, TopicDescription
-from penstock.client.group_descriptions import (
-    BROKER_MS,
-    PAUSE_MS,
-    Conversation,
-    GroupDescription,
-    GroupSummary,
-)
-from penstock.client.malformed import OnMalformed
+from penstock.client.groups import descriptions as group_descriptions
+from penstock.client.groups.descriptions import GroupDescription, GroupSummary
+from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.record_safety import PartitionDurability
+from penstock.client.serialization import message_deserializer, message_serializer
 from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPolicy, OffsetReset, Partitioner
-from penstock.client.settling import hurried
-from penstock.client.shaping import inbound, outbound
 from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
@@ -178,7 +174,7 @@ class Client:
                 receipts=receipts,
             ),
             self,
-            outbound(value_serializer, key_serializer, new_message_id if message_ids else None),
+            message_serializer(value_serializer, key_serializer, new_message_id if message_ids else None),
         )
         self._producers = [*(other for other in self._producers if not other.closed), producer]
         return producer
@@ -204,7 +200,7 @@ class Client:
         malformed: MalformedPolicy = "skip",
         on_malformed: OnMalformed | None = None,
     ) -> Consumer:
-        """A consumer of all partitions of `topics`, or of those it is later told to `assign`; with `group` one of
+        """A consumer of all partitions of `topics`, or of those that `assign` names later; with `group` one of
         those that share them. The guide docs/guides/producers-and-consumers.md explains each argument.
 
         `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is
@@ -230,9 +226,9 @@ class Client:
             rebalance_timeout_ms=rebalance_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
         )
-        shape = inbound(value_deserializer, key_deserializer)
+        deserializer = message_deserializer(value_deserializer, key_deserializer)
         consumer = Consumer(
-            self._runtime, names, settings, self, on_assigned, on_revoked, shape, on_malformed
+            self._runtime, names, settings, self, on_assigned, on_revoked, deserializer, on_malformed
         )
         if group is not None:
             self._members = [*(other for other in self._members if not other.closed), consumer]
@@ -331,21 +327,21 @@ class Client:
         self._runtime.start()
         deadline = self._runtime.now_ms() + timeout * 1000
         try:
-            question = next(conversation)
+            call = next(conversation)
             while True:
                 left = (deadline - self._runtime.now_ms()) / 1000
                 if left <= 0:
                     raise TimedOut(f"no broker answered as asked within {timeout:g} s")
-                if question is None:
+                if call is None:
                     await asyncio.sleep(PAUSE_MS / 1000)
-                    question = next(conversation)
+                    call = next(conversation)
                 else:
                     try:
-                        answer = await self._ask(question.method, question.request, left, question.broker)
+                        answer = await self._ask(call.method, call.request, left, call.broker)
                     except PenstockError as error:
-                        question = conversation.throw(error)
+                        call = conversation.throw(error)
                     else:
-                        question = conversation.send(answer)
+                        call = conversation.send(answer)
         except StopIteration as done:
             outcome: _T = done.value
             return outcome
@@ -359,7 +355,7 @@ class Client:
         runtime.start()
         answers: list[bytes] = []
         failures: list[PenstockError] = []
-        enquiry = runtime.core.enquire(
+        sent = runtime.core.send_request(
             method,
             request,
             deadline=runtime.now_ms() + wait_ms,
@@ -371,7 +367,7 @@ class Client:
         runtime.signal()
         while not answers and not failures:
             runtime.check()
-            if not await runtime.wait(enquiry.deadline + 1_000):
+            if not await runtime.wait(sent.deadline + 1_000):
                 break
         if answers:
             return answers[0]
@@ -386,7 +382,7 @@ class Client:
         if self._runtime.unusable is None:
             for member in self._members:
                 await member.end(finished=kind is None)
-        await self.close(hurried(kind))
+        await self.close(flush_timeout_after(kind))
 
 
 def _wall_ms() -> int:

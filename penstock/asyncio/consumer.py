@@ -9,21 +9,26 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.asyncio.runtime import Runtime
-from penstock.client.consumer_core import ConsumerCore
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.consuming.fetch_position import (
+    BEGINNING,
+    END,
+    FetchedBatch,
+    FetchPosition,
+    SeekTo,
+    seek_target,
+)
+from penstock.client.consuming.malformed import OnMalformed, skipped_batch
+from penstock.client.consuming.polling import PolledMessages, TopicWait
 from penstock.client.core import unavailable
-from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
-from penstock.client.group_events import EventKind
-from penstock.client.group_member import CLOSE_MS, GroupMember
-from penstock.client.handing_out import HandingOut
-from penstock.client.malformed import OnMalformed, skipped_batch
+from penstock.client.groups.assignment import RebalanceKind
+from penstock.client.groups.member import CLOSE_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
-from penstock.client.place import Place
-from penstock.client.rest import Rest
-from penstock.client.seeking import SeekTo, no_group, seek_target
-from penstock.client.settings import ConsumerSettings
-from penstock.client.shaping import Inbound
-from penstock.client.times import NEVER
-from penstock.client.topic_wait import TopicWait
+from penstock.client.serialization import MessageDeserializer
+from penstock.client.settings import ConsumerSettings, no_group
+from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
 
 _METADATA_S = 30.0
@@ -35,7 +40,7 @@ answer comes from the network. What usual messages inflate to in one poll takes 
 _WAY_S = 0.05
 _T = TypeVar("_T")
 Hook = Callable[[list[tuple[str, int]]], object]
-"""Told of (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
+"""Called with (topic, partition) pairs within `poll`; awaited if it is a coroutine function."""
 
 
 class Consumer:
@@ -51,7 +56,7 @@ class Consumer:
         client: object,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
-        inbound: Inbound | None = None,
+        deserializer: MessageDeserializer | None = None,
         on_malformed: OnMalformed | None = None,
     ) -> None:
         self._runtime = runtime
@@ -61,54 +66,54 @@ class Consumer:
         self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
         self._kept_loop_ms = 0.0
-        self._rest = Rest()
-        self._handing_out = HandingOut(
-            self._core.take_chunk, self._finished, self._core.unreadable, self._core.malformed, inbound
+        self._polled = PolledMessages()
+        self._collector = FetchCollector(
+            self._core.next_fetched, self._finished, self._core.unreadable, self._core.malformed, deserializer
         )
 
     # ---- reading ------------------------------------------------------------------------------------------
 
     async def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
-        """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
+        """Wait up to `timeout` seconds (None = without limit) for messages. Returns all that are fetched, at most
+        `max_messages`, and takes no further batch once those read make 4 MiB uncompressed.
 
-        Raises what a partition has stopped with, once everything before it was handed out:
+        Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
-        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
-        then told of the same batch again.
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
+        when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
+        then called with the same batch again.
         """
-        if self._rest:
+        if self._polled:
             return self._leftovers(max_messages)
-        return await self._poll(lambda: self._handing_out.messages(max_messages), timeout)
+        return await self._poll(lambda: self._collector.messages(max_messages), timeout)
 
     async def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
         """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
         does.
         """
         self._step_back()
-        return await self._poll(lambda: self._handing_out.batches(max_batches), timeout)
+        return await self._poll(lambda: self._collector.batches(max_batches), timeout)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Message after message, for ever; raises as `poll` does."""
+        """Message after message, without end; raises as `poll` does."""
         while True:
-            self._rest.begin(await self.poll(timeout=None))
-            for message in self._rest:
+            self._polled.begin(await self.poll(timeout=None))
+            for message in self._polled:
                 yield message
 
     def _leftovers(self, max_messages: int) -> list[Message]:
-        """What a loop that was left early has not handed out."""
+        """The messages that a loop left unread."""
         self._check()
         if self._core.member is not None:
             self._core.member.poll_ends(self._runtime.now_ms())
-        return self._rest.take(max_messages)
+        return self._polled.take(max_messages)
 
     def _step_back(self) -> None:
-        """The same where whole batches are wanted: they are read anew."""
-        for (topic, partition), offset in self._rest.first_offsets().items():
-            if (topic, partition) in self._core.cursors:
-                self._core.seek(self._core.cursor(topic, partition), offset=offset)
-        self._rest.begin([])
+        """The same where whole batches are wanted: those messages are read again."""
+        for (topic, partition), offset in self._polled.first_offsets().items():
+            if (topic, partition) in self._core.positions:
+                self._core.seek(self._core.position(topic, partition), offset=offset)
+        self._polled.begin([])
 
     async def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._check()
@@ -138,7 +143,7 @@ class Consumer:
             self._runtime.signal()
             if found:
                 return found
-            malformed = self._handing_out.found_malformed
+            malformed = self._collector.found_malformed
             if malformed is not None:
                 await self._skip(malformed)
             self._core.raise_halted()
@@ -149,14 +154,14 @@ class Consumer:
                 if self._topic_wait.in_vain(unknown, timeout, self._runtime.now_ms()):
                     raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                 if self._core.member is not None:
-                    self._core.member.raise_trouble(self._runtime.now_ms())
+                    self._core.member.raise_if_unreachable(self._runtime.now_ms())
                 return []
 
-    async def _skip(self, chunk: Chunk) -> None:
-        """Tell the application of a malformed batch, then go on behind it."""
+    async def _skip(self, fetched: FetchedBatch) -> None:
+        """Report a malformed batch to the application, then go on behind it."""
         if self._on_malformed is not None:
-            await _told(self._on_malformed, skipped_batch(chunk))
-        self._core.skip(chunk, self._runtime.now_ms())
+            await _told(self._on_malformed, skipped_batch(fetched))
+        self._core.skip(fetched, self._runtime.now_ms())
         self._runtime.signal()
 
     async def _give_way(self) -> None:
@@ -169,12 +174,12 @@ class Consumer:
             await asyncio.sleep(_WAY_S if kept_ms >= _LONG_TURN_MS else 0)
 
     async def _tell(self, member: GroupMember) -> None:
-        """Tell the application what was assigned and what must be given up."""
+        """Report to the application what was assigned and what it must give up."""
         while (event := member.next_event()) is not None:
-            hook = self._on_assigned if event.kind is EventKind.ASSIGNED else self._on_revoked
+            hook = self._on_assigned if event.kind is RebalanceKind.ASSIGNED else self._on_revoked
             try:
                 if hook is not None:
-                    await _told(hook, list(event.places))
+                    await _told(hook, list(event.partitions))
             finally:
                 member.finish(event, self._runtime.now_ms())
                 self._runtime.signal()
@@ -186,8 +191,8 @@ class Consumer:
         self._runtime.signal()
         return unknown
 
-    def _finished(self, chunk: Chunk) -> None:
-        self._core.finished(chunk, self._runtime.now_ms())
+    def _finished(self, fetched: FetchedBatch) -> None:
+        self._core.finished(fetched, self._runtime.now_ms())
 
     @property
     def skipped_messages(self) -> int:
@@ -199,9 +204,9 @@ class Consumer:
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these (topic, partition) pairs from now on; positions of those read before are kept."""
         self._check()
-        places = [(topic, partition) for topic, partition in partitions]
-        self._core.assign(places)
-        self._rest.drop([place for place in self._rest.first_offsets() if place not in places])
+        pairs = [(topic, partition) for topic, partition in partitions]
+        self._core.assign(pairs)
+        self._polled.drop([tp for tp in self._polled.first_offsets() if tp not in pairs])
         self._runtime.signal()
 
     async def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
@@ -225,23 +230,23 @@ class Consumer:
         with that time or a later one), or `to` "beginning" or "end". Waits for the first news of the topic.
         """
         target = seek_target(offset, timestamp_ms, to)
-        cursors = await self._cursors(topic, partition, timeout)
-        self._rest.drop([(cursor.topic, cursor.partition) for cursor in cursors])
-        for cursor in cursors:
-            self._core.seek(cursor, offset=offset, timestamp_ms=target)
+        positions = await self._positions(topic, partition, timeout)
+        self._polled.drop([(position.topic, position.partition) for position in positions])
+        for position in positions:
+            self._core.seek(position, offset=offset, timestamp_ms=target)
         self._runtime.signal()
 
     async def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
-        """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
-        (cursor,) = await self._cursors(topic, partition, timeout)
+        """The offset of the next message that `poll` returns. Raises `TimedOut` while it is not known."""
+        (position,) = await self._positions(topic, partition, timeout)
         deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
-        while not cursor.positioned:
+        while not position.has_offset:
             self._check()
-            if cursor.error is not None:
-                raise cursor.error
+            if position.error is not None:
+                raise position.error
             if not await self._runtime.wait(deadline):
-                raise TimedOut(f"{topic}-{partition}: its position was not told in time")
-        return self._rest.first_offsets().get((topic, partition), cursor.offset)
+                raise TimedOut(f"{topic}-{partition}: its position did not become known in time")
+        return self._polled.first_offsets().get((topic, partition), position.offset)
 
     async def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
         """Of every partition read: the offset that its next message will have (its high watermark)."""
@@ -254,26 +259,26 @@ class Consumer:
     async def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
         await self._known(timeout)
         deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
-        places: list[Place] = sorted(self._core.cursors)
-        offsets, failures = self._core.list_offsets(places, which, deadline)
-        while len(offsets) < len(places) and not failures:
+        partitions: list[TopicPartition] = sorted(self._core.positions)
+        offsets, failures = self._core.list_offsets(partitions, which, deadline)
+        while len(offsets) < len(partitions) and not failures:
             self._check()
             self._runtime.signal()
             if not await self._runtime.wait(deadline + 1_000):
-                raise TimedOut("the offsets were not told in time")
+                raise TimedOut("no broker answered with the offsets in time")
         if failures:
             raise failures[0]
-        return {place: offsets[place] for place in places}
+        return {tp: offsets[tp] for tp in partitions}
 
     async def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out nothing of these partitions until `resume`; their position stays."""
-        for cursor in await self._cursors(topic, partition, timeout):
-            self._core.pause(cursor)
+        """`poll` returns nothing of these partitions until `resume`; their position stays."""
+        for position in await self._positions(topic, partition, timeout):
+            self._core.pause(position)
 
     async def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out messages of these partitions again."""
-        for cursor in await self._cursors(topic, partition, timeout):
-            self._core.resume(cursor)
+        """`poll` returns messages of these partitions again."""
+        for position in await self._positions(topic, partition, timeout):
+            self._core.resume(position)
         self._runtime.signal()
 
     # ---- groups -------------------------------------------------------------------------------------------
@@ -289,7 +294,7 @@ class Consumer:
         member = self._member("commit")
         self._runtime.start()
         deadline = NEVER if timeout is None else self._runtime.now_ms() + timeout * 1000
-        request = member.commit(offsets, deadline, self._rest.first_offsets())
+        request = member.commit(offsets, deadline, self._polled.first_offsets())
         while not request.done:
             self._check()
             self._runtime.signal()
@@ -308,7 +313,7 @@ class Consumer:
             self._check()
             self._runtime.signal()
             if not await self._runtime.wait(deadline + 1_000):
-                raise TimedOut("what is committed was not told in time")
+                raise TimedOut("no broker answered with the committed offsets in time")
         if answer.error is not None:
             raise answer.error
         return answer.offsets
@@ -319,11 +324,13 @@ class Consumer:
             raise no_group(what)
         return self._core.member
 
-    async def _cursors(self, topic: str, partition: int | None, timeout: float | None) -> list[Cursor]:
+    async def _positions(
+        self, topic: str, partition: int | None, timeout: float | None
+    ) -> list[FetchPosition]:
         await self._known(timeout)
         if partition is not None:
-            return [self._core.cursor(topic, partition)]
-        return self._core.cursors_of(topic)
+            return [self._core.position(topic, partition)]
+        return self._core.positions_of(topic)
 
     async def _known(self, timeout: float | None) -> None:
         """Wait until all partitions of all topics are known."""
@@ -357,12 +364,12 @@ class Consumer:
 
     async def _leave(self, member: GroupMember, finished: bool) -> None:
         try:
-            places = member.owned()
-            if places and self._on_revoked is not None:
-                await _told(self._on_revoked, places)
+            partitions = member.owned()
+            if partitions and self._on_revoked is not None:
+                await _told(self._on_revoked, partitions)
         finally:
             deadline = self._runtime.now_ms() + CLOSE_MS
-            left = self._rest.first_offsets()
+            left = self._polled.first_offsets()
             member.begin_close(self._runtime.now_ms(), finished=finished, left=left)
             self._runtime.signal()
             while not member.gone and self._runtime.unusable is None and await self._runtime.wait(deadline):

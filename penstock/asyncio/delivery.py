@@ -7,17 +7,17 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt
-from penstock.client.settling import forget, when_done
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_callback, remove_done_callback
 from penstock.contract.errors import PenstockError
 
 
-class Delivery(PendingDelivery):
+class Delivery(BatchDelivery):
     """What became of one message. Light: all messages of a batch share its outcome, and a receipt is made
     when asked for.
 
     As with an `asyncio.Future`, `await delivery` waits for the receipt, or raises what the message failed with, and
-    `result` and `exception` tell the outcome that is there. `asyncio.timeout` and `asyncio.wait_for` bound the wait;
+    `result` and `exception` give the outcome that is known. `asyncio.timeout` and `asyncio.wait_for` bound the wait;
     the message stays under way when that ends.
     """
 
@@ -46,7 +46,7 @@ class Delivery(PendingDelivery):
 
         Keep it short. What it raises is logged.
         """
-        when_done(self._batch, partial(_call, callback, self))
+        add_done_callback(self._batch, partial(_call, callback, self))
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         if not self._batch.done:
@@ -58,18 +58,18 @@ class Delivery(PendingDelivery):
             raise asyncio.InvalidStateError(f"{self._batch.queue.label}: no outcome yet; await the delivery")
 
 
-async def outcome(batch: PendingBatch, timeout: float | None) -> bool:
+async def outcome(batch: ProducerBatch, timeout: float | None) -> bool:
     """Wait for a batch's outcome; False when `timeout` seconds have passed."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     callback = partial(_resolve, future)
-    when_done(batch, callback)
+    add_done_callback(batch, callback)
     try:
         async with asyncio.timeout(timeout):
             await future
     except TimeoutError:
         return batch.done
     finally:
-        forget(batch, callback)
+        remove_done_callback(batch, callback)
     return True
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
 from penstock.client.core import unavailable
-from penstock.client.filling import HeaderList, Route
-from penstock.client.producer_core import ProducerCore
+from penstock.client.messages import HeaderList
+from penstock.client.producing.accumulator import Route
+from penstock.client.producing.delivery import flush_timeout_after
+from penstock.client.producing.producer import ProducerCore
+from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import hurried
-from penstock.client.shaping import Headers, Outbound, all_plain, header_list
-from penstock.client.times import NEVER
+from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
 
@@ -34,15 +35,15 @@ class Producer(Generic[_Value, _Key]):
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound,
+        serializer: MessageSerializer,
     ) -> None:
         self._runtime = runtime
-        self._outbound = outbound
+        self._serializer = serializer
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
         self._keeper = keeper_of(runtime.core, settings)
         self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
-        self._filling = self._core.filling
+        self._accumulator = self._core.accumulator
 
     async def send(
         self,
@@ -53,7 +54,7 @@ class Producer(Generic[_Value, _Key]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Put one message into a batch and return; its `Delivery` tells the outcome.
+        """Put one message into a batch and return; its `Delivery` has the outcome.
 
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
@@ -71,17 +72,17 @@ class Producer(Generic[_Value, _Key]):
             type(value) is not bytes
             or headers is not None
             or (key is not None and type(key) is not bytes)
-            or self._outbound.adds
+            or self._serializer.adds
         ):
-            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
-        runtime, filling = self._runtime, self._filling
+            stored_value, stored_key, stored_headers = self._serializer.serialize(topic, value, key, headers)
+        runtime, accumulator = self._runtime, self._accumulator
         if runtime.unusable is not None:
             runtime.check()
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
-        route = filling.routes.get(topic)
+        route = accumulator.routes.get(topic)
         if route is not None:
-            delivery = filling.append(
+            delivery = accumulator.append(
                 route,
                 stored_value,
                 stored_key,
@@ -121,11 +122,11 @@ class Producer(Generic[_Value, _Key]):
             )
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
-        runtime, filling = self._runtime, self._filling
+        runtime, accumulator = self._runtime, self._accumulator
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
         stored = header_list(topic, headers)
-        if self._outbound.adds or not all_plain(values, keys):
+        if self._serializer.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [
                 await self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs
@@ -135,9 +136,9 @@ class Producer(Generic[_Value, _Key]):
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
-            route = filling.routes.get(topic)
+            route = accumulator.routes.get(topic)
             if route is not None:
-                deliveries += filling.append_many(
+                deliveries += accumulator.append_many(
                     route,
                     plain_values,
                     plain_keys,
@@ -167,7 +168,7 @@ class Producer(Generic[_Value, _Key]):
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:
-        runtime, core, filling = self._runtime, self._core, self._filling
+        runtime, core, accumulator = self._runtime, self._core, self._accumulator
         self._check()
         runtime.start()
         deadline = runtime.now_ms() + core.settings.max_block_ms
@@ -175,28 +176,28 @@ class Producer(Generic[_Value, _Key]):
             self._check()
             route: Route | None = core.route(topic)
             if route is not None:
-                delivery = filling.append(
+                delivery = accumulator.append(
                     route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery
                 )
                 runtime.signal()
                 if delivery is not None:
                     return delivery
                 if core.settings.on_full != "block":
-                    return filling.turned_away(route, timestamp_ms, Delivery)
+                    return accumulator.rejected(route, timestamp_ms, Delivery)
             runtime.signal()
             if not await runtime.wait(deadline):
                 if route is None:
                     raise unavailable(runtime.core.topic_waits(topic))
-                raise filling.buffer_full()
+                raise accumulator.buffer_full()
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
+        """Send what lingers and wait until every message sent so far has an outcome; each delivery has
         its own.
 
         Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
         """
         self._runtime.check()
-        pending = self._core.seal_all()
+        pending = self._core.close_batches()
         self._runtime.signal()
         if not pending:
             return
@@ -219,7 +220,7 @@ class Producer(Generic[_Value, _Key]):
             try:
                 await self.flush(timeout)
             except TimedOut:
-                pass  # the deliveries themselves tell
+                pass  # the deliveries have the outcome
             if self._core in self._client_core.producers:
                 self._client_core.remove(self._core, self._runtime.now_ms())
             self._runtime.signal()
@@ -257,12 +258,12 @@ class Producer(Generic[_Value, _Key]):
     @property
     def dropped_count(self) -> int:
         """Messages that `on_full="drop"` turned away, so far."""
-        return self._filling.dropped_messages
+        return self._accumulator.dropped_messages
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
-        return self._filling.buffered_bytes
+        return self._accumulator.buffered_bytes
 
     def _check(self) -> None:
         self._runtime.check()
@@ -275,4 +276,4 @@ class Producer(Generic[_Value, _Key]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close(hurried(kind))
+        await self.close(flush_timeout_after(kind))

@@ -16,9 +16,9 @@ from typing import Any
 from penstock.asyncio.delivery import outcome
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
-from penstock.client.pending_batch import PendingBatch
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import run_callbacks, warn_unacknowledged
 from penstock.client.settings import ConnectionSettings
-from penstock.client.settling import settle, tell_lost
 from penstock.contract.errors import Closed, ConfigurationError, PenstockError
 from penstock.transport.port import CallFailed, Connection, ConnectionLost, Transport
 from penstock.transport.process import watch_process
@@ -92,7 +92,7 @@ class Runtime:
         self._waiting: list[asyncio.Future[bool]] = []
         self.closed = False
         self.unusable: PenstockError | None = None
-        """Set once and for ever: closed, or a copy in a forked child."""
+        """Set once and never reset: closed, or a copy in a forked child."""
         watch_process(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Runtime:
                 _resolve(future, True)
         if core.completed:
             completed, core.completed = core.completed, []
-            settle(completed)
+            run_callbacks(completed)
 
     async def wait(self, deadline_ms: float) -> bool:
         """Wait for a change; False when the deadline has passed."""
@@ -222,7 +222,7 @@ class Runtime:
 
     async def _drive(self) -> None:
         """Act until the client is closed, or until its loop ends. `asyncio.run` then cancels all tasks and lets them
-        finish: the time to send what a client that nobody closed still holds.
+        finish: that is when a client that was not closed sends what it still holds.
         """
         when = "their event loop ended"
         try:
@@ -237,8 +237,8 @@ class Runtime:
             raise
 
     async def _finish(self, when: str) -> None:
-        """Do for a client that nobody closed what its `close` does, and tell what was lost."""
-        pending = [batch for producer in self.core.producers for batch in producer.seal_all()]
+        """Do what `close` does for a client that was not closed, and warn of what was lost."""
+        pending = [batch for producer in self.core.producers for batch in producer.close_batches()]
         self.signal()
         try:
             for batch in pending:  # each has its outcome when its own delivery timeout has passed
@@ -249,18 +249,18 @@ class Runtime:
             raise
         pending += self._pending()
         await self.close()
-        tell_lost(dict.fromkeys(pending), when)
+        warn_unacknowledged(dict.fromkeys(pending), when)
 
-    def _give_up(self, when: str, waited_for: Sequence[PendingBatch] = ()) -> None:
-        """Nothing can be sent any more for a client that nobody closed: fail what it holds, and tell."""
+    def _give_up(self, when: str, waited_for: Sequence[ProducerBatch] = ()) -> None:
+        """A client that was not closed can send nothing any more: fail what it holds, and warn."""
         if not self.closed:
             self.closed = True
             self.unusable = self.unusable or Closed("client: closed when its event loop ended")
             pending = [*waited_for, *self._pending()]
             self.core.close(self.now_ms())
-            tell_lost(dict.fromkeys(pending), when)
+            warn_unacknowledged(dict.fromkeys(pending), when)
 
-    def _pending(self) -> list[PendingBatch]:
+    def _pending(self) -> list[ProducerBatch]:
         return [batch for producer in self.core.producers for batch in producer.pending()]
 
     async def _act(self) -> None:

@@ -7,28 +7,33 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.blocking.runtime import Runtime, now_ms
-from penstock.client.consumer_core import ConsumerCore
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.consuming.fetch_position import (
+    BEGINNING,
+    END,
+    FetchedBatch,
+    FetchPosition,
+    SeekTo,
+    seek_target,
+)
+from penstock.client.consuming.malformed import OnMalformed, skipped_batch
+from penstock.client.consuming.polling import PolledMessages, TopicWait
 from penstock.client.core import unavailable
-from penstock.client.cursor import BEGINNING, END, Chunk, Cursor
-from penstock.client.group_events import EventKind
-from penstock.client.group_member import CLOSE_MS, GroupMember
-from penstock.client.handing_out import HandingOut
-from penstock.client.malformed import OnMalformed, skipped_batch
+from penstock.client.groups.assignment import RebalanceKind
+from penstock.client.groups.member import CLOSE_MS, GroupMember
 from penstock.client.messages import Message, MessageBatch
-from penstock.client.place import Place
-from penstock.client.rest import Rest
-from penstock.client.seeking import SeekTo, no_group, seek_target
-from penstock.client.settings import ConsumerSettings
-from penstock.client.shaping import Inbound
-from penstock.client.times import NEVER
-from penstock.client.topic_wait import TopicWait
+from penstock.client.serialization import MessageDeserializer
+from penstock.client.settings import ConsumerSettings, no_group
+from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, PenstockError, TimedOut
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
 _T = TypeVar("_T")
 Hook = Callable[[list[tuple[str, int]]], object]
-"""Told of (topic, partition) pairs within `poll`."""
+"""Called with (topic, partition) pairs within `poll`."""
 
 
 class Consumer:
@@ -44,7 +49,7 @@ class Consumer:
         client: object,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
-        inbound: Inbound | None = None,
+        deserializer: MessageDeserializer | None = None,
         on_malformed: OnMalformed | None = None,
     ) -> None:
         self._runtime = runtime
@@ -55,53 +60,55 @@ class Consumer:
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._on_malformed = on_malformed
         self._topic_wait = TopicWait()
-        self._rest = Rest()
-        self._handing_out = HandingOut(self._take, self._finished, self._unreadable, self._malformed, inbound)
+        self._polled = PolledMessages()
+        self._collector = FetchCollector(
+            self._take, self._finished, self._unreadable, self._malformed, deserializer
+        )
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def poll(self, max_messages: int = 500, timeout: float | None = 1.0) -> list[Message]:
-        """Wait up to `timeout` seconds (None = for ever) for messages; as many as wait, at most
-        `max_messages`, and no further batch once what was read makes 4 MiB uncompressed.
+        """Wait up to `timeout` seconds (None = without limit) for messages. Returns all that are fetched, at most
+        `max_messages`, and takes no further batch once those read make 4 MiB uncompressed.
 
-        Raises what a partition has stopped with, once everything before it was handed out:
+        Raises the error that a partition stopped with, once everything before it was returned:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
-        `NotFound`, `Unauthenticated`; a seek or pause of that partition gets on. Raises `BrokerUnavailable`
-        when no broker has told of the topics within the timeout, and what `on_malformed` raises, which is
-        then told of the same batch again.
+        `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
+        when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
+        then called with the same batch again.
         """
-        if self._rest:
+        if self._polled:
             return self._leftovers(max_messages)
-        return self._poll(lambda: self._handing_out.messages(max_messages), timeout)
+        return self._poll(lambda: self._collector.messages(max_messages), timeout)
 
     def poll_batches(self, max_batches: int = 100, timeout: float | None = 1.0) -> list[MessageBatch]:
         """The same in columns: whole batches as they were stored, no object a message. Raises as `poll`
         does.
         """
         self._step_back()
-        return self._poll(lambda: self._handing_out.batches(max_batches), timeout)
+        return self._poll(lambda: self._collector.batches(max_batches), timeout)
 
     def __iter__(self) -> Iterator[Message]:
-        """Message after message, for ever; raises as `poll` does."""
+        """Message after message, without end; raises as `poll` does."""
         while True:
-            self._rest.begin(self.poll(timeout=None))
-            yield from self._rest
+            self._polled.begin(self.poll(timeout=None))
+            yield from self._polled
 
     def _leftovers(self, max_messages: int) -> list[Message]:
-        """What a loop that was left early has not handed out."""
+        """The messages that a loop left unread."""
         self._check()
         if self._core.member is not None:
             with self._lock:
                 self._core.member.poll_ends(now_ms())
-        return self._rest.take(max_messages)
+        return self._polled.take(max_messages)
 
     def _step_back(self) -> None:
-        """The same where whole batches are wanted: they are read anew."""
+        """The same where whole batches are wanted: those messages are read again."""
         with self._lock:
-            for (topic, partition), offset in self._rest.first_offsets().items():
-                if (topic, partition) in self._core.cursors:
-                    self._core.seek(self._core.cursor(topic, partition), offset=offset)
-        self._rest.begin([])
+            for (topic, partition), offset in self._polled.first_offsets().items():
+                if (topic, partition) in self._core.positions:
+                    self._core.seek(self._core.position(topic, partition), offset=offset)
+        self._polled.begin([])
 
     def _poll(self, gather: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._runtime.check()
@@ -129,7 +136,7 @@ class Consumer:
                 with self._lock:
                     self._runtime.wake()
                 return found
-            malformed = self._handing_out.found_malformed
+            malformed = self._collector.found_malformed
             if malformed is not None:
                 self._skip(malformed)
             with self._lock:
@@ -141,28 +148,28 @@ class Consumer:
                     if self._topic_wait.in_vain(unknown, timeout, now_ms()):
                         raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                     if self._core.member is not None:
-                        self._core.member.raise_trouble(now_ms())
+                        self._core.member.raise_if_unreachable(now_ms())
                     return []
 
-    def _skip(self, chunk: Chunk) -> None:
-        """Tell the application of a malformed batch, then go on behind it."""
+    def _skip(self, fetched: FetchedBatch) -> None:
+        """Report a malformed batch to the application, then go on behind it."""
         if self._on_malformed is not None:
-            self._on_malformed(skipped_batch(chunk))
+            self._on_malformed(skipped_batch(fetched))
         with self._lock:
-            self._core.skip(chunk, now_ms())
+            self._core.skip(fetched, now_ms())
             self._runtime.wake()
 
     def _tell(self, member: GroupMember) -> None:
-        """Tell the application what was assigned and what must be given up."""
+        """Report to the application what was assigned and what it must give up."""
         while True:
             with self._lock:
                 event = member.next_event()
             if event is None:
                 return
-            hook = self._on_assigned if event.kind is EventKind.ASSIGNED else self._on_revoked
+            hook = self._on_assigned if event.kind is RebalanceKind.ASSIGNED else self._on_revoked
             try:
                 if hook is not None:
-                    hook(list(event.places))
+                    hook(list(event.partitions))
             finally:
                 with self._lock:
                     member.finish(event, now_ms())
@@ -175,21 +182,21 @@ class Consumer:
         self._runtime.wake()
         return unknown
 
-    def _take(self) -> Chunk | None:
+    def _take(self) -> FetchedBatch | None:
         with self._lock:
-            return self._core.take_chunk()
+            return self._core.next_fetched()
 
-    def _finished(self, chunk: Chunk) -> None:
+    def _finished(self, fetched: FetchedBatch) -> None:
         with self._lock:
-            self._core.finished(chunk, now_ms())
+            self._core.finished(fetched, now_ms())
 
-    def _unreadable(self, chunk: Chunk, error: PenstockError) -> None:
+    def _unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
         with self._lock:
-            self._core.unreadable(chunk, error)
+            self._core.unreadable(fetched, error)
 
-    def _malformed(self, chunk: Chunk, reason: str) -> None:
+    def _malformed(self, fetched: FetchedBatch, reason: str) -> None:
         with self._lock:
-            self._core.malformed(chunk, reason)
+            self._core.malformed(fetched, reason)
 
     @property
     def skipped_messages(self) -> int:
@@ -203,9 +210,9 @@ class Consumer:
         self._runtime.check()
         with self._lock:
             self._check()
-            places = [(topic, partition) for topic, partition in partitions]
-            self._core.assign(places)
-            self._rest.drop([place for place in self._rest.first_offsets() if place not in places])
+            pairs = [(topic, partition) for topic, partition in partitions]
+            self._core.assign(pairs)
+            self._polled.drop([tp for tp in self._polled.first_offsets() if tp not in pairs])
             self._runtime.wake()
 
     def assignment(self, timeout: float | None = None) -> list[tuple[str, int]]:
@@ -233,26 +240,26 @@ class Consumer:
         self._runtime.check()
         target = seek_target(offset, timestamp_ms, to)
         with self._lock:
-            cursors = self._cursors(topic, partition, timeout)
-            self._rest.drop([(cursor.topic, cursor.partition) for cursor in cursors])
-            for cursor in cursors:
-                self._core.seek(cursor, offset=offset, timestamp_ms=target)
+            positions = self._positions(topic, partition, timeout)
+            self._polled.drop([(position.topic, position.partition) for position in positions])
+            for position in positions:
+                self._core.seek(position, offset=offset, timestamp_ms=target)
             self._runtime.wake()
 
     def position(self, topic: str, partition: int, timeout: float | None = None) -> int:
-        """The offset of the next message to be handed out. Raises `TimedOut` while it is not known."""
+        """The offset of the next message that `poll` returns. Raises `TimedOut` while it is not known."""
         self._runtime.check()
         with self._lock:
-            (cursor,) = self._cursors(topic, partition, timeout)
+            (position,) = self._positions(topic, partition, timeout)
             deadline = now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
-            while not cursor.positioned:
+            while not position.has_offset:
                 self._check()
-                if cursor.error is not None:
-                    raise cursor.error
+                if position.error is not None:
+                    raise position.error
                 self._runtime.wake()
                 if not self._runtime.wait(deadline):
-                    raise TimedOut(f"{topic}-{partition}: its position was not told in time")
-            return self._rest.first_offsets().get((topic, partition), cursor.offset)
+                    raise TimedOut(f"{topic}-{partition}: its position did not become known in time")
+            return self._polled.first_offsets().get((topic, partition), position.offset)
 
     def end_offsets(self, timeout: float | None = None) -> dict[tuple[str, int], int]:
         """Of every partition read: the offset that its next message will have (its high watermark)."""
@@ -267,30 +274,30 @@ class Consumer:
         self._runtime.check()
         with self._lock:
             self._known(timeout)
-            places: list[Place] = sorted(self._core.cursors)
-            offsets, failures = self._core.list_offsets(places, which, deadline)
-            while len(offsets) < len(places) and not failures:
+            partitions: list[TopicPartition] = sorted(self._core.positions)
+            offsets, failures = self._core.list_offsets(partitions, which, deadline)
+            while len(offsets) < len(partitions) and not failures:
                 self._check()
                 self._runtime.wake()
                 if not self._runtime.wait(deadline + 1_000):
-                    raise TimedOut("the offsets were not told in time")
+                    raise TimedOut("no broker answered with the offsets in time")
             if failures:
                 raise failures[0]
-            return {place: offsets[place] for place in places}
+            return {tp: offsets[tp] for tp in partitions}
 
     def pause(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out nothing of these partitions until `resume`; their position stays."""
+        """`poll` returns nothing of these partitions until `resume`; their position stays."""
         self._runtime.check()
         with self._lock:
-            for cursor in self._cursors(topic, partition, timeout):
-                self._core.pause(cursor)
+            for position in self._positions(topic, partition, timeout):
+                self._core.pause(position)
 
     def resume(self, topic: str, partition: int | None = None, timeout: float | None = None) -> None:
-        """Hand out messages of these partitions again."""
+        """`poll` returns messages of these partitions again."""
         self._runtime.check()
         with self._lock:
-            for cursor in self._cursors(topic, partition, timeout):
-                self._core.resume(cursor)
+            for position in self._positions(topic, partition, timeout):
+                self._core.resume(position)
             self._runtime.wake()
 
     # ---- groups -------------------------------------------------------------------------------------------------
@@ -307,7 +314,7 @@ class Consumer:
         deadline = NEVER if timeout is None else now_ms() + timeout * 1000
         with self._lock:
             self._check()
-            request = member.commit(offsets, deadline, self._rest.first_offsets())
+            request = member.commit(offsets, deadline, self._polled.first_offsets())
             while not request.done:
                 self._check()
                 self._runtime.wake()
@@ -327,7 +334,7 @@ class Consumer:
                 self._check()
                 self._runtime.wake()
                 if not self._runtime.wait(deadline + 1_000):
-                    raise TimedOut("what is committed was not told in time")
+                    raise TimedOut("no broker answered with the committed offsets in time")
         if answer.error is not None:
             raise answer.error
         return answer.offsets
@@ -338,11 +345,11 @@ class Consumer:
             raise no_group(what)
         return self._core.member
 
-    def _cursors(self, topic: str, partition: int | None, timeout: float | None) -> list[Cursor]:
+    def _positions(self, topic: str, partition: int | None, timeout: float | None) -> list[FetchPosition]:
         self._known(timeout)
         if partition is not None:
-            return [self._core.cursor(topic, partition)]
-        return self._core.cursors_of(topic)
+            return [self._core.position(topic, partition)]
+        return self._core.positions_of(topic)
 
     def _known(self, timeout: float | None) -> None:
         """Under the lock: wait until all partitions of all topics are known."""
@@ -375,13 +382,13 @@ class Consumer:
 
     def _leave(self, member: GroupMember, finished: bool) -> None:
         try:
-            places = member.owned()
-            if places and self._on_revoked is not None:
-                self._on_revoked(places)
+            partitions = member.owned()
+            if partitions and self._on_revoked is not None:
+                self._on_revoked(partitions)
         finally:
             with self._lock:
                 deadline = now_ms() + CLOSE_MS
-                member.begin_close(now_ms(), finished=finished, left=self._rest.first_offsets())
+                member.begin_close(now_ms(), finished=finished, left=self._polled.first_offsets())
                 self._runtime.wake()
                 while not member.gone and self._runtime.unusable is None and self._runtime.wait(deadline):
                     self._runtime.wake()

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt
-from penstock.client.settling import when_done
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_callback
 from penstock.contract.errors import PenstockError, TimedOut
 
 
-class Delivery(PendingDelivery):
+class Delivery(BatchDelivery):
     """What became of one message. Light: all messages of a batch share its outcome, and a receipt is made
     when asked for.
     """
@@ -38,7 +38,7 @@ class Delivery(PendingDelivery):
 
         Keep it short: that thread serves all messages. What it raises is logged.
         """
-        when_done(self._batch, partial(_call, callback, self))
+        add_done_callback(self._batch, partial(_call, callback, self))
 
     def _wait(self, timeout: float | None) -> None:
         if outcomes_missing([self._batch], timeout):
@@ -48,14 +48,14 @@ class Delivery(PendingDelivery):
             )
 
 
-def outcomes_missing(batches: Sequence[PendingBatch], timeout: float | None) -> int:
+def outcomes_missing(batches: Sequence[ProducerBatch], timeout: float | None) -> int:
     """Wait up to `timeout` seconds for the outcome of all these batches; of how many it is not known then."""
     pending = [batch for batch in batches if not batch.done]
     if not pending:
         return 0
     countdown = _Countdown(len(pending))
     for batch in pending:
-        when_done(batch, countdown.count)
+        add_done_callback(batch, countdown.count)
     countdown.over.wait(timeout)
     return countdown.left
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client.core import unavailable
-from penstock.client.filling import HeaderList
-from penstock.client.producer_core import ProducerCore
+from penstock.client.messages import HeaderList
+from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
+from penstock.client.producing.producer import ProducerCore
+from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list
 from penstock.client.settings import ProducerSettings
-from penstock.client.settling import hurried, settle
-from penstock.client.shaping import Headers, Outbound, all_plain, header_list
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
 
 if TYPE_CHECKING:
-    from penstock.client.filling import Route
+    from penstock.client.producing.accumulator import Route
 
 _Value = TypeVar("_Value", contravariant=True)
 _Key = TypeVar("_Key", contravariant=True)
@@ -35,17 +35,17 @@ class Producer(Generic[_Value, _Key]):
         runtime: Runtime,
         settings: ProducerSettings,
         client: object,
-        outbound: Outbound,
+        serializer: MessageSerializer,
     ) -> None:
         self._runtime = runtime
-        self._outbound = outbound
+        self._serializer = serializer
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
         self._keeper = keeper_of(runtime.core, settings)
         with runtime.lock:
             self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
-        self._filling = self._core.filling
+        self._accumulator = self._core.accumulator
 
     def send(
         self,
@@ -56,7 +56,7 @@ class Producer(Generic[_Value, _Key]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Put one message into a batch and return at once; its `Delivery` tells the outcome.
+        """Put one message into a batch and return at once; its `Delivery` has the outcome.
 
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
         of a topic, and for room in the buffer if `on_full` is "block".
@@ -74,18 +74,18 @@ class Producer(Generic[_Value, _Key]):
             type(value) is not bytes
             or headers is not None
             or (key is not None and type(key) is not bytes)
-            or self._outbound.adds
+            or self._serializer.adds
         ):
-            stored_value, stored_key, stored_headers = self._outbound.shape(topic, value, key, headers)
+            stored_value, stored_key, stored_headers = self._serializer.serialize(topic, value, key, headers)
         if self._runtime.unusable is not None:
             self._runtime.check()
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
-        filling, client_core = self._filling, self._client_core
+        accumulator, client_core = self._accumulator, self._client_core
         with self._lock:
-            route = filling.routes.get(topic)
+            route = accumulator.routes.get(topic)
             if route is not None:
-                delivery = filling.append(
+                delivery = accumulator.append(
                     route, stored_value, stored_key, stored_headers, timestamp_ms, partition, now_ms, Delivery
                 )
                 if delivery is not None:
@@ -118,19 +118,19 @@ class Producer(Generic[_Value, _Key]):
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
         stored = header_list(topic, headers)
-        if self._outbound.adds or not all_plain(values, keys):
+        if self._serializer.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)
             return [self.send(topic, value, key, stored, timestamp_ms, partition) for value, key in pairs]
-        filling, client_core = self._filling, self._client_core
+        accumulator, client_core = self._accumulator, self._client_core
         plain_values: Sequence[Any] = values
         plain_keys: Sequence[Any] | None = keys
         deliveries: list[Delivery] = []
         while len(deliveries) < len(values):
             at = len(deliveries)
             with self._lock:
-                route = filling.routes.get(topic)
+                route = accumulator.routes.get(topic)
                 if route is not None:
-                    deliveries += filling.append_many(
+                    deliveries += accumulator.append_many(
                         route, plain_values, plain_keys, at, stored, timestamp_ms, partition, now_ms, Delivery
                     )
                     if client_core.woken or client_core.attention:
@@ -151,7 +151,7 @@ class Producer(Generic[_Value, _Key]):
         timestamp_ms: int,
         partition: int | None,
     ) -> Delivery:
-        runtime, core, filling = self._runtime, self._core, self._filling
+        runtime, core, accumulator = self._runtime, self._core, self._accumulator
         deadline = now_ms() + core.settings.max_block_ms
         with self._lock:
             while True:
@@ -159,7 +159,7 @@ class Producer(Generic[_Value, _Key]):
                 runtime.start()
                 route: Route | None = core.route(topic)
                 if route is not None:
-                    delivery = filling.append(
+                    delivery = accumulator.append(
                         route, value, key, headers, timestamp_ms, partition, now_ms, Delivery
                     )
                     if delivery is not None:
@@ -167,22 +167,22 @@ class Producer(Generic[_Value, _Key]):
                         return delivery
                     if core.settings.on_full != "block":
                         runtime.wake()
-                        return filling.turned_away(route, timestamp_ms, Delivery)
+                        return accumulator.rejected(route, timestamp_ms, Delivery)
                 runtime.wake()
                 if not runtime.wait(deadline):
                     if route is None:
                         raise unavailable(runtime.core.topic_waits(topic))
-                    raise filling.buffer_full()
+                    raise accumulator.buffer_full()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what lingers and wait until every message sent so far has an outcome; each delivery tells
+        """Send what lingers and wait until every message sent so far has an outcome; each delivery has
         its own.
 
         Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
         """
         self._runtime.check()
         with self._lock:
-            pending = self._core.seal_all()
+            pending = self._core.close_batches()
             self._runtime.wake()
         missing = outcomes_missing(pending, timeout)
         if missing:
@@ -199,12 +199,12 @@ class Producer(Generic[_Value, _Key]):
             try:
                 self.flush(timeout)
             except TimedOut:
-                pass  # the deliveries themselves tell
+                pass  # the deliveries have the outcome
             with self._lock:
                 if self._core in self._client_core.producers:
                     self._client_core.remove(self._core, now_ms())
                 batches = self._runtime.signal()
-            settle(batches)
+            run_callbacks(batches)
         if self._keeper is not None:
             self._keeper.close()
 
@@ -221,12 +221,12 @@ class Producer(Generic[_Value, _Key]):
     @property
     def dropped_count(self) -> int:
         """Messages that `on_full="drop"` turned away, so far."""
-        return self._filling.dropped_messages
+        return self._accumulator.dropped_messages
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
-        return self._filling.buffered_bytes
+        return self._accumulator.buffered_bytes
 
     def _check(self) -> None:
         self._runtime.check()
@@ -239,4 +239,4 @@ class Producer(Generic[_Value, _Key]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(hurried(kind))
+        self.close(flush_timeout_after(kind))

@@ -20,9 +20,9 @@ from penstock.blocking.channels import Channels
 from penstock.blocking.delivery import outcomes_missing
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.core import ClientCore
-from penstock.client.pending_batch import PendingBatch
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import flush_timeout_after, run_callbacks, warn_unacknowledged
 from penstock.client.settings import ConnectionSettings
-from penstock.client.settling import hurried, settle, tell_lost
 from penstock.contract.errors import Closed, PenstockError
 from penstock.transport.address import require_protected
 from penstock.transport.grpc_terms import REQUEST_ID_BYTES, code_of, describe
@@ -75,9 +75,9 @@ class Runtime:
         self._driver: threading.Thread | None = None
         self.closed = False
         self.unusable: PenstockError | None = None
-        """Set once and for ever: closed, or a copy in a forked child."""
+        """Set once and never reset: closed, or a copy in a forked child."""
         self._last: threading.Thread | None = None
-        """Finishes for a client that nobody holds any more."""
+        """Finishes a client that has no reference any more."""
         watch_process(self)
 
     # ---- for the public classes ---------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ class Runtime:
             self._driver = threading.Thread(target=self._drive, name="penstock-driver", daemon=True)
             self._driver.start()
 
-    def signal(self) -> list[PendingBatch]:
-        """After each use of the core, under the lock: wake who has work. Returns batches for `settle`."""
+    def signal(self) -> list[ProducerBatch]:
+        """After each use of the core, under the lock: wake who has work. Returns batches for `run_callbacks`."""
         self.wake()
         completed, self.core.completed = self.core.completed, []
         return completed
@@ -105,7 +105,7 @@ class Runtime:
         """The same where the core was used in no way that gives a batch its outcome.
 
         Notes change after the notice: gevent runs other greenlets within `notify`, and one that is killed there
-        must not leave a note that its waiter was told.
+        must not leave a note that its waiter was notified.
         """
         core = self.core
         if core.woken:
@@ -146,7 +146,7 @@ class Runtime:
         for action in actions:
             if isinstance(action, CloseStream):
                 self._end_stream(action)
-        settle(batches)
+        run_callbacks(batches)
         deadline = time.monotonic() + _GENTLE_S
         for reader in readers:
             if reader is not threading.current_thread():
@@ -157,8 +157,8 @@ class Runtime:
             driver.join(_GENTLE_S)
 
     def let_go(self) -> None:
-        """Nobody holds the client any more. Garbage is collected anywhere, also where this thread has our lock: another
-        one finishes.
+        """The client has no reference any more. Garbage is collected anywhere, also where this thread has our lock:
+        another thread finishes.
         """
         if self.unusable is not None:
             return
@@ -175,13 +175,13 @@ class Runtime:
         if self._last is not None:
             self._last.join()
         elif self._driver is not None and self.unusable is None:
-            self._finish("the program ended", hurried(getattr(sys, "last_type", None)))
+            self._finish("the program ended", flush_timeout_after(getattr(sys, "last_type", None)))
 
     def _finish(self, when: str, timeout: float | None) -> None:
-        """Do for a client that nobody closed what its `close` does, and tell what was lost."""
+        """Do what `close` does for a client that was not closed, and warn of what was lost."""
         with self.lock:
             producers = list(self.core.producers)
-            pending = [batch for producer in producers for batch in producer.seal_all()]
+            pending = [batch for producer in producers for batch in producer.close_batches()]
             self.wake()
         if timeout is None:  # each batch has its outcome when its own delivery timeout has passed
             longest_ms = max((producer.settings.delivery_timeout_ms for producer in producers), default=0.0)
@@ -192,7 +192,7 @@ class Runtime:
             with self.lock:
                 later = [batch for producer in producers for batch in producer.pending()]
             self.close()
-            tell_lost(dict.fromkeys([*pending, *later]), when)
+            warn_unacknowledged(dict.fromkeys([*pending, *later]), when)
 
     def after_fork(self) -> None:
         """In a child process. Of what was used, threads and connections are the parent's, and so are locks."""
@@ -212,12 +212,12 @@ class Runtime:
                     return
                 for action in actions:
                     self._perform(action)
-                settle(batches)
+                run_callbacks(batches)
         except BaseException as error:
             self._broken(error)
             raise
 
-    def _next_work(self) -> tuple[list[Action] | None, list[PendingBatch]]:
+    def _next_work(self) -> tuple[list[Action] | None, list[ProducerBatch]]:
         """Under the lock: wait until the core wants something done. None = the client is closed."""
         core = self.core
         while not self.closed:
@@ -284,7 +284,7 @@ class Runtime:
                         core.frame_received(token, frame, now_ms())
                     batches = self.signal()
                 if batches:
-                    settle(batches)
+                    run_callbacks(batches)
             message = f"{action.address}: the broker ended the stream (request {request_id})"
         except grpc.RpcError as error:
             code, message = _told(error, action.address, request_id)
@@ -303,7 +303,7 @@ class Runtime:
                 stream.wake.notify()
                 core.stream_lost(token, code, message, now_ms())
             batches = self.signal()
-        settle(batches)
+        run_callbacks(batches)
 
     def _frames(self, token: int, stream: _Stream) -> Iterator[bytes]:
         """What grpc's writer thread sends: pulled when it is ready for more, so that frames grow while it
@@ -334,7 +334,7 @@ class Runtime:
                     core.encoded(token, out)
                     batches = self.signal()
                 yield frame
-                settle(batches)
+                run_callbacks(batches)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -366,7 +366,7 @@ class Runtime:
                 with self.lock:
                     self.core.call_answered(action.token, response, now_ms())
                     batches = self.signal()
-                settle(batches)
+                run_callbacks(batches)
 
         future.add_done_callback(over)
 
@@ -374,7 +374,7 @@ class Runtime:
         with self.lock:
             self.core.call_failed(token, code, message, now_ms())
             batches = self.signal()
-        settle(batches)
+        run_callbacks(batches)
 
     def _broken(self, error: BaseException) -> None:
         """A thread of ours failed in a way it must not: the client stops and says so, rather than hang."""
@@ -385,7 +385,7 @@ class Runtime:
             self.core.close(now_ms())
             batches = self.signal()
             self.changed.notify_all()
-        settle(batches)
+        run_callbacks(batches)
 
     def _request_id(self) -> str:
         return self._random.randbytes(REQUEST_ID_BYTES).hex()

@@ -69,7 +69,7 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; failures are told on the standard error stream."""
+    """Run one command line and return its exit code; failures are printed on the standard error stream."""
     invocation = Invocation()
     _open_closed_streams()
     streams = sys.stdout, sys.stderr
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         ended = cli.main(args=list(arguments), prog_name="penstock", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing more can be told to it.
+        # The reader of our output has seen enough; nothing more can be written to it.
         _write_nowhere()
         return ExitCode.OK
     except SystemExit:

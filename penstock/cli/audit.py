@@ -27,7 +27,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What somebody knows of the log: its entry `sequence` had this hash, which stands for all before it too."""
+    """What an outsider knows of the log: its entry `sequence` had this hash, which stands for all before it too."""
 
     where: str
     sequence: int
@@ -49,7 +49,7 @@ def audit() -> None:
 
 @audit.command(
     "verify",
-    short_help="Tell whether the log still holds what was noted of it.",
+    short_help="Check whether the log still holds what was noted of it.",
     examples=[
         "penstock audit verify",
         f"penstock audit verify --expect 14:{'0' * 64}",

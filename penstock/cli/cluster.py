@@ -45,7 +45,7 @@ def cluster() -> None:
 def cluster_brokers(token_file: Path | None, timeout: float) -> None:
     """List the brokers, what they hold, and how far drains are."""
     with operator_client(token_file) as rest:
-        found = rest.get("/v1/cluster/brokers", timeout_s=timeout)["brokers"]
+        found = list(rest.items("/v1/cluster/brokers", timeout_s=timeout))
     if current().json:
         print_json({"brokers": found})
         return

@@ -1,4 +1,4 @@
-"""Asks before what cannot be taken back; where nobody can be asked, `--yes` must say it."""
+"""Asks before a change that cannot be undone; without a terminal, `--yes` is required."""
 
 import sys
 

@@ -1,5 +1,7 @@
 """`penstock consume`: read messages and show them as text, as hex, as bare values or as JSON."""
 
+from __future__ import annotations
+
 import contextlib
 import logging
 import sys
@@ -14,11 +16,11 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import Bar, print_json, print_row, progress, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, read_position
-from penstock.client.place import Place
 from penstock.contract.errors import OffsetOutOfRange, TimedOut
 
 if TYPE_CHECKING:
     from penstock import Consumer, Message, SkippedBatch
+    from penstock.client.cluster_view import TopicPartition
 
 _POLL_S = 0.5
 _POLL_MESSAGES = 5_000
@@ -84,7 +86,7 @@ def consume(
 
     With --group from what the group has committed (else --from), up to the end of what is assigned to this member.
     """
-    logging.getLogger("penstock.malformed").disabled = True  # every such batch is told of below
+    logging.getLogger("penstock.malformed").disabled = True  # every such batch is printed below
     if group is not None:
         _consume_in_group(topic, position, partitions, group, most, follow, form, timeout)
         return
@@ -149,7 +151,7 @@ def _consume_in_group(
                     raise TimedOut(f"group {group}: nothing was assigned or read in {timeout:g} s")
 
 
-def _at_the_end(consumer: "Consumer", timeout: float) -> bool:
+def _at_the_end(consumer: Consumer, timeout: float) -> bool:
     """Something is assigned, and all of it is read."""
     places = consumer.assignment(timeout=timeout)
     ends = consumer.end_offsets(timeout=timeout) if places else {}
@@ -164,7 +166,7 @@ def _no_bar() -> contextlib.AbstractContextManager[Bar]:
 
 
 def _go_to(
-    consumer: "Consumer", topic: str, position: Position, places: Sequence[Place], timeout: float
+    consumer: Consumer, topic: str, position: Position, places: Sequence[TopicPartition], timeout: float
 ) -> None:
     match position:
         case Beginning():
@@ -183,13 +185,13 @@ def _go_to(
             consumer.seek(topic, offset=offset, timeout=timeout)
 
 
-def _check_offset(offset: int, ends: dict[Place, int]) -> None:
+def _check_offset(offset: int, ends: dict[TopicPartition, int]) -> None:
     for (topic, partition), end in ends.items():
         if offset > end:
             raise OffsetOutOfRange(f"{topic}-{partition}: ends at offset {end}, and {offset} is beyond it")
 
 
-def _follow(consumer: "Consumer", show: Callable[["Message"], None], most: int | None) -> None:
+def _follow(consumer: Consumer, show: Callable[[Message], None], most: int | None) -> None:
     left = most
     while left is None or left > 0:
         count = _POLL_MESSAGES if left is None else min(left, _POLL_MESSAGES)
@@ -201,9 +203,9 @@ def _follow(consumer: "Consumer", show: Callable[["Message"], None], most: int |
 
 
 def _read_up_to(
-    consumer: "Consumer",
-    ends: dict[Place, int],
-    show: Callable[["Message"], None],
+    consumer: Consumer,
+    ends: dict[TopicPartition, int],
+    show: Callable[[Message], None],
     most: int | None,
     timeout: float,
     bar: Bar,
@@ -234,11 +236,11 @@ def _read_up_to(
         bar.to(shown / total, f"{shown:,} messages")
 
 
-def _say_skipped(skipped: "SkippedBatch") -> None:
+def _say_skipped(skipped: SkippedBatch) -> None:
     say(display.line(f"penstock: {skipped}"))
 
 
-def _printer(form: str) -> Callable[["Message"], None]:
+def _printer(form: str) -> Callable[[Message], None]:
     if current().json:
         return lambda message: print_json(_as_json(message, as_hex=form == "hex"))
     if form == "values":
@@ -249,11 +251,11 @@ def _printer(form: str) -> Callable[["Message"], None]:
     return lambda message: print(_as_line(message, shown))
 
 
-def _print_value(message: "Message") -> None:
+def _print_value(message: Message) -> None:
     sys.stdout.buffer.write((message.value or b"") + b"\n")
 
 
-def _as_line(message: "Message", shown: Callable[[bytes], str]) -> str:
+def _as_line(message: Message, shown: Callable[[bytes], str]) -> str:
     place = (
         f"{message.topic}-{message.partition} @ {message.offset}  {display.moment(message.timestamp_ms)}  "
     )
@@ -263,8 +265,8 @@ def _as_line(message: "Message", shown: Callable[[bytes], str]) -> str:
     return place + key + value + (f"  {{{headers}}}" if headers else "")
 
 
-def _as_row(message: "Message", shown: Callable[[bytes], str]) -> list[object]:
-    """What is missing is empty; JSON tells it from what is empty."""
+def _as_row(message: Message, shown: Callable[[bytes], str]) -> list[object]:
+    """A missing value is shown as empty; JSON distinguishes the two."""
     return [
         message.partition,
         message.offset,
@@ -275,14 +277,14 @@ def _as_row(message: "Message", shown: Callable[[bytes], str]) -> list[object]:
     ]
 
 
-def _headers(message: "Message", shown: Callable[[bytes], str]) -> str:
+def _headers(message: Message, shown: Callable[[bytes], str]) -> str:
     return ", ".join(
         f"{display.text(name.encode())}={'' if content is None else shown(content)}"
         for name, content in message.headers
     )
 
 
-def _as_json(message: "Message", *, as_hex: bool) -> dict[str, Any]:
+def _as_json(message: Message, *, as_hex: bool) -> dict[str, Any]:
     return {
         "topic": message.topic,
         "partition": message.partition,

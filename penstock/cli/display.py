@@ -16,7 +16,7 @@ def text(value: bytes) -> str:
 
 
 def line(text: str) -> str:
-    """Text of somebody else's, such as a name: what moves a cursor or turns the reading direction is an escape."""
+    """Text of another person, such as a name: what moves a cursor or turns the reading direction is an escape."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text

@@ -64,7 +64,7 @@ def doctor(context: click.Context, timeout: float) -> None:
 
 
 def _findings(timeout_s: float) -> Iterator[Finding]:
-    """Each check's answer as it comes; what rests on something wrong is left out."""
+    """Each check's answer as it comes; checks that depend on a failed one are left out."""
     from penstock import Client
 
     yield checks.versions()

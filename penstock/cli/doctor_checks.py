@@ -200,7 +200,7 @@ def control_plane(given: ConnectionSettings, timeout_s: float) -> tuple[Finding,
     if given.api_url is None:
         remedy = "Set PENSTOCK_API_URL or api_url in the profile; topics, keys, usage and invoices need it."
         return skipped("control plane", "api_url is not set", remedy), skipped(
-            "clock", "nobody to compare with"
+            "clock", "nothing to compare with"
         )
     url = given.api_url.rstrip("/") + "/readyz"
     authorities = None if given.ca_file in (None, SYSTEM_AUTHORITIES) else given.ca_file
@@ -222,7 +222,7 @@ def control_plane(given: ConnectionSettings, timeout_s: float) -> tuple[Finding,
         reason = getattr(error, "reason", None) or error
         return (
             wrong("control plane", ServiceUnavailable(f"{url}: cannot be reached: {reason}")),
-            skipped("clock", "nobody to compare with"),
+            skipped("clock", "nothing to compare with"),
         )
     return _readiness(url, status, body), _skew(headers.get("Date"), ours)
 

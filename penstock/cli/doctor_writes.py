@@ -49,7 +49,7 @@ def writes(
         and len(partition.in_sync) < (needed := int(topic.settings.get("min_insync_replicas", 1)))
     ]
     if short:
-        told = f"{counted(len(short), 'partition')} refused to whoever asks for all copies: "
+        told = f"{counted(len(short), 'partition')} refused to producers that ask for all copies: "
         yield wrong(
             _CHECK,
             NotEnoughReplicas(told + "; ".join(short[:_NAMED_MAX])),
@@ -84,7 +84,7 @@ def _finding(broker: int, refusal: PenstockError) -> Finding | None:
         case CorruptBatch():
             return None
         case Forbidden():
-            return skipped(_CHECK, "the key may not send, so that nobody says whether writes are taken")
+            return skipped(_CHECK, "the key may not send, so it is not known whether writes are taken")
         case DiskFull():
             return wrong(
                 _CHECK,

@@ -1,8 +1,8 @@
 """Commands of the server, found as entry points of the group `penstock.commands`.
 
 The name of an entry point is the path of its command, parts divided by dots: `dev` is `penstock dev`,
-`topic.create` is `penstock topic create`. It leads to a click command in `data_plane` or `control_plane`,
-which the wheel does not hold.
+`topic.create` is `penstock topic create`. It leads to a click command in `data_plane`, `control_plane`
+or `local`, which the wheel does not hold.
 """
 
 import functools
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "penstock.commands"
-_SERVER_PACKAGES = ("control_plane", "data_plane")
+_SERVER_PACKAGES = ("control_plane", "data_plane", "local")
 _OWN_PACKAGES = (*_SERVER_PACKAGES, "penstock")
 
 
@@ -29,9 +29,9 @@ class Absent(Exception):
         self.path, self.missing_module = tuple(path), missing_module
 
     def refusal(self) -> ServerPartMissing:
-        """What to tell the user."""
+        """The message for the user."""
         command = f"penstock {' '.join(self.path)}"
-        if self.missing_module in _SERVER_PACKAGES:
+        if self.missing_module.partition(".")[0] in _SERVER_PACKAGES:
             return ServerPartMissing(f"{command} belongs to the server, which is not installed here")
         return ServerPartMissing(
             f"{command} needs the package {self.missing_module}, which is not installed here"
@@ -63,7 +63,9 @@ def load(path: Sequence[str]) -> click.Command:
         command = point.load()
     except ModuleNotFoundError as missing:
         name = missing.name or point.module
-        if name.partition(".")[0] in _OWN_PACKAGES and name not in _SERVER_PACKAGES:
+        # The entry's own module may be what is missing: `local` can be a folder of the user's.
+        absent = name in _SERVER_PACKAGES or name == point.module
+        if name.partition(".")[0] in _OWN_PACKAGES and not absent:
             raise  # part of what is there: a bug
         raise Absent(path, name) from missing
     if not isinstance(command, click.Command):

@@ -1,4 +1,4 @@
-"""How a failure is told: message, remedy and code for what was expected, one line for what was not, never a
+"""How a failure is printed: message, remedy and code for what was expected, one line for what was not, never a
 traceback.
 """
 
@@ -28,12 +28,12 @@ def tell(error: BaseException, *, as_json: bool) -> ExitCode:
         elif code is ExitCode.INTERNAL:
             _print_bug(error, as_json=as_json)
     except OSError:
-        pass  # nobody can be told; the exit code is left
+        pass  # no stream is left; the exit code remains
     return code
 
 
 def tell_output_lost(error: OSError, *, as_json: bool) -> ExitCode:
-    """The standard output cannot be written: what it was for may be done, but nobody reads what came of it."""
+    """The standard output cannot be written: the command may have done its work, but its result is lost."""
     message = f"standard output: {error.strerror or error}"
     remedy = "Free space where the output goes. What was asked for may be done: look before you repeat it."
     try:
@@ -48,7 +48,7 @@ def tell_output_lost(error: OSError, *, as_json: bool) -> ExitCode:
             click.secho("Error: ", fg="red", bold=True, nl=False, err=True)
             click.echo(f"{message} [{ExitCode.OUTPUT_LOST.name}]\n  {remedy}", err=True)
     except OSError:
-        pass  # nobody can be told; the exit code is left
+        pass  # no stream is left; the exit code remains
     return ExitCode.OUTPUT_LOST
 
 

@@ -1,5 +1,7 @@
 """`penstock group list`, `describe`, `reset` and `delete`: who reads what, how far behind, and where to go on."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,11 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position, wall_ms
-from penstock.client.place import Place
 from penstock.contract.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from penstock import Client, GroupDescription
+    from penstock.client.cluster_view import TopicPartition
 
 _TIMEOUT_S = 10.0
 _timeout = click.option(
@@ -44,7 +46,7 @@ def group_list(timeout: float) -> None:
     print_table(
         ["group", "state", "members", "assignor", "epoch"],
         [list(row.values()) for row in rows],
-        empty="No groups yet. Whoever first reads with one makes it: penstock consume orders --group billing",
+        empty="No groups yet. The first consumer of a group makes it: penstock consume orders --group billing",
     )
 
 
@@ -197,18 +199,18 @@ def _target(text: str) -> Position:
 
 
 def _wanted(
-    client: "Client",
-    described: "GroupDescription",
+    client: Client,
+    described: GroupDescription,
     topics: Sequence[str],
     numbers: Sequence[int],
     timeout: float,
-) -> list[Place]:
+) -> list[TopicPartition]:
     """The partitions meant: of the topics named, else those the group has committed."""
     if not topics:
         if not described.offsets:
             raise NotFound(f"group {described.group}: has committed nothing; name a --topic")
         return sorted(described.offsets)
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     for topic in topics:
         count = len(client.topic(topic, timeout=timeout).partitions)
         beyond = [number for number in numbers if not 0 <= number < count]
@@ -219,8 +221,8 @@ def _wanted(
 
 
 def _offsets_at(
-    client: "Client", places: Sequence[Place], position: Position, timeout: float
-) -> dict[Place, int]:
+    client: Client, places: Sequence[TopicPartition], position: Position, timeout: float
+) -> dict[TopicPartition, int]:
     with client.consumer() as consumer:
         consumer.assign(places)
         first = consumer.beginning_offsets(timeout=timeout)
@@ -243,7 +245,7 @@ def _offsets_at(
                 return dict.fromkeys(places, offset)
 
 
-def _ends(client: "Client", places: Sequence[Place], timeout: float) -> dict[Place, int]:
+def _ends(client: Client, places: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
     if not places:
         return {}
     with client.consumer() as consumer:
@@ -251,7 +253,7 @@ def _ends(client: "Client", places: Sequence[Place], timeout: float) -> dict[Pla
         return consumer.end_offsets(timeout=timeout)
 
 
-def _partitions(described: "GroupDescription", ends: Mapping[Place, int]) -> list[dict[str, Any]]:
+def _partitions(described: GroupDescription, ends: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
     owners = {place: member.member_id for member in described.members for place in member.assigned}
     rows: list[dict[str, Any]] = []
     for place in sorted({*described.offsets, *owners}):
@@ -270,7 +272,7 @@ def _partitions(described: "GroupDescription", ends: Mapping[Place, int]) -> lis
     return rows
 
 
-def _label(place: Place) -> str:
+def _label(place: TopicPartition) -> str:
     return f"{place[0]}-{place[1]}"
 
 

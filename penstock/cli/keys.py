@@ -87,7 +87,7 @@ def key_list(timeout: float) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
 def key_revoke(key_id: str, yes: bool, timeout: float) -> None:
-    """Make a key invalid for ever, also on connections that are open. It asks before, and needs --yes where there is
+    """Make a key invalid for good, also on connections that are open. It asks before, and needs --yes where there is
     no terminal.
     """
     if not yes:

@@ -49,8 +49,8 @@ def print_table(
 
 
 def print_fact(kind: str, cells: Sequence[object], text: str) -> None:
-    """One part of what a command shows: `text` on a terminal; elsewhere a row that begins with `kind`, by which it is
-    told from the rows of other parts.
+    """One part of what a command shows: `text` on a terminal; elsewhere a row that begins with `kind`, which
+    distinguishes it from the rows of other parts.
     """
     if sys.stdout.isatty():
         click.echo(text)

@@ -17,7 +17,7 @@ _timeout = click.option(
     "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
 )
 _yes = click.option("--yes", is_flag=True, help="Accept the loss without being asked.")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only tell what would be lost.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be lost.")
 
 
 @click.group(name="partition", cls=Group, path=("partition",))

@@ -65,7 +65,7 @@ def price_book_list(token_file: Path | None, timeout: float) -> None:
     metavar="MOMENT",
     help="Periods that begin then or later are rated with it. Not before now.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @token_option
 @_timeout
 def price_book_publish(
@@ -74,7 +74,7 @@ def price_book_publish(
     """Publish a price book: a JSON file with the version counted up.
 
     A period that runs keeps its prices. Each tenant gets the new ones when its running period ends at that time or
-    later, and is told in its billing chain.
+    later, and its billing chain says so.
     """
     try:
         document = json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""`penstock produce`: send messages from arguments, a file or the standard input, and tell what was
+"""`penstock produce`: send messages from arguments, a file or the standard input, and show what was
 acknowledged.
 """
 

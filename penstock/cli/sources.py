@@ -46,7 +46,7 @@ def from_lines(stream: BinaryIO, separator: bytes | None) -> Iterator[Item]:
 
 
 def size_of(stream: BinaryIO) -> int | None:
-    """Bytes of a regular file; None of a pipe or terminal, whose end nobody knows."""
+    """Bytes of a regular file; None of a pipe or terminal, whose end is not known."""
     try:
         status = os.fstat(stream.fileno())
     except OSError:

@@ -98,7 +98,7 @@ def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> 
     ],
 )
 @click.argument("name")
-@click.option("--partitions", type=int, help="How many partitions there shall be; only more are possible.")
+@click.option("--partitions", type=int, help="The new number of partitions; it can only grow.")
 @click.option("--replication", type=int, help="Copies of each message; reached one copy at a time.")
 @_changeable
 @timeout_option

@@ -1,6 +1,6 @@
 """`penstock topic list` and `topic describe`: what the tenant's key may see of topics.
 
-The brokers tell who leads and who is in sync; the control plane, where the profile names one, what is wanted.
+The brokers say who leads and who is in sync; the control plane, if the profile names one, says what is wanted.
 """
 
 from contextlib import closing

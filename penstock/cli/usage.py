@@ -8,6 +8,7 @@ import click
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
+from penstock.contract.limits import PAGE_ITEMS_MAX
 
 _GROUPS = ("topic", "day")
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
@@ -36,6 +37,7 @@ def usage(by: str, first: datetime | None, end: datetime | None, timeout: float)
     if any(name not in _GROUPS for name in groups) or len(set(groups)) != len(groups):
         raise click.BadParameter(f"{by!r} is none of: topic, day, topic,day, total", param_hint="--by")
     query: dict[str, object] = {
+        "limit": PAGE_ITEMS_MAX,
         "by": ",".join(groups) or None,
         "from": _text(first),
         "to": _text(end),

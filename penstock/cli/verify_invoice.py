@@ -70,7 +70,7 @@ def verify_invoice(
 ) -> None:
     """Read every batch that the invoice counts, with its stamp, and count and price it again.
 
-    Nothing that the service's documents say is believed: the log is read with your key, the brokers tell what they kept
+    Nothing that the service's documents say is believed: the log is read with your key, the brokers show what they kept
     when the period ended, and this machine compares with what it noted when it verified before.
 
     Exit code 0: everything is shown to be right. 10: nothing is wrong, but not everything is shown; the report names
@@ -92,7 +92,7 @@ def verify_invoice(
         progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
     ):
         documents = _OverRest(rest)
-        documents.invoice(invoice_id)  # an unknown one is told before brokers are asked
+        documents.invoice(invoice_id)  # an unknown one is refused before brokers are asked
         report = prove(
             invoice_id,
             documents,
@@ -178,11 +178,13 @@ def _print(report: Report) -> None:
         name = line(f"{finding.topic}-{finding.partition}")
         if finding.by_seals is not None:
             first, end = finding.by_seals
-            click.echo(f"{name}: offsets {first} to {end} are deleted; the seals that the brokers keep tell.")
+            click.echo(
+                f"{name}: offsets {first} to {end} are deleted; the seals that the brokers keep stand in."
+            )
         if finding.by_cuts is not None:
             first, end = finding.by_cuts
             click.echo(
-                f"{name}: offsets {first} to {end} are deleted; the brokers' readings when the period ended tell."
+                f"{name}: offsets {first} to {end} are deleted; the brokers' readings at the period's end stand in."
             )
         if finding.lost is not None and finding.lost_messages:
             first, end = finding.lost

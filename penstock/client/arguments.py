@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.client.seeking import no_group
 from penstock.client.settings import (
     ConsumerSettings,
     GroupSettings,
@@ -11,6 +10,7 @@ from penstock.client.settings import (
     OffsetReset,
     ProducerSettings,
     acks_number,
+    no_group,
 )
 from penstock.contract.errors import ConfigurationError
 
@@ -39,9 +39,7 @@ def consumer_settings(
     if group is None and member.get("instance_id") is not None:
         raise no_group("instance_id")
     if on_malformed is not None and malformed == "stop":
-        raise ConfigurationError(
-            "on_malformed: is told of what is skipped, and malformed='stop' skips nothing"
-        )
+        raise ConfigurationError("on_malformed: reports skipped batches, and malformed='stop' skips none")
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")

@@ -8,15 +8,19 @@ from penstock.client.refusals import refusal
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import log_pb2
 
+TopicPartition = tuple[str, int]
+"""(topic name, partition)."""
 NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+"""In place of a leader epoch."""
 
 
 @dataclass(slots=True)
 class PartitionView:
-    """Who leads one partition; `leader` -1 = nobody now, `leader_epoch` -1 = unknown."""
+    """Who leads one partition; `leader` -1 = none now, `leader_epoch` -1 = unknown."""
 
     leader: int = NO_LEADER
-    leader_epoch: int = -1
+    leader_epoch: int = UNKNOWN_EPOCH
     replicas: tuple[int, ...] = ()
     in_sync: tuple[int, ...] = ()
 
@@ -61,7 +65,7 @@ class ClusterView:
         return self.brokers.get(broker)
 
     def forget(self, name: str) -> None:
-        """Nobody is interested in this topic any more."""
+        """No producer or consumer uses this topic any more."""
         self.topics.pop(name, None)
 
     def _apply_topic(self, message: log_pb2.TopicMetadata, revision: int) -> bool:

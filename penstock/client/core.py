@@ -9,33 +9,30 @@ A runtime keeps to this: it calls every method under one lock (asyncio needs non
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
 from penstock.client.actions import Action, CloseStream, OpenStream, OpenWatch
 from penstock.client.cluster_view import ClusterView, TopicView
-from penstock.client.enquiry import Enquiries, Enquiry, OnAnswer, OnFailure
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.metadata_watches import MetadataWatches
 from penstock.client.outage import Outage, each_of
+from penstock.client.ports import BrokerRequest, OnAnswer, OnFailure, StreamOwner, UnencodedFrame
+from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
+from penstock.client.producing.producer import ProducerCore
 from penstock.client.refusals import final
+from penstock.client.requests import BrokerRequests
 from penstock.client.settings import ConsumerSettings, ProducerSettings
-from penstock.client.times import NEVER
-from penstock.client.watchers import Watchers
+from penstock.client.timing import NEVER
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, PenstockError, UsedAfterFork
 from penstock.contract.frames import FrameError
 from penstock.contract.v1 import log_pb2
 
-if TYPE_CHECKING:
-    from penstock.client.consumer_core import ConsumerCore
-    from penstock.client.lane import Outgoing
-    from penstock.client.pending_batch import PendingBatch, ReceiptsLedger
-    from penstock.client.producer_core import ProducerCore
-
 SUSPECT_MS = 2_000
 """An address that failed is not asked for this long while another is known."""
 REFRESH_MS = 100
-"""Metadata is asked for at most this often; the watches are what usually tells."""
+"""Metadata is asked for at most this often; the watches usually bring it."""
 REFRESH_DEADLINE_MS = 10_000
 
 
@@ -52,12 +49,12 @@ class ClientCore:
         self._now = 0.0
         self._tokens = 0
         self._planned = NEVER
-        self._streams: dict[int, ProducerCore | ConsumerCore] = {}
+        self._streams: dict[int, StreamOwner] = {}
         self._watch_tokens: dict[int, None] = {}
-        self._watchers = Watchers(self, random)
-        self._enquiries = Enquiries(self, random)
-        self._interest: dict[str, list[ProducerCore | ConsumerCore]] = {}
-        self._topics_asked: dict[str, Enquiry] = {}
+        self._metadata_watches = MetadataWatches(self, random)
+        self._requests = BrokerRequests(self, random)
+        self._interest: dict[str, list[StreamOwner]] = {}
+        self._topics_asked: dict[str, BrokerRequest] = {}
         self._topic_errors: dict[str, PenstockError] = {}
         self._interest_changed = False
         self._refresh_wanted = False
@@ -70,7 +67,7 @@ class ClientCore:
         """`step` has something to do, or `next_step_at` may have moved to an earlier time."""
         self.woken: dict[int, float] = {}
         """Streams whose writer should look for a frame, and when (0 = now)."""
-        self.completed: list[PendingBatch] = []
+        self.completed: list[ProducerBatch] = []
         """Batches whose outcome is known: the runtime takes them and runs their callbacks outside the lock.
         """
         self.changed = False
@@ -78,36 +75,32 @@ class ClientCore:
         positions.
         """
 
-    # ---- members ------------------------------------------------------------------------------------------------
+    # ---- producers and consumers ---------------------------------------------------------------------------------
 
     def add_producer(self, settings: ProducerSettings, ledger: ReceiptsLedger | None) -> ProducerCore:
-        from penstock.client.producer_core import ProducerCore
-
         producer = ProducerCore(self, settings, self._random, ledger)
         self.producers.append(producer)
         return producer
 
     def add_consumer(self, topics: tuple[str, ...], settings: ConsumerSettings) -> ConsumerCore:
-        from penstock.client.consumer_core import ConsumerCore
-
         consumer = ConsumerCore(self, topics, settings, self._random)
         self.consumers.append(consumer)
         return consumer
 
-    def remove(self, member: ProducerCore | ConsumerCore, now: float) -> None:
+    def remove(self, owner: StreamOwner, now: float) -> None:
         """Close one producer or consumer: what has no outcome fails, its streams end."""
         self._now = now
-        member.close(now)
-        self.producers = [other for other in self.producers if other is not member]
-        self.consumers = [other for other in self.consumers if other is not member]
+        owner.close(now)
+        self.producers = [other for other in self.producers if other is not owner]
+        self.consumers = [other for other in self.consumers if other is not owner]
         for name in list(self._interest):
-            self.forget_topic(name, member)
+            self.forget_topic(name, owner)
 
     def close(self, now: float) -> None:
-        members: list[ProducerCore | ConsumerCore] = [*self.producers, *self.consumers]
-        for member in members:
-            self.remove(member, now)
-        self._watchers.close()
+        owners: list[StreamOwner] = [*self.producers, *self.consumers]
+        for owner in owners:
+            self.remove(owner, now)
+        self._metadata_watches.close()
         self.changed = True
 
     def after_fork(self, *, used: bool) -> UsedAfterFork | None:
@@ -144,14 +137,14 @@ class ClientCore:
             consumer.step(now)
         if self._interest_changed:
             self._interest_changed = False
-            self._watchers.topics_changed(tuple(sorted(self._interest)), now)
+            self._metadata_watches.topics_changed(tuple(sorted(self._interest)), now)
         if self._refresh_wanted and not self._refreshing and now >= self._refreshed_at + REFRESH_MS:
             self._start_refresh(now)
-        self._watchers.step(now)
-        self._enquiries.step(now)
+        self._metadata_watches.step(now)
+        self._requests.step(now)
 
     def next_step_at(self) -> float:
-        at = min(self._watchers.next_step_at(), self._enquiries.next_step_at())
+        at = min(self._metadata_watches.next_step_at(), self._requests.next_step_at())
         for producer in self.producers:
             at = min(at, producer.next_step_at())
         for consumer in self.consumers:
@@ -170,13 +163,13 @@ class ClientCore:
         self._now = now
         try:
             if token in self._watch_tokens:
-                if self._watchers.pushed(token):
+                if self._metadata_watches.pushed(token):
                     self._apply(log_pb2.MetadataResponse.FromString(frame), now)
                 return
-            member = self._streams.get(token)
-            if member is not None:
+            owner = self._streams.get(token)
+            if owner is not None:
                 self.answered()
-                member.frame_received(token, frame, now)
+                owner.frame_received(token, frame, now)
         except (FrameError, DecodeError) as error:
             self._lost(token, None, f"the broker broke the protocol: {error}", now)
             self.close_stream(token)
@@ -191,39 +184,39 @@ class ClientCore:
     def _lost(self, token: int, code: int | None, message: str, now: float) -> None:
         if token in self._watch_tokens:
             del self._watch_tokens[token]
-            self._watchers.lost(token, code, message, now)
+            self._metadata_watches.lost(token, code, message, now)
             self.attend()
             return
-        member = self._streams.pop(token, None)
-        if member is not None:
-            member.stream_lost(token, code, message, now)
+        owner = self._streams.pop(token, None)
+        if owner is not None:
+            owner.stream_lost(token, code, message, now)
 
     def call_answered(self, token: int, response: bytes, now: float) -> None:
         self._now = now
         try:
-            self._enquiries.answered(token, response, now)
+            self._requests.answered(token, response, now)
         except DecodeError as error:
-            self._enquiries.failed(token, None, f"the broker broke the protocol: {error}", now)
+            self._requests.failed(token, None, f"the broker broke the protocol: {error}", now)
         self.attend()
 
     def call_failed(self, token: int, code: int | None, message: str, now: float) -> None:
         self._now = now
-        self._enquiries.failed(token, code, message, now)
+        self._requests.failed(token, code, message, now)
         self.attend()
 
-    def next_frame(self, token: int, now: float) -> tuple[Outgoing | bytes | None, float]:
-        """What a stream's writer sends next, or None and when to look again. An `Outgoing` is encoded
+    def next_frame(self, token: int, now: float) -> tuple[UnencodedFrame | bytes | None, float]:
+        """What a stream's writer sends next, or None and when to look again. An `UnencodedFrame` is encoded
         outside the lock.
         """
         self._now = now
-        member = self._streams.get(token)
-        return member.next_outgoing(token, now) if member is not None else (None, NEVER)
+        owner = self._streams.get(token)
+        return owner.next_outgoing(token, now) if owner is not None else (None, NEVER)
 
-    def encoded(self, token: int, outgoing: Outgoing) -> None:
-        """An `Outgoing` has become a frame; told before the frame is sent."""
-        outgoing.owner.encoded(token, outgoing)
+    def encoded(self, token: int, outgoing: UnencodedFrame) -> None:
+        """An `UnencodedFrame` has become a frame; call it before the frame is sent."""
+        outgoing.encoded(token)
 
-    # ---- what members ask of the core ---------------------------------------------------------------------------
+    # ---- what producers and consumers use ------------------------------------------------------------------------
 
     def new_token(self) -> int:
         self._tokens += 1
@@ -236,11 +229,11 @@ class ClientCore:
         self.attention = True
 
     def attend_at(self, at: float) -> None:
-        """`step` is to come by this time; the runtime may be waiting for a later one."""
+        """`step` must come by this time; the runtime may be waiting for a later one."""
         if at < self._planned:
             self.attention = True
 
-    def outcome_known(self, batch: PendingBatch) -> None:
+    def outcome_known(self, batch: ProducerBatch) -> None:
         self.completed.append(batch)
         self.changed = True
 
@@ -248,9 +241,9 @@ class ClientCore:
         if at < self.woken.get(token, NEVER):
             self.woken[token] = at
 
-    def open_stream(self, member: ProducerCore | ConsumerCore, address: str, method: str) -> int:
+    def open_stream(self, owner: StreamOwner, address: str, method: str) -> int:
         token = self.new_token()
-        self._streams[token] = member
+        self._streams[token] = owner
         self.act(OpenStream(token=token, address=address, method=method))
         return token
 
@@ -265,27 +258,27 @@ class ClientCore:
         self._watch_tokens.pop(token, None)
         self.act(CloseStream(token=token, gently=gently, last=last))
 
-    def enquire(
+    def send_request(
         self,
         method: str,
-        request: bytes,
+        payload: bytes,
         *,
         deadline: float,
         on_answer: OnAnswer,
         on_failure: OnFailure,
         broker: int | None = None,
         once: bool = False,
-    ) -> Enquiry:
+    ) -> BrokerRequest:
         """Ask `broker` (None = any) until answered or `deadline`, or `once`; exactly one of the callbacks comes,
         later.
         """
-        enquiry = Enquiry(method, request, deadline, on_answer, on_failure, broker, once)
-        self._enquiries.add(enquiry)
+        request = BrokerRequest(method, payload, deadline, on_answer, on_failure, broker, once)
+        self._requests.add(request)
         self.attend()
-        return enquiry
+        return request
 
-    def drop_enquiry(self, enquiry: Enquiry) -> None:
-        self._enquiries.drop(enquiry)
+    def cancel_request(self, request: BrokerRequest) -> None:
+        self._requests.drop(request)
 
     # ---- addresses ----------------------------------------------------------------------------------------------
 
@@ -306,7 +299,7 @@ class ClientCore:
         if all(self._suspected(address) for address in addresses):
             addresses += [address for address in self._bootstrap if address not in addresses]
         self._turn += 1
-        turned = [addresses[(self._turn + place) % len(addresses)] for place in range(len(addresses))]
+        turned = [addresses[(self._turn + index) % len(addresses)] for index in range(len(addresses))]
         taken = avoid or []
         return min(turned, key=lambda address: (address in taken, self._suspected(address)))
 
@@ -320,7 +313,7 @@ class ClientCore:
     def answered(self) -> None:
         """Some broker said something, be it a refusal. What waits out a pause grown in an outage goes on at once."""
         if self._outage.answered():
-            self._enquiries.outage_ended()
+            self._requests.outage_ended()
             for producer in self.producers:
                 producer.outage_ended()
             self.attend()
@@ -330,21 +323,21 @@ class ClientCore:
 
     # ---- metadata -----------------------------------------------------------------------------------------------
 
-    def watch_topic(self, name: str, member: ProducerCore | ConsumerCore) -> TopicView | None:
-        """The topic as known now, or None while it is being asked for. From now on `member` hears of its
+    def watch_topic(self, name: str, owner: StreamOwner) -> TopicView | None:
+        """The topic as known now, or None while it is being asked for. From now on `owner` hears of its
         changes.
 
-        Raises what the brokers finally answered, once; the next call asks anew.
+        Raises what the brokers finally answered, once; the next call asks again.
         """
         if not isinstance(name, str):
             raise TypeError(f"topic: {name!r} is not a name")
         error = self._topic_errors.pop(name, None)
         if error is not None:
             raise error
-        members = self._interest.setdefault(name, [])
-        if member not in members:
-            members.append(member)
-            if len(members) == 1:
+        owners = self._interest.setdefault(name, [])
+        if owner not in owners:
+            owners.append(owner)
+            if len(owners) == 1:
                 self._interest_changed = True
                 self.attend()
         view = self.view.topics.get(name)
@@ -352,17 +345,17 @@ class ClientCore:
             self._ask_topic(name)
         return view
 
-    def forget_topic(self, name: str, member: ProducerCore | ConsumerCore) -> None:
-        members = self._interest.get(name)
-        if members is None or member not in members:
+    def forget_topic(self, name: str, owner: StreamOwner) -> None:
+        owners = self._interest.get(name)
+        if owners is None or owner not in owners:
             return
-        members.remove(member)
-        if not members:
+        owners.remove(owner)
+        if not owners:
             del self._interest[name]
             self.view.forget(name)
             asked = self._topics_asked.pop(name, None)
             if asked is not None:
-                self._enquiries.drop(asked)
+                self._requests.drop(asked)
             self._interest_changed = True
             self.attend()
 
@@ -370,7 +363,9 @@ class ClientCore:
         """Why a topic is not known yet, for a caller that waited too long."""
         asked = self._topics_asked.get(name)
         tried = each_of(asked.errors) if asked is not None else ""
-        return f"{name}: no broker told its partitions ({tried or 'no answer from ' + ', '.join(self._addresses())})"
+        if not tried:
+            tried = f"no answer from {', '.join(self._addresses())}"
+        return f"{name}: no broker described its partitions ({tried})"
 
     def refresh(self, now: float) -> None:
         """Ask for the metadata of all topics in use, soon and not too often."""
@@ -389,10 +384,10 @@ class ClientCore:
             self._topics_asked.pop(name, None)
             self._apply(log_pb2.MetadataResponse.FromString(response), now)
 
-        self._topics_asked[name] = self.enquire(
+        self._topics_asked[name] = self.send_request(
             methods.METADATA,
             log_pb2.MetadataRequest(topics=[name]).SerializeToString(),
-            deadline=NEVER,  # whoever waits has its own, shorter limit
+            deadline=NEVER,  # the caller that waits has its own, shorter limit
             on_answer=answered,
             on_failure=failed,
         )
@@ -409,7 +404,7 @@ class ClientCore:
             self._refreshing = False
             self._apply(log_pb2.MetadataResponse.FromString(response), now)
 
-        self.enquire(
+        self.send_request(
             methods.METADATA,
             log_pb2.MetadataRequest(topics=sorted(self._interest)).SerializeToString(),
             deadline=now + REFRESH_DEADLINE_MS,
@@ -421,8 +416,8 @@ class ClientCore:
         names = self.view.apply(response)
         for name in names:
             view = self.view.topics[name]
-            for member in list(self._interest.get(name, ())):
-                member.topic_changed(view, now)
+            for owner in list(self._interest.get(name, ())):
+                owner.topic_changed(view, now)
             if name not in self._interest:
                 self.view.forget(name)
         self.changed = True

@@ -1,4 +1,4 @@
-"""What a client tells about topics and brokers."""
+"""What a client describes of topics and brokers."""
 
 import json
 from dataclasses import dataclass, field

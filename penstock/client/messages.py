@@ -1,4 +1,4 @@
-"""What a consumer hands out: light messages, or whole batches in columns."""
+"""What a consumer returns: light messages, or whole batches in columns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from penstock.serializers import CONTENT_TYPE, MESSAGE_ID, header
 
 if TYPE_CHECKING:
     import pyarrow
+
+HeaderList = Sequence[tuple[str, bytes | None]]
+"""(name, content) pairs as they are stored."""
 
 
 class Message(NamedTuple):

@@ -1,4 +1,4 @@
-"""While no broker answers: tells, once, what is tried and why it fails."""
+"""While no broker answers: logs, once, which addresses are tried and why they fail."""
 
 import logging
 
@@ -18,7 +18,7 @@ class Outage:
         self._failures: dict[str, str] = {}
 
     def failed(self, address: str, why: str, now: float) -> None:
-        """Attempts are repeated at least once a second, so the one that fails next tells in time."""
+        """Attempts are repeated at least once a second, so the next failure logs in time."""
         if self._since is None:
             self._since = now
         self._failures[address] = why
@@ -31,7 +31,7 @@ class Outage:
             )
 
     def answered(self) -> bool:
-        """Whether this answer ends an outage that was told."""
+        """Whether this answer ends an outage that was logged."""
         ended = self._told
         if ended:
             _log.warning("penstock: a broker answers again")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import TopicDescription, metadata_request, topic_in
-from penstock.client.group_descriptions import Conversation, Question
-from penstock.client.place import Place
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, NotFound, PenstockError
@@ -35,7 +35,7 @@ class PartitionDurability:
     verified_ms: int | None
 
 
-def delete_records(before: Mapping[Place, int]) -> Conversation[dict[Place, int]]:
+def delete_records(before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
     """(topic, partition) -> offset below which everything goes; where each log begins then. Done on every in-sync
     replica when it returns. Raises `NotFound`, `Forbidden`, `OffsetOutOfRange` for what is not committed yet.
     """
@@ -45,29 +45,29 @@ def delete_records(before: Mapping[Place, int]) -> Conversation[dict[Place, int]
                 f"{topic}-{partition}: before offset {offset}; at least 0, or {END} for all, required"
             )
 
-    def ask(asked: list[tuple[Place, bytes, int]]) -> tuple[str, bytes]:
+    def ask(asked: list[tuple[TopicPartition, bytes, int]]) -> tuple[str, bytes]:
         request = pb.DeleteRecordsRequest()
-        for place, topic_id, epoch in asked:
+        for tp, topic_id, epoch in asked:
             request.partitions.add(
-                topic_id=topic_id, partition=place[1], leader_epoch=epoch, before_offset=before[place]
+                topic_id=topic_id, partition=tp[1], leader_epoch=epoch, before_offset=before[tp]
             )
         return methods.DELETE_RECORDS, request.SerializeToString()
 
     found = yield from _of_leaders(
         sorted(before), ask, lambda answer: list(pb.DeleteRecordsResponse.FromString(answer).partitions)
     )
-    return {place: deleted.log_start_offset for place, deleted in found.items()}
+    return {tp: deleted.log_start_offset for tp, deleted in found.items()}
 
 
 def durability(topic: str) -> Conversation[list[PartitionDurability]]:
     """All partitions of a topic by number. Raises `NotFound`."""
     method, request = metadata_request((topic,))
-    described = topic_in((yield Question(method=method, request=request)), topic)
+    described = topic_in((yield BrokerCall(method=method, request=request)), topic)
 
-    def ask(asked: list[tuple[Place, bytes, int]]) -> tuple[str, bytes]:
+    def ask(asked: list[tuple[TopicPartition, bytes, int]]) -> tuple[str, bytes]:
         wanted = pb.DescribeDurabilityRequest()
-        for place, topic_id, epoch in asked:
-            wanted.partitions.add(topic_id=topic_id, partition=place[1], leader_epoch=epoch)
+        for tp, topic_id, epoch in asked:
+            wanted.partitions.add(topic_id=topic_id, partition=tp[1], leader_epoch=epoch)
         return methods.DESCRIBE_DURABILITY, wanted.SerializeToString()
 
     found = yield from _of_leaders(
@@ -77,36 +77,36 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
     )
     return [
         PartitionDurability(
-            partition=place[1],
-            log_start_offset=told.log_start_offset,
-            verified_end_offset=told.verified_end_offset,
-            high_watermark=told.high_watermark,
-            replicas=told.replicas,
-            verified_ms=told.verified_ms if told.verified_ms >= 0 else None,
+            partition=tp[1],
+            log_start_offset=result.log_start_offset,
+            verified_end_offset=result.verified_end_offset,
+            high_watermark=result.high_watermark,
+            replicas=result.replicas,
+            verified_ms=result.verified_ms if result.verified_ms >= 0 else None,
         )
-        for place, told in sorted(found.items())
+        for tp, result in sorted(found.items())
     ]
 
 
 def _of_leaders(
-    places: list[Place],
-    ask: Callable[[list[tuple[Place, bytes, int]]], tuple[str, bytes]],
+    partitions: list[TopicPartition],
+    ask: Callable[[list[tuple[TopicPartition, bytes, int]]], tuple[str, bytes]],
     answers: Callable[[bytes], list[_M]],
-) -> Conversation[dict[Place, _M]]:
-    """Put one question a leader, again where leadership moved or it was not done yet."""
-    open_places, found = list(places), dict[Place, _M]()
-    while open_places:
+) -> Conversation[dict[TopicPartition, _M]]:
+    """Call each leader once, and again where leadership moved or the leader was not done yet."""
+    unanswered, found = list(partitions), dict[TopicPartition, _M]()
+    while unanswered:
         topics: dict[str, TopicDescription] = {}
-        for name in sorted({topic for topic, _ in open_places}):
+        for name in sorted({topic for topic, _ in unanswered}):
             method, request = metadata_request((name,))
-            topics[name] = topic_in((yield Question(method=method, request=request)), name)
-        by_leader: dict[int, list[tuple[Place, bytes, int]]] = {}
-        for place in open_places:
-            described = topics[place[0]]
-            if place[1] >= len(described.partitions):
-                raise NotFound(f"{place[0]}: no partition {place[1]}, it has {len(described.partitions)}")
-            partition = described.partitions[place[1]]
-            entry = (place, bytes.fromhex(described.topic_id), partition.leader_epoch)
+            topics[name] = topic_in((yield BrokerCall(method=method, request=request)), name)
+        by_leader: dict[int, list[tuple[TopicPartition, bytes, int]]] = {}
+        for tp in unanswered:
+            described = topics[tp[0]]
+            if tp[1] >= len(described.partitions):
+                raise NotFound(f"{tp[0]}: no partition {tp[1]}, it has {len(described.partitions)}")
+            partition = described.partitions[tp[1]]
+            entry = (tp, bytes.fromhex(described.topic_id), partition.leader_epoch)
             by_leader.setdefault(partition.leader, []).append(entry)
         for leader, asked in sorted(by_leader.items()):
             if leader < 0:
@@ -114,16 +114,16 @@ def _of_leaders(
                 continue
             method, request = ask(asked)
             try:
-                told = answers((yield Question(method=method, request=request, broker=leader)))
+                results = answers((yield BrokerCall(method=method, request=request, broker=leader)))
             except PenstockError as error:
                 yield from _unless_final(error)
                 continue
-            for (place, _, _), answer in zip(asked, told, strict=True):
+            for (tp, _, _), answer in zip(asked, results, strict=True):
                 if answer.error:
                     yield from _unless_final(refusal(answer.error, answer.message))
                 else:
-                    found[place] = answer
-        open_places = [place for place in open_places if place not in found]
+                    found[tp] = answer
+        unanswered = [tp for tp in unanswered if tp not in found]
     return found
 
 

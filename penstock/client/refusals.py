@@ -33,14 +33,14 @@ def refusal(code: int | None, message: str) -> PenstockError:
 
 
 def metadata_may_be_newer(error: PenstockError) -> bool:
-    """Somebody else may lead by now; or the broker has not yet heard of a topic that another one told us of, or we
-    have not heard that it was deleted. The metadata settles which.
+    """Another broker may lead by now; or this broker does not know yet a topic that another one knows; or the topic
+    was deleted. Newer metadata shows which.
     """
     return error.code in LEADERSHIP_CODES or error.code is ErrorCode.NOT_FOUND
 
 
 def final(error: PenstockError) -> bool:
-    """Asking again, anywhere, would be answered the same."""
+    """Every broker would give the same answer again."""
     return error.kind in (ErrorKind.FATAL, ErrorKind.FENCED)
 
 
@@ -54,5 +54,5 @@ def unknown_because(label: str, error: PenstockError) -> PenstockError:
 
 
 def held_up_by(cause: PenstockError) -> str:
-    """What keeps a message back, for one who has waited long enough."""
+    """What keeps a message back, for a caller that has waited long enough."""
     return f"held up by {type(cause).__name__}: {cause.message}"

@@ -20,8 +20,8 @@ _ACKS: dict[object, int] = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Where the brokers are and who asks. `ca_file` None = plaintext, which only loopback addresses may
-    have.
+    """Where the brokers are, and the key to reach them with. `ca_file` None = plaintext,
+    which only loopback addresses may have.
     """
 
     bootstrap: tuple[str, ...]
@@ -176,3 +176,10 @@ def _named(name: str, value: object, most: int) -> None:
 def _bounded(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise ConfigurationError(f"{name}: {value!r} is not within {low} to {high}")
+
+
+def no_group(what: str) -> ConfigurationError:
+    """What everything raises that needs a consumer group."""
+    return ConfigurationError(
+        f"{what}: needs a consumer group; pass group=, or keep positions with position() and seek()"
+    )

@@ -1,7 +1,7 @@
 """The text of an API key: `penstock_<env>_<12 id>_<43 secret><6 crc32>`, letters and digits in base 62.
 
 The id is public. The secret holds 256 random bits. The checksum is the CRC-32 of everything before it, so a
-mistyped or cut key is told from a wrong one without asking anybody, and secret scanners can recognise one.
+mistyped or cut key differs from a wrong one without a request, and secret scanners can recognise one.
 """
 
 import re

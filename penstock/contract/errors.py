@@ -419,7 +419,7 @@ class NotCoordinator(PenstockError):
 
     code = ErrorCode.NOT_COORDINATOR
     kind = ErrorKind.RETRIABLE
-    remedy = "Find the coordinator anew and ask it."
+    remedy = "Find the coordinator again and ask it."
 
 
 class CoordinatorNotReady(PenstockError):
@@ -435,7 +435,7 @@ class UnknownMember(PenstockError):
 
     code = ErrorCode.UNKNOWN_MEMBER
     kind = ErrorKind.FENCED
-    remedy = "Join anew; poll more often or raise session_timeout_ms and max_poll_interval_ms."
+    remedy = "Join again; poll more often or raise session_timeout_ms and max_poll_interval_ms."
 
 
 class FencedMemberEpoch(PenstockError):
@@ -443,7 +443,7 @@ class FencedMemberEpoch(PenstockError):
 
     code = ErrorCode.FENCED_MEMBER_EPOCH
     kind = ErrorKind.FENCED
-    remedy = "Drop the partition: another member may own it; the SDK joins anew by itself."
+    remedy = "Drop the partition: another member may own it; the SDK joins again by itself."
 
 
 class FencedInstanceId(PenstockError):

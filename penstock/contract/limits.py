@@ -83,7 +83,7 @@ SEGMENT_BYTES_LIMIT = 2 * GIB
 INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB
 """A batch is found by its stamp; this far apart stand the entries of the index by time."""
 RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
-"""How long messages are kept where nobody said otherwise."""
+"""How long messages are kept by default."""
 RETENTION_MS_MIN = 3600 * 1000
 """Shorter retention would delete before slow consumers have read."""
 TIMESTAMP_AHEAD_MS_MAX = 3600 * 1000
@@ -126,3 +126,7 @@ COMMIT_METADATA_LENGTH_MAX = 4 * KIB
 """Of the note that a consumer may store with an offset."""
 TENANTS_PER_PERSON_MAX = 10
 """Tenants that one person may own, unless an operator has set another number for them: each has limits of its own."""
+PAGE_ITEMS_MAX = 1_000
+"""Items of one page of a list of REST: what one request reads and one answer holds."""
+PAGE_ITEMS_DEFAULT = 100
+"""The same, where the request has no `limit`."""

@@ -101,7 +101,7 @@ def _too_large(codec: str, size: object, bytes_max: int) -> CorruptBatch:
 
 
 def _pooled(pool: deque[_Context], make: Callable[[], _Context], work: Callable[[_Context], bytes]) -> bytes:
-    """Work with a context that nobody else uses meanwhile: they are not safe to share between threads."""
+    """Work with a context of its own meanwhile: contexts are not safe to share between threads."""
     try:
         context = pool.pop()
     except IndexError:

@@ -14,7 +14,7 @@ the segment. Layout, big-endian:
 
 The digest is SHA-256 over "penstock segment 1\\n", topic id (16s), partition (I) and base offset (q), then
 for each batch its header (61 bytes) and its stamp (64 bytes) as stored. The header holds the CRC of the
-records, so whoever has the segment can prove the seal, and a kept stamp cannot be swapped for another.
+records, so anyone with the segment can prove the seal, and a kept stamp cannot be swapped for another.
 """
 
 import hashlib

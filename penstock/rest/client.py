@@ -371,7 +371,7 @@ def _whole_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline:
 
 
 def _has_news(connection: http.client.HTTPConnection) -> bool:
-    """Whether something came on an idle connection: its end, or bytes that nobody asked for."""
+    """Whether something came on an idle connection: its end, or bytes that were not asked for."""
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))

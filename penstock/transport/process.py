@@ -4,14 +4,14 @@ After os.fork() threads and connections stay with the parent, so clients that we
 instead of hanging; one that was not used yet is as good as new there.
 grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child of a
 process with open channels: they skip themselves, and the child may abort. They are switched off here unless the
-environment says something; whoever says GRPC_ENABLE_FORK_SUPPORT=1 has them, and may try new clients in the child
+environment says something; with GRPC_ENABLE_FORK_SUPPORT=1 they are on, and the child may try new clients
 (some forks then wait for seconds, and some children still cannot connect).
 
-grpc tells of each connection that ends on the standard error stream; errors alone are left, unless GRPC_VERBOSITY says
-otherwise. What they mean for a client is told by its exceptions.
+grpc reports each connection that ends on the standard error stream; only errors are left, unless GRPC_VERBOSITY says
+otherwise. The client's exceptions say what they mean for it.
 
 At the end of the interpreter `atexit` calls its functions while daemon threads still run and all other ones are over.
-So that is when a client that nobody closed sends what it holds.
+So that is when a client that was not closed sends what it holds.
 """
 
 import atexit

@@ -23,7 +23,7 @@ CORES = (
 )
 """Every core of the design. Those that are not written yet have no folder."""
 PORTS = ("data_plane.disk", "data_plane.metadata")
-SHELLS = ("data_plane.broker", "data_plane.dev", "data_plane.kafka", "data_plane.testkit")
+SHELLS = ("data_plane.broker", "data_plane.kafka", "data_plane.testkit")
 OTHERS = ("data_plane.contract", "data_plane.etcd", "data_plane.node")
 
 TOP = (
@@ -35,6 +35,8 @@ TOP = (
     "billing",
     "spark_usage",
     "web",
+    "process",
+    "local",
     "benchmarks",
     "chaos",
     "demo",

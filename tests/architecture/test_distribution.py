@@ -17,7 +17,23 @@ from packaging.version import Version
 from . import house
 
 PROJECT = tomllib.loads((house.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LOCK = (house.ROOT / "requirements.lock").read_text(encoding="utf-8")
+LOCK = "requirements.lock"
+RUNNING_LOCK = "requirements-running.lock"
+"""What `make dev` and `make demo` install."""
+RUNNING = (
+    *(
+        "penstock",
+        "process",
+        "data_plane",
+        "control_plane",
+        "tenants",
+        "quotas",
+        "billing",
+        "spark_usage",
+        "web",
+    ),
+    *("local", "demo"),
+)
 ON_REQUEST = {"gevent", "pyarrow", "fastavro"}
 """Imported inside functions, and only when a user asks for what they do."""
 
@@ -31,9 +47,17 @@ def group(name: str) -> Iterator[Requirement]:
             yield Requirement(entry)
 
 
-def pins() -> dict[str, Version]:
-    found = re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", LOCK, flags=re.MULTILINE)
+def pins(lock: str) -> dict[str, Version]:
+    text = (house.ROOT / lock).read_text(encoding="utf-8")
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", text, flags=re.MULTILINE)
     return {canonicalize_name(name): Version(version) for name, version in found}
+
+
+def entries(lock: str) -> set[str]:
+    """Every pin with its hashes, without the comments."""
+    text = (house.ROOT / lock).read_text(encoding="utf-8")
+    lines = "\n".join(line for line in text.splitlines() if not line.strip().startswith("#"))
+    return set(re.split(r"\n(?=[A-Za-z0-9])", lines.strip()))
 
 
 def imports(module: ast.Module) -> Iterator[tuple[ast.AST, str, bool]]:
@@ -79,16 +103,17 @@ def test_the_servers_requirements_never_reach_the_wheel() -> None:
     assert declared.isdisjoint({requirement.name for requirement in group("server")})
 
 
-def test_entry_points_lead_only_into_the_planes() -> None:
+def test_entry_points_lead_only_into_the_server() -> None:
     for target in PROJECT["project"]["entry-points"]["penstock.commands"].values():
-        assert target.split(".")[0] in {"data_plane", "control_plane"}
+        assert target.split(".")[0] in {"data_plane", "control_plane", "local"}
         module, name = target.split(":")
         assert hasattr(import_module(module), name), target
 
 
-def test_the_lock_holds_every_requirement_at_a_version_it_allows() -> None:
-    locked = pins()
-    declared = chain((Requirement(line) for line in PROJECT["project"]["dependencies"]), group("dev"))
+@pytest.mark.parametrize(("lock", "wanted"), [(LOCK, "dev"), (RUNNING_LOCK, "running")])
+def test_a_lock_holds_every_requirement_at_a_version_it_allows(lock: str, wanted: str) -> None:
+    locked = pins(lock)
+    declared = chain((Requirement(line) for line in PROJECT["project"]["dependencies"]), group(wanted))
     for requirement in declared:
         name = canonicalize_name(requirement.name)
         assert name in locked, f"{name} is not locked"
@@ -96,14 +121,29 @@ def test_the_lock_holds_every_requirement_at_a_version_it_allows() -> None:
 
 
 def test_every_pin_of_the_lock_has_hashes() -> None:
-    entries = re.split(r"\n(?=[A-Za-z0-9])", LOCK)
-    pinned = [entry for entry in entries if re.match(r"[A-Za-z0-9._-]+==", entry)]
-    assert len(pinned) == len(pins())
-    assert all("--hash=sha256:" in entry for entry in pinned)
+    assert len(entries(LOCK)) == len(pins(LOCK))
+    assert all("--hash=sha256:" in entry for entry in entries(LOCK))
+
+
+def test_what_runs_is_locked_as_what_is_tested_and_is_less() -> None:
+    assert entries(RUNNING_LOCK) < entries(LOCK)
+    assert {"playwright", "pytest", "locust", "mypy"}.isdisjoint(pins(RUNNING_LOCK))
+
+
+def test_what_runs_imports_only_what_is_installed_to_run_it() -> None:
+    locked, providers = pins(RUNNING_LOCK), packages_distributions()
+    found = []
+    for path in house.modules(*RUNNING):
+        for node, name, _ in imports(house.tree(path)):
+            if name in sys.stdlib_module_names or name in {*house.TOP, "google"} | ON_REQUEST:
+                continue
+            if not {canonicalize_name(provider) for provider in providers.get(name, ())} & locked.keys():
+                found.append(f"{house.place(path, node)}: {name}")
+    assert not found
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.lock", "pyproject.toml", "Makefile", "packaging/fresh.sh", ".ci/run"]
+    "name", [LOCK, RUNNING_LOCK, "pyproject.toml", "Makefile", "packaging/fresh.sh", ".ci/run"]
 )
 def test_no_file_of_the_build_names_a_registry_or_a_folder_of_one_machine(name: str) -> None:
     text = (house.ROOT / name).read_text(encoding="utf-8")

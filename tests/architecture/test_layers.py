@@ -1,5 +1,6 @@
 """The import contracts cover the whole house, hold, and would be seen to break."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -20,8 +21,10 @@ PLANTED = {
     "layers": ("data_plane/log/planted.py", "import data_plane.node"),
     "etcd-client-stands-alone": ("data_plane/etcd/planted.py", "import data_plane.metadata"),
     "cores-decide": ("data_plane/replication/planted.py", "import asyncio"),
+    "rooms-of-the-sdk": ("penstock/client/producing/planted.py", "import penstock.client.consuming.consumer"),
     "verification-decides": ("penstock/verification/history.py", "import grpc"),
-    "node-composes": ("data_plane/node/planted.py", "import grpc"),
+    "node-composes": ("data_plane/node/replicas/planted.py", "import grpc"),
+    "node-wings": ("data_plane/node/membership/planted.py", "import data_plane.node.replicas.host"),
     "control-plane-meets-contracts": ("billing/planted.py", "import data_plane.log"),
     "floors-of-django": ("tenants/queries.py", "import control_plane.topics.models"),
     "ground-floor-apps": ("control_plane/outbox/planted.py", "import tenants.models"),
@@ -32,7 +35,9 @@ PLANTED = {
     "django-stays-home": ("spark_usage/planted.py", "import django"),
     "spark-meets-contracts": ("spark_usage/planted.py", "import data_plane.log"),
     "spark-stays-home": ("web/planted.py", "import pyspark"),
-    "chaos-stands-outside": ("data_plane/dev/planted.py", "import chaos.faults"),
+    "chaos-stands-outside": ("local/planted.py", "import chaos.faults"),
+    "processes-are-alike": ("process/planted.py", "import data_plane.contract"),
+    "local-stands-outside": ("data_plane/broker/planted.py", "import local.layout"),
     "chaos-judges": ("chaos/judgement.py", "import time"),
     "console-asks": ("web/planted.py", "import control_plane.outbox.delivery"),
 }
@@ -92,6 +97,41 @@ def test_the_control_plane_is_kept_from_the_data_plane_but_its_contract_and_the_
     written = {f"data_plane.{path.parent.name}" for path in (house.ROOT / "data_plane").glob("*/__init__.py")}
     shared = {"data_plane.contract", "data_plane.placement"}
     assert written - shared == {*BY_ID["control-plane-meets-contracts"]["forbidden_modules"]}
+
+
+def circles(imports: dict[str, set[str]]) -> list[str]:
+    """Modules that import themselves over others: they are left when all that need none of them are taken away."""
+    left = dict(imports)
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def imported_within(package: str) -> dict[str, set[str]]:
+    """Module -> the modules of the package that it imports."""
+    names = {
+        ".".join(path.relative_to(house.ROOT).with_suffix("").parts): path for path in house.modules(package)
+    }
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        asked = {
+            one
+            for node in ast.walk(house.tree(path))
+            if isinstance(node, ast.ImportFrom) and node.module
+            for one in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        }
+        found[name] = asked & names.keys()
+    return found
+
+
+def test_no_modules_of_the_node_import_one_another_in_a_circle() -> None:
+    assert len(imported_within("data_plane.node")["data_plane.node.broker_node"]) > 10
+    assert not circles(imported_within("data_plane.node"))
+
+
+def test_a_circle_would_be_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
 
 
 def test_every_contract_is_broken_by_the_import_it_forbids(copy: Path) -> None:

@@ -1,6 +1,7 @@
 """Django for the tests of this folder alone: a configuration in a folder of its own, and a database of its own.
 
-On SQLite, or where PENSTOCK_TEST_DATABASE_URL says: one of the tests runs the others on a PostgreSQL.
+The database is a PostgreSQL that the first test that needs it starts. PENSTOCK_TEST_DATABASE_URL names another one:
+`test_on_sqlite.py` runs on SQLite what depends on the database most.
 """
 
 import atexit
@@ -13,10 +14,16 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane.configuration import write
+from tests.integration import servers
 
 FOLDER = Path(tempfile.mkdtemp(prefix="penstock-control-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
-DATABASE_URL = os.environ.get("PENSTOCK_TEST_DATABASE_URL", f"sqlite:///{FOLDER}/control.sqlite")
+STARTED_LATER = "postgresql://penstock@127.0.0.1:1/postgres"
+"""Its port is set once the server runs."""
+DATABASE_URL = os.environ.get("PENSTOCK_TEST_DATABASE_URL", STARTED_LATER)
+
+collect_ignore = [] if DATABASE_URL.startswith("sqlite:") else ["embedded"]
+"""What is about the embedded database runs with the other tests on SQLite."""
 
 
 def _configure() -> None:
@@ -44,6 +51,21 @@ def _configure() -> None:
 
 
 _configure()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings() -> Iterator[None]:
+    """Called by pytest-django before it makes the database."""
+    if DATABASE_URL != STARTED_LATER:
+        yield
+        return
+    from django.db import connections
+
+    with servers.postgresql() as server:
+        connections.settings["default"]["PORT"] = server.port
+        connections["default"].settings_dict["PORT"] = server.port
+        yield
+        connections.close_all()
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from control_plane import config
+from penstock.contract.errors import ConfigurationError
 from tests.control_plane.configuration import write
 
 
@@ -41,31 +42,41 @@ def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["environment"], ..., "environment is missing"),
-        (["environment"], 5, "environment: text required"),
+        (["environment"], ..., "environment: missing; give it a value"),
+        (["environment"], 5, "environment: text required, a whole number given"),
         (["colour"], "red", "colour: no such setting; known: brokers, "),
-        (["brokers", "internal"], [], "brokers: internal: a list of at least one text required"),
-        (["brokers", "pepper_version"], 0, "brokers: pepper_version: a whole number above 0 required"),
-        (["brokers", "pepper_version"], True, "a whole number above 0 required"),
-        (["brokers"], [], "brokers: an object is required"),
-        (["spark", "workers"], 1, "spark: workers: no such setting; known: master"),
-        (["reconcile_interval_s"], 0, "reconcile_interval_s: a whole number above 0 required"),
-        (["price_book_file"], 1, "price_book_file: a path or null required"),
-        (["trusted_proxies"], "10.0.0.1", "trusted_proxies: a list of addresses and networks required"),
+        (["brokers", "internal"], [], "brokers.internal: a list of at least 1 required"),
+        (["brokers", "pepper_version"], 0, "brokers.pepper_version: a whole number of at least 1 required"),
+        (["brokers", "pepper_version"], True, "brokers.pepper_version: a whole number required"),
+        (
+            ["brokers", "pepper_verson"],
+            1,
+            "brokers.pepper_verson: no such setting; did you mean pepper_version?",
+        ),
+        (["secret_kye"], "s", "secret_kye: no such setting; did you mean secret_key?"),
+        (["brokers"], [], "brokers: an object required, a list given"),
+        (["spark", "workers"], 1, "spark.workers: no such setting; known: master"),
+        (["reconcile_interval_s"], 0, "reconcile_interval_s: a whole number of at least 1 required"),
+        (
+            ["price_book_file"],
+            1,
+            "price_book_file: the name of a file or folder required, a whole number given",
+        ),
+        (["trusted_proxies"], "10.0.0.1", "trusted_proxies: a list required, text given"),
         (["trusted_proxies"], ["10.0.0.1/8"], "trusted_proxies: 10.0.0.1/8 has host bits set"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(file: Path, path: list[str], value: Any, message: str) -> None:
-    with pytest.raises(config.Misconfigured) as refused:
+    with pytest.raises(ConfigurationError) as refused:
         config.read(changed(file, path, value))
     assert message in str(refused.value) and str(file) in str(refused.value)
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(config.Misconfigured, match="No such file"):
+    with pytest.raises(ConfigurationError, match="No such file"):
         config.read(tmp_path / "none.json")
     (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(config.Misconfigured, match="not JSON"):
+    with pytest.raises(ConfigurationError, match="is not JSON"):
         config.read(tmp_path / "broken.json")
 
 
@@ -76,6 +87,6 @@ def test_databases_by_address() -> None:
     postgres = config.database("postgresql://user:p%40ss@127.0.0.1:5433/penstock")
     assert (postgres["USER"], postgres["PASSWORD"], postgres["PORT"]) == ("user", "p@ss", "5433")
     for url in ("mysql://h/x", "sqlite://relative", "postgresql://h:hidden@/"):
-        with pytest.raises(config.Misconfigured, match="database_url") as refused:
+        with pytest.raises(ConfigurationError, match="database_url") as refused:
             config.database(url)
         assert "hidden" not in str(refused.value)

@@ -22,7 +22,7 @@ from control_plane.rate_counters import (
     RedisStore,
     Unreachable,
 )
-from data_plane.dev.free_ports import HOST, free_port
+from local.free_ports import HOST, free_port
 from tests.integration import servers
 from tests.integration.installed import ROOT
 
@@ -122,6 +122,16 @@ def test_a_clock_that_was_set_back_shuts_nobody_out(tmp_path: Path) -> None:
     assert [store.count("anna", 60)[0] for _ in range(3)] == [1, 2, 3]
     clock.now -= 900
     assert store.count("anna", 60) == (1, pytest.approx(60))
+
+
+def test_an_event_whose_process_was_slow_is_one_more_of_the_count_that_another_has_begun(
+    tmp_path: Path,
+) -> None:
+    clock = Hand()
+    store = FileStore(tmp_path / "counters.sqlite", clock)
+    assert [store.count("anna", 60)[0] for _ in range(3)] == [1, 2, 3]
+    clock.now -= 2
+    assert store.count("anna", 60)[0] == 4
 
 
 def test_however_many_are_refused_the_store_is_asked_for_one_of_them() -> None:

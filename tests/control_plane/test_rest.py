@@ -19,7 +19,7 @@ from control_plane.outbox import conditions, delivery, in_request, registry
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
 from control_plane.rest import health
-from control_plane.rest.topics import show_topic
+from control_plane.rest.topics import TopicTold
 from control_plane.rest.views import told
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
@@ -347,7 +347,7 @@ def test_who_makes_a_topic_that_brokers_refuse_is_told_why(tenant: Tenant, key: 
     topics.put_condition(
         topic.public_id, conditions.DELIVERY, "invalid_request", "3 brokers required, 2 active"
     )
-    answer = told(topic, topics.KIND_TOPIC, show_topic(topic), 201)
+    answer = told(topic, topics.KIND_TOPIC, TopicTold, 201)
     assert answer.status_code == 202 and answer.data["delivered"] is False
     assert [one["message"] for one in answer.data["conditions"]] == ["3 brokers required, 2 active"]
 

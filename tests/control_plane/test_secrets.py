@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from control_plane import config, logs
+from control_plane import config
 from control_plane.access import actions as access
+from process import logs
 from tenants import tokens
 from tenants.people import actions as people
 from tenants.people import queries
@@ -25,7 +26,7 @@ def lines() -> Iterator[io.StringIO]:
     """Everything that is logged, in the form in which the service writes it."""
     kept = io.StringIO()
     handler = logging.StreamHandler(kept)
-    handler.setFormatter(logs.JsonLines())
+    handler.setFormatter(logs.JsonLines("web"))
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

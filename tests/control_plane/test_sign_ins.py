@@ -11,10 +11,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from control_plane import logs
 from control_plane.audit import queries as audit
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, Unauthenticated
 from penstock.contract.ids import SYSTEM_TENANT
+from process import logs
 from tenants import actions, queries
 from tenants.accounts import actions as accounts
 from tenants.accounts import queries as account_queries

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from control_plane.brokers import client as brokers
+from control_plane.brokers.view import BrokerSeen
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions, delivery
 from control_plane.topics import actions, creation
 from control_plane.topics.models import Topic
 from data_plane.contract.admin_client import AdminClient
 from penstock.contract.errors import AlreadyExists, LimitExceeded
+from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
 from tests.control_plane.world import ACTOR, make_tenant
 from tests.integration.brokers import Brokers
@@ -54,6 +56,33 @@ def is_on_brokers(topic: Topic) -> bool:
 
 def test_a_topic_is_on_the_brokers_when_the_call_returns(admin: AdminClient) -> None:
     assert is_on_brokers(create(make_tenant("acme")))
+
+
+def test_of_topics_made_one_after_the_other_only_the_first_asks_what_brokers_there_are(
+    admin: AdminClient,
+) -> None:
+    tenant = make_tenant("busy")
+    assert delivery.deliver(KIND_TENANT, tenant.public_id)
+    create(tenant, "first")
+    tenant.refresh_from_db()
+    before = admin.sent.copy()
+    for name in ("second", "third"):
+        create(tenant, name)
+    assert admin.sent - before == {"CreateTopic": 2, "DescribeCluster": 4}, "the two others are waited for"
+    leaders = [broker.leaders for broker in admin.describe_cluster().brokers]
+    assert max(leaders) - min(leaders) <= 1, "each counts for the choice of the next"
+
+
+def test_brokers_that_have_changed_since_they_were_described_are_asked_again(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = BrokerSeen(
+        id=99, state="active", client_address="", internal_address="", zone="", leaders=0, replicas=0
+    )
+    monkeypatch.setattr(brokers, "brokers_lately", lambda: [gone])
+    tenant = make_tenant("late")
+    assert is_on_brokers(create(tenant, "one-copy", replication=1, min_insync_replicas=1)), "99 is not known"
+    assert is_on_brokers(create(tenant, "three")), "one broker is too few"
 
 
 def test_a_topic_made_again_waits_until_the_deletion_of_the_first_has_reached_the_brokers(

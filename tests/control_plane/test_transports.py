@@ -6,10 +6,10 @@ import pytest
 from celery import Celery
 from django.db import transaction
 
-from control_plane import config
 from control_plane.celery import transport
 from control_plane.outbox import actions, queries, wake_ups
 from control_plane.outbox.models import Delivery
+from penstock.contract.errors import ConfigurationError
 
 AWAY = "redis://127.0.0.1:9/0"
 HELD_UP_S = 2.0
@@ -35,6 +35,6 @@ def test_a_change_is_committed_and_found_when_its_wake_up_cannot_be_sent(
 
 
 def test_a_transport_that_is_none_is_refused_without_showing_its_password() -> None:
-    with pytest.raises(config.Misconfigured, match="celery_broker_url: scheme 'amqp'") as refused:
+    with pytest.raises(ConfigurationError, match="celery_broker_url: scheme 'amqp'") as refused:
         transport("amqp://user:hidden@127.0.0.1/")
     assert "hidden" not in str(refused.value)

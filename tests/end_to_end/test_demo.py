@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev import processes, service_processes
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.service_layout import ServiceDirectory
+from local import processes, service_processes
+from local.layout import DataDirectory
+from local.service_layout import ServiceDirectory
 from tests.integration.installed import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]

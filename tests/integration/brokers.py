@@ -21,13 +21,13 @@ import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
-from data_plane.dev import etcd_process
-from data_plane.dev.broker_config import write_broker_config
-from data_plane.dev.free_ports import HOST
-from data_plane.dev.layout import SQLITE, BrokerSpec, DataDirectory
-from data_plane.dev.provisioning import broker_views, new_key, provision_internal_topics, put_key
-from data_plane.dev.status import is_ready
 from data_plane.placement.planner import Assignment, PlacementRefused, plan
+from local import etcd_process
+from local.broker_config import write_broker_config
+from local.free_ports import HOST
+from local.layout import SQLITE, BrokerSpec, DataDirectory
+from local.provisioning import broker_views, new_key, provision_internal_topics, put_key
+from local.status import is_ready
 from penstock import Client
 from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import PenstockError

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data_plane.dev.free_ports import free_port
+from local.free_ports import free_port
 
 from .servers import ServerFailed, program
 

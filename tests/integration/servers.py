@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.dev import guardian
-from data_plane.dev.free_ports import free_port
+from local import guardian
+from local.free_ports import free_port
 
 TITLE = ("--set-proc-title", "no")
 """Redis writes its title over its environment, and with it over the mark of what must end with us."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_plane.dev import guardian
+from local import guardian
 
 from . import equivalents, scores
 from .mutations import Mutant, mutants_of, signatures

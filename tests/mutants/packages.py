@@ -42,7 +42,7 @@ PACKAGES = (
     Package(
         name="client",
         code=("penstock/client",),
-        tests=("tests/unit/client", "tests/unit/groups/test_member.py", "tests/properties/client"),
+        tests=("tests/unit/client", "tests/unit/client/groups/test_member.py", "tests/properties/client"),
     ),
     Package(
         name="log",
@@ -86,7 +86,9 @@ PACKAGES = (
         tests=("tests/unit/metering", "tests/properties/metering"),
     ),
     Package(
-        name="authz", code=("data_plane/authz",), tests=("tests/unit/authz", "tests/unit/node/test_access.py")
+        name="authz",
+        code=("data_plane/authz",),
+        tests=("tests/unit/authz", "tests/unit/node/admission/test_gate.py"),
     ),
     Package(name="throttling", code=("data_plane/throttling",), tests=("tests/unit/throttling",)),
     Package(

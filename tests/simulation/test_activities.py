@@ -70,10 +70,15 @@ async def _nothing(*_: object) -> None:
 @pytest.mark.parametrize(
     ("plan", "target", "wrong", "violated"),
     [
-        (stopping_plan, "data_plane.node.committer:Committer.checkpoint", lambda right: _nothing, "I22"),
+        (
+            stopping_plan,
+            "data_plane.node.replicas.committer:Committer.checkpoint",
+            lambda right: _nothing,
+            "I22",
+        ),
         (
             changing_plan,
-            "data_plane.node.record_deletion:_begins",
+            "data_plane.node.serving.record_deletion:_begins",
             lambda right: lambda replica, offset: True,
             "I23",
         ),

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from data_plane.disk.port import Disk
-from data_plane.node import directory
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import Directory
+from data_plane.node.log_directory import directory
+from data_plane.node.log_directory.directory import Directory
 from data_plane.node.ports import Rng
 from data_plane.testkit.faults import FaultKind, Step
 from data_plane.testkit.scenario import Scenario
@@ -56,6 +56,6 @@ def _whosever_it_is(right: Callable[[Disk, NodeConfig, Rng], Directory]) -> Any:
 
 
 def test_a_broker_that_takes_anothers_log_directory_is_found() -> None:
-    with planted("data_plane.node.directory:open_directory", _whosever_it_is):
+    with planted("data_plane.node.log_directory.directory:open_directory", _whosever_it_is):
         result = Scenario(one_fault(FaultKind.SWAPPED_DIRECTORY, 1)).run()
     assert result.violated in ("I10", "I11", "I19"), f"{result.violated}: {result.explanation}"

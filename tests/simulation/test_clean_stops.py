@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from data_plane.node.directory import CLEAN_FILE
+from data_plane.node.log_directory.directory import CLEAN_FILE
 from data_plane.testkit.cluster import BrokerState
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import CutChoice
@@ -27,7 +27,7 @@ def marked_clean(durability: Durability, *, late: bool) -> bool:
         await period.until("it holds them", lambda: log.log_end_offset == FIRST)
         node = follower.node
         assert node is not None
-        right = node.committer.checkpoint
+        right = node.hosting.committer.checkpoint
 
         async def checkpoint() -> None:
             await right()
@@ -40,7 +40,7 @@ def marked_clean(durability: Durability, *, late: bool) -> bool:
                 log.append_as_follower(memoryview(pushed.stamps), batches, log.last_epoch)
                 assert log.log_end_offset == FIRST + LATE
 
-        node.committer.checkpoint = checkpoint  # type: ignore[method-assign]
+        node.hosting.committer.checkpoint = checkpoint  # type: ignore[method-assign]
         period.cluster.drain(follower)
         await period.until("it has stopped", lambda: follower.state is BrokerState.DOWN)
         assert follower.ended == "drained"

@@ -243,7 +243,7 @@ def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> Non
         key_id = next(iter(streams.node.view.image.keys))
         request = admin_pb2.RevokeKeyRequest(key_id=key_id)
         await streams.call(own_methods.REVOKE_KEY, request, internal=True)
-        await streams.until(lambda: streams.listeners() == 0 and not streams.node.metering._tallies)
+        await streams.until(lambda: streams.listeners() == 0 and not streams.node.usage.metering._tallies)
         with pytest.raises(CallFailed) as refused:
             await listed(streams, END)
         assert refused.value.code == ErrorCode.UNAUTHENTICATED
@@ -269,7 +269,7 @@ def test_followers_know_what_their_leader_has_metered_each_time() -> None:
 
 def test_questions_and_watches_are_charged_as_such_and_the_broker_sees_how_late_its_timers_are() -> None:
     async def story(streams: Streams) -> None:
-        fairness = streams.node._fairness
+        fairness = streams.node.fairness
         asked, now_ms = fairness._spare.asked, fairness._clock.monotonic_ms
         await streams.call(methods.METADATA, pb.MetadataRequest(all_topics=True))
         _, charged_ms = asked._all
@@ -290,7 +290,7 @@ def test_questions_and_watches_are_charged_as_such_and_the_broker_sees_how_late_
 def test_partitions_that_were_added_without_an_answer_are_added_once() -> None:
     async def story(streams: Streams) -> None:
         node: Any = streams.node
-        store = node._admin._store
+        store = node.control.admin._store
 
         async def grown(by: int) -> admin_pb2.Outcome:
             request = admin_pb2.UpdateTopicRequest(topic_id=streams.where.topic_id, tenant=TENANT)
@@ -303,16 +303,16 @@ def test_partitions_that_were_added_without_an_answer_are_added_once() -> None:
 
         partitions = 2
         for applied in ([True], [False], [False, True]):
-            node._admin._store = Doubtful(store, applied=list(applied))
+            node.control.admin._store = Doubtful(store, applied=list(applied))
             assert not (await grown(2)).error
             partitions += 2
             assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions
-            assert not node._admin._store.applied
-        node._admin._store = Doubtful(store, applied=[False] * 20)
+            assert not node.control.admin._store.applied
+        node.control.admin._store = Doubtful(store, applied=[False] * 20)
         assert (await grown(1)).error == ErrorCode.OUTCOME_UNKNOWN
-        node._admin._store = Silent(store, applied=[True] * 20)
+        node.control.admin._store = Silent(store, applied=[True] * 20)
         assert (await grown(1)).error == ErrorCode.BROKER_UNAVAILABLE
-        node._admin._store = Silent(store, applied=[True] * 19)
+        node.control.admin._store = Silent(store, applied=[True] * 19)
         assert not (await grown(1)).error
         assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions + 1
 

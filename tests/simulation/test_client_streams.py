@@ -13,8 +13,8 @@ from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.config import Timings
-from data_plane.node.consume import ConsumeStream
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.testkit.cluster import TENANT
 from data_plane.testkit.connection import Endpoint
 from data_plane.testkit.transport import SimTransport
@@ -50,7 +50,7 @@ class Streams:
 
     @property
     def replica(self) -> Replica:
-        return self.node.host.replicas[self.where]
+        return self.node.replicas.by_partition[self.where]
 
     async def open(self, method: str) -> Endpoint:
         return await self._transport.connect(self.address, method, CONNECT_MS)
@@ -76,7 +76,7 @@ class Streams:
         """(answered, of those by our fault) of the ended streams of all minutes."""
         found = [
             sums
-            for key, sums in self.node.metering.increments._requests.items()
+            for key, sums in self.node.usage.metering.increments._requests.items()
             if key.operation == operation
         ]
         return sum(valid for valid, _ in found), sum(bad for _, bad in found)
@@ -84,7 +84,7 @@ class Streams:
     def delivered(self) -> dict[str, tuple[int, int]]:
         """By group: messages and bytes that consumers have taken."""
         found: dict[str, tuple[int, int]] = {}
-        for key, (messages, size) in self.node.metering.increments._delivered.items():
+        for key, (messages, size) in self.node.usage.metering.increments._delivered.items():
             before = found.get(key.group, (0, 0))
             found[key.group] = (before[0] + messages, before[1] + size)
         return found
@@ -237,7 +237,7 @@ def test_a_stream_that_overdraws_its_credit_is_ended_and_the_next_one_begins_wit
 def test_requests_of_two_streams_add_up_and_are_counted_once_when_each_ends() -> None:
     async def story(streams: Streams) -> None:
         first, second = await streams.producing(), await streams.producing()
-        tallies = streams.node.metering._tallies
+        tallies = streams.node.usage.metering._tallies
         assert len(tallies) == 2
         await first.send(BATCH, BATCH, BATCH)
         await second.send(BATCH)
@@ -333,7 +333,7 @@ def test_a_partition_that_is_closed_is_not_pushed_and_listens_to_nothing_and_may
         for stream in (kept, closed):
             stream.endpoint.close()
         await streams.until(lambda: streams.listeners() == 0)
-        assert not streams.node._streams._consumers
+        assert not streams.node.serving.streams._consumers
 
     told(story)
 

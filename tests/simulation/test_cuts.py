@@ -105,7 +105,7 @@ class Period:
         return leader, next(broker for broker in self.cluster.brokers if broker is not leader)
 
     def replica_of(self, broker: SimBroker, where: TopicPartition) -> Any:
-        return None if broker.node is None else broker.node.host.replicas.get(where)
+        return None if broker.node is None else broker.node.replicas.by_partition.get(where)
 
     # -- what happens -----------------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ def test_topics_deleted_in_one_period_and_in_the_next_are_each_in_one_cut() -> N
 def test_a_cut_of_more_partitions_than_one_call_takes_has_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("data_plane.node.cuts._PARTITIONS_PER_CALL", 2)
+    monkeypatch.setattr("data_plane.node.metering.cut_calls._PARTITIONS_PER_CALL", 2)
     monkeypatch.setattr("data_plane.controller.cuts.ENDS_PER_CHUNK", 3)
 
     async def story(period: Period) -> None:

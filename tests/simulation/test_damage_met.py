@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from data_plane.log.layout import STAMPS_SUFFIX
 from data_plane.log.sidecar import stamp_at
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import BOOT_S_MAX, Scenario
@@ -56,14 +56,14 @@ class MetByItself(Scenario):
             _REPAIRED_S_MAX,
             lambda: self._in_sync(where, broker) and not replica.log.damage,
             Invariant.I20,
-            lambda: f"not whole again: {replica.broken or replica.log.damage}",
+            lambda: f"not whole again: {replica.health} {replica.log.damage}",
         )
 
     def _follower(self, where: TopicPartition) -> tuple[SimBroker, Replica] | None:
         """A broker that follows, with its replica; None before anybody does."""
         assert self.cluster is not None
         for broker in self.cluster.brokers:
-            replica = None if broker.node is None else broker.node.host.replicas.get(where)
+            replica = None if broker.node is None else broker.node.replicas.by_partition.get(where)
             if replica is not None and replica.following is not None:
                 return broker, replica
         return None

@@ -169,7 +169,7 @@ def test_a_loss_of_which_nobody_can_say_whether_it_holds_is_told_so() -> None:
         where = period.where("orders")
         await period.produce("orders", 10)
         behind, _ = await one_left_behind(period, where)
-        losses: Any = behind.node and behind.node.losses
+        losses: Any = behind.node and behind.node.control.losses
         store = losses._store
         losses._store = Silent(store, applied=[True] * 20)
         silent = await declared(period, behind, where, broker=behind.broker_id, accept=True)

@@ -36,7 +36,7 @@ def move_of(period: Period, where: TopicPartition, to: int, *, later: int = 0) -
 
 async def moved(broker: SimBroker, *moves: LeaderMove) -> list[str]:
     assert broker.node is not None
-    reasons = await broker.node.handover.ask(moves[0].leader, moves)
+    reasons = await broker.node.control.handover.ask(moves[0].leader, moves)
     return list(reasons)
 
 
@@ -113,7 +113,7 @@ def test_a_store_that_does_not_answer_leaves_the_leader_where_it_is_and_the_next
         await whole(period, where)
         leader, other = period.led_by(where)
         assert leader.node is not None
-        handover: Any = leader.node.handover
+        handover: Any = leader.node.control.handover
         store = handover._store
         for _ in range(2):
             handover._store = Silent(store, applied=[True])
@@ -135,7 +135,7 @@ def test_a_record_that_changed_meanwhile_is_not_written_over() -> None:
         await whole(period, where)
         leader, other = period.led_by(where)
         assert leader.node is not None
-        handover: Any = leader.node.handover
+        handover: Any = leader.node.control.handover
         store = handover._store
         for lacking in ("value", "item"):
             handover._store = Elsewhere(store, lacking)

@@ -132,7 +132,9 @@ class World:
         node = self.broker.node
         assert node is not None
         self.node = node
-        await self._until(lambda: self._led() == WIDE + NARROW + 1 and bool(node.groups.serving()))
+        await self._until(
+            lambda: self._led() == WIDE + NARROW + 1 and bool(node.serving.groups.coordinators.serving())
+        )
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         deadline = self.loop.time() + _BOOT_S
@@ -142,7 +144,7 @@ class World:
 
     def _led(self) -> int:
         """How many partitions take writes."""
-        return sum(one.leading is not None and one.leading.ready for one in self.node.host.all())
+        return sum(one.leading is not None and one.leading.ready for one in self.node.replicas.all())
 
     def wide(self) -> TopicId:
         return self.cluster.topic_ids["wide"]
@@ -247,7 +249,7 @@ async def consume(world: World) -> None:
         await stream.send(pack_frame(kind, head.SerializeToString()))
         await stream.receive()
         await asyncio.sleep(5)
-    world.node._streams.recheck()
+    world.node.serving.streams.recheck()
     await stream.send(pack_frame(FrameKind.CONSUME_CLOSE, closing.SerializeToString()))
     await asyncio.sleep(5)
     stream.close()

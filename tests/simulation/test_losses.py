@@ -95,7 +95,7 @@ class AllLosePower(Scenario):
             record = None if node is None else node.view.image.partition(where)
             if node is None or record is None or record.leader == NO_BROKER or len(record.in_sync) < 3:
                 return False
-            log = node.host.replicas[where].log
+            log = node.replicas.by_partition[where].log
             ends[log.log_end_offset] = ends[log.high_watermark] = None
         return len(ends) == 1
 

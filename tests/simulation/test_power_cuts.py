@@ -178,7 +178,7 @@ def run(command: list[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except FileNotFoundError:
-        pytest.fail(f"{command[0]} is missing: see packaging/debian-packages.txt")
+        pytest.fail(f"{command[0]} is missing: see packaging/debian-testing.txt")
     if done.returncode:
         pytest.fail(f"{' '.join(command)} failed with {done.returncode}: {done.stderr.strip()}")
 

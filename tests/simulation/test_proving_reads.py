@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from data_plane.node import proofs
+from data_plane.node.integrity import proof_reads
 from data_plane.node.ports import CallFailed
 from data_plane.testkit.cluster import TENANT
 from data_plane.testkit.transport import SimTransport
@@ -105,8 +105,8 @@ def test_seals_are_read_above_an_offset_each_time_the_same() -> None:
 
 
 def test_proving_reads_have_a_budget_of_their_own_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "KIB_PER_MINUTE", 60)
-    monkeypatch.setattr(proofs, "KIB_AT_ONCE", 12)
+    monkeypatch.setattr(proof_reads, "KIB_PER_MINUTE", 60)
+    monkeypatch.setattr(proof_reads, "KIB_AT_ONCE", 12)
 
     async def story(streams: Streams) -> None:
         for _ in range(2):

@@ -29,7 +29,7 @@ class SlowForAWhile(Scenario):
 
     async def _story(self) -> None:
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster)
+        watcher = self.watcher = Watcher(cluster, lambda broker, where: False)
         watcher.attach()
         for broker in cluster.brokers:
             cluster.start(broker)
@@ -59,11 +59,11 @@ class SlowForAWhile(Scenario):
 
     def _spoil(self, broker: SimBroker, where: TopicPartition) -> None:
         assert broker.node is not None
-        replica = broker.node.host.replicas[where]
+        replica = broker.node.replicas.by_partition[where]
         damage = DamagedRange(0, 1, "spoilt")
         replica.log.scrub.found_damage(damage)
         replica.found_damage(str(damage))
-        assert replica.broken
+        assert replica.stopped
 
     def _leads_nothing(self, cluster: SimCluster) -> SimBroker:
         leaders = [record.leader for record in self.records.values()]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_plane.metadata import model
-from data_plane.node.trust import WRITE_MS, Trust
+from data_plane.node.membership.trusted_store import WRITE_MS, Trust
 from data_plane.testkit.checkers import Evidence, check_history
 from data_plane.testkit.cluster import SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
@@ -40,7 +40,7 @@ class FromBackup(Scenario):
 
     async def _story(self) -> None:
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster)
+        watcher = self.watcher = Watcher(cluster, lambda broker, where: False)
         watcher.attach()
         for broker in cluster.brokers:
             cluster.start(broker)
@@ -128,6 +128,6 @@ def _believed(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_brokers_that_believe_the_old_store_are_found() -> None:
     told = story(0)
-    with planted("data_plane.node.trust:Trust.went_back", _believed):
+    with planted("data_plane.node.membership.trusted_store:Trust.went_back", _believed):
         result = told.run()
     assert result.violated or told.served

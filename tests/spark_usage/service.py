@@ -31,7 +31,7 @@ class Service:
     def source_options(self) -> dict[str, str]:
         return {
             "bootstrap": ",".join(self.brokers.bootstrap),
-            "api_key_file": str(self.configuration.api_key_file),
+            "api_key_file": str(self.configuration.usage_key_file),
         }
 
     def write(self, values: Sequence[bytes]) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock import BrokerUnavailable
-from spark_usage.configuration import Configuration, Misconfigured
+from penstock.contract.errors import ConfigurationError
+from spark_usage.configuration import BrokersConfiguration, Configuration
 from spark_usage.manifest import CheckFailed
 from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Progress, Round
@@ -20,10 +21,10 @@ class Scripted(Pipeline):
     def __init__(self, folder: Path, outcomes: Sequence[Exception | Round]) -> None:
         super().__init__(
             Configuration(
-                bootstrap=("127.0.0.1:9",),
-                api_key_file=folder / "key",
+                file=folder / "config.json",
+                brokers=BrokersConfiguration(bootstrap=("127.0.0.1:9",)),
+                usage_key_file=folder / "key",
                 datasets=folder,
-                state_directory=folder,
             )
         )
         self.outcomes = list(outcomes)
@@ -52,7 +53,7 @@ def test_a_round_that_fails_twice_has_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lasting", [NotYet("no key"), CheckFailed("sums differ"), Misconfigured("assets.json")]
+    "lasting", [NotYet("no key"), CheckFailed("sums differ"), ConfigurationError("assets.json")]
 )
 def test_what_would_fail_again_is_told_at_once(lasting: Exception, tmp_path: Path) -> None:
     pipeline = Scripted(tmp_path, [lasting, DONE])

@@ -1,5 +1,6 @@
 """The runner waits for the service, runs rounds, is woken, and ends at SIGTERM with all of its processes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from spark_usage.manifest import Catalog
@@ -30,13 +32,10 @@ def wait_until(what: str, holds: Callable[[], bool], process: "subprocess.Popen[
 def members(group: int) -> list[int]:
     """Processes of a process group that are no zombies."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(stat.parent.name))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
     return found
 
 
@@ -80,7 +79,7 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             assert process.returncode == 0, output
             assert time.monotonic() - began < 45
             assert beat()["state"] == "stopped"
-            rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"at"')]
+            rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
             assert "round" in [line["message"] for line in rounds]
             deadline = time.monotonic() + 10
             while members(process.pid) and time.monotonic() < deadline:
@@ -103,5 +102,5 @@ def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         ]
         running.config_file.write_text("{}")
         process = running.process("spark_usage.runner")
-        assert "brokers is missing" in process.communicate(timeout=60)[0]
+        assert "brokers: missing; give it a value" in process.communicate(timeout=60)[0]
         assert process.returncode == 2

@@ -1,4 +1,4 @@
-"""What templates say: numbers, sizes and times as text, fields of forms, and addresses that change on deployment."""
+"""What templates say: numbers, sizes and times as text, and addresses that change on deployment."""
 
 import json
 from datetime import datetime
@@ -14,7 +14,7 @@ from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
 from web import assets, charts, formats
 from web.costs import PriceRow
-from web.forms import Form, split_message
+from web.refusals import split_message
 
 register = template.Library()
 
@@ -33,7 +33,7 @@ register.filter("short", charts.short)
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """`3 minutes ago`, with the moment itself for whoever points at it."""
+    """`3 minutes ago`, with the moment itself for people who point at it."""
     if at is None:
         return "never"
     return format_html(
@@ -56,16 +56,6 @@ def pretty(value: Any) -> str:
 
 
 @register.filter
-def error_of(form: Form, field: str) -> str:
-    return form.errors.get(field, "")
-
-
-@register.filter
-def value_of(form: Form, field: str) -> str:
-    return form.values.get(field, "")
-
-
-@register.filter
 def iso_moment(text: str | None) -> str:
     """A moment that comes as ISO 8601."""
     return "" if text is None else formats.moment(datetime.fromisoformat(text))
@@ -83,30 +73,17 @@ def asset(path: str) -> str:
     return f"{static(path)}?v={assets.digest(path)}"
 
 
-@register.inclusion_tag("web/parts/field.html")
-def field(
-    form: Form, name: str, label: str, hint: str = "", kind: str = "text", **attributes: Any
-) -> dict[str, Any]:
-    """A labelled input with its hint and error, tied together for readers."""
-    return {
-        "name": name,
-        "label": label,
-        "hint": hint,
-        "kind": kind,
-        "value": form.values.get(name, ""),
-        "error": form.errors.get(name, ""),
-        "attributes": {key.replace("_", "-"): value for key, value in attributes.items() if value != ""},
-    }
-
-
-@register.filter
-def words(text: str) -> list[str]:
-    return text.split()
+@register.simple_tag(takes_context=True)
+def page_address(context: template.Context, number: int, name: str = "") -> str:
+    """The address of another page of the list `name`; of a second list on a page, the place where it stands."""
+    query = context["request"].GET.copy()
+    query[name or "page"] = str(number)
+    return f"?{query.urlencode()}{'#' if name else ''}{name}"
 
 
 @register.filter
 def unreachable(error: PenstockError) -> bool:
-    """Whether nobody answered, so that the message tells only of connections."""
+    """Whether no broker answered: the message then names connections only."""
     return isinstance(error, (BrokerUnavailable, TimedOut, DeliveryTimeout))
 
 

@@ -7,13 +7,14 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from penstock.contract.errors import PenstockError, Throttled
+from penstock.contract.errors import PenstockError
 from tenants import actions, queries
 from tenants.models import Person
 from web import notices, rate_limit, sessions
 from web.broker_access import forget_person
 from web.costs import prices_of_newcomers
-from web.forms import Form
+from web.forms.accounts import SignInForm, SignUpForm, TenantForm
+from web.forms.console_form import posted
 from web.places import signed_in
 
 SIGN_IN_PER_PERSON = 10
@@ -38,44 +39,42 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
     """A new session each time: one that somebody planted in the browser is not used."""
-    form = Form.of(request.POST, email="", password="")
-    status = 200
-    wanted = request.POST.get("next", request.GET.get("next", ""))
-    if request.method == "POST":
-        email = form.text("email").lower()
+    form = SignInForm(posted(request), initial={"next": request.GET.get("next", "")})
+    if form.is_valid():
+        given = form.cleaned_data
         try:
+            email = given["email"].lower()
             rate_limit.spend("sign-in", sessions.source_of(request), SIGN_IN_PER_ADDRESS)
             rate_limit.spend("sign-in", f"{sessions.source_of(request)} {email[:150]}", SIGN_IN_PER_PERSON)
             _, token = actions.sign_in(
                 email=email,
-                password=form["password"],
+                password=given["password"],
                 source=sessions.source_of(request),
                 browser=sessions.browser_of(request),
             )
         except PenstockError as error:
             form.refuse(error)
-            status = 429 if isinstance(error, Throttled) else 422
         else:
             end_session(request)
-            return welcome(request, redirect(_inside(request, wanted)), token)
-    elif sessions.person_of(request) is not None:
+            return welcome(request, redirect(_inside(request, given["next"] or "")), token)
+    elif not form.is_bound and sessions.person_of(request) is not None:
         return redirect("web:home")
-    context = {"form": form, "next": wanted}
-    return render(request, "web/sign_in.html", context, status=status)
+    return render(request, "web/sign_in.html", {"form": form}, status=form.status)
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """A person and his first tenant."""
-    form = Form.of(request.POST, email="", password="", tenant="")
-    if request.method == "POST":
+    """A person and their first tenant."""
+    form = SignUpForm(posted(request))
+    if form.is_valid():
+        given = form.cleaned_data
         try:
             rate_limit.spend("sign-up", sessions.source_of(request), SIGN_UP_PER_ADDRESS)
             _, tenant, token = actions.sign_up(
-                email=form.text("email"),
-                password=form["password"],
-                tenant_name=form.text("tenant"),
+                email=given["email"],
+                password=given["password"],
+                tenant_name=given["tenant"],
                 request_id=sessions.request_id_of(request),
                 source=sessions.source_of(request),
                 browser=sessions.browser_of(request),
@@ -85,9 +84,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         else:
             end_session(request)
             return welcome(request, redirect("web:overview", tenant.name), token)
-    status = 422 if form.failed else 200
     context = {"form": form, "prices": prices_of_newcomers()}
-    return render(request, "web/sign_up.html", context, status=status)
+    return render(request, "web/sign_up.html", context, status=form.status)
 
 
 @require_POST
@@ -107,18 +105,17 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_tenant(request: HttpRequest, person: Person) -> HttpResponse:
     """One more tenant, owned by the person."""
-    form = Form.of(request.POST, tenant="")
-    if request.method == "POST":
+    form = TenantForm(posted(request))
+    if form.is_valid():
         try:
             tenant = actions.create_tenant(
-                sessions.actor_of(request, person), name=form.text("tenant"), owner=person
+                sessions.actor_of(request, person), name=form.cleaned_data["tenant"], owner=person
             )
         except PenstockError as error:
             form.refuse(error)
         else:
             return notices.put(redirect("web:overview", tenant.name), f"{tenant.name} is ready.")
-    status = 422 if form.failed else 200
-    return render(request, "web/new_tenant.html", {"form": form}, status=status)
+    return render(request, "web/new_tenant.html", {"form": form}, status=form.status)
 
 
 def welcome(request: HttpRequest, response: HttpResponse, token: str) -> HttpResponse:

@@ -6,13 +6,16 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from penstock.contract.errors import PenstockError, Throttled
+from penstock.contract.errors import PenstockError
 from tenants.accounts import actions, queries
 from tenants.models import Person
 from web import notices, rate_limit, sessions
-from web.forms import Form
+from web.forms.accounts import PasswordForm, ResetForm
+from web.forms.console_form import posted
+from web.paging import page_of
 from web.places import signed_in
 
+PER_PAGE = 50
 PASSWORDS_PER_PERSON = 10
 RESETS_PER_ADDRESS = 60
 """Attempts within a minute."""
@@ -22,30 +25,27 @@ RESETS_PER_ADDRESS = 60
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest, person: Person) -> HttpResponse:
     """The sign-ins, and a form for another password."""
-    form = Form.of(request.POST if request.method == "POST" else {}, present="", new="")
-    status = 200
-    if request.method == "POST" and not form.failed:
+    form = PasswordForm(posted(request))
+    if form.is_valid():
         try:
             rate_limit.spend("password", person.public_id, PASSWORDS_PER_PERSON)
             ended = actions.change_password(
                 sessions.actor_of(request, person),
                 person,
-                present=form["present"],
-                new=form["new"],
+                present=form.cleaned_data["present"],
+                new=form.cleaned_data["new"],
                 keep=sessions.token_of(request),
             )
         except PenstockError as error:
             form.refuse(error)
-            status = 429 if isinstance(error, Throttled) else 422
         else:
             rotate_token(request)
             return notices.put(redirect("web:account"), f"Your password is changed.{_told(ended)}")
     token = sessions.token_of(request)
-    rows = queries.sign_ins(person).order_by("-pk")
-    context = {"form": form, "items": [(row, queries.is_of_token(row, token)) for row in rows]}
-    return render(
-        request, "web/account.html", context, status=422 if status == 200 and form.failed else status
-    )
+    page = page_of(request, queries.sign_ins(person).order_by("-pk"), PER_PAGE)
+    items = [(row, queries.is_of_token(row, token)) for row in page]
+    context = {"form": form, "page": page, "items": items}
+    return render(request, "web/account.html", context, status=form.status)
 
 
 @signed_in
@@ -72,12 +72,12 @@ def reset(request: HttpRequest, token: str) -> HttpResponse:
     """Where a reset link leads: choose a password, then sign in with it."""
     rate_limit.spend("reset", sessions.source_of(request), RESETS_PER_ADDRESS)
     found = queries.reset_of(token)
-    form = Form.of(request.POST if request.method == "POST" else {}, new="")
-    if request.method == "POST" and not form.failed:
+    form = ResetForm(posted(request))
+    if form.is_valid():
         try:
             actions.reset_password(
                 token,
-                new=form["new"],
+                new=form.cleaned_data["new"],
                 request_id=sessions.request_id_of(request),
                 source=sessions.source_of(request),
             )
@@ -89,7 +89,7 @@ def reset(request: HttpRequest, token: str) -> HttpResponse:
             sessions.forget_session(response)
             return notices.put(response, "Your password is changed. Sign in with it.")
     context = {"form": form, "member": found.person, "expires_at": found.expires_at}
-    return render(request, "web/reset.html", context, status=422 if form.failed else 200)
+    return render(request, "web/reset.html", context, status=form.status)
 
 
 def _told(ended: int) -> str:

@@ -58,11 +58,12 @@ def chain(request: HttpRequest, place: Place) -> HttpResponse:
 
 def _unlike_invoices(place: Place) -> int | None:
     """The first entry that an invoice remembers otherwise, or that is not there any more."""
-    remembered = invoices(place.tenant).exclude(audit_sequence=None).order_by("audit_sequence")
-    for sequence, noted in remembered.values_list("audit_sequence", "audit_hash"):
-        if sequence is not None and queries.hash_at(place.tenant.public_id, sequence) != noted:
-            return sequence
-    return None
+    rows = invoices(place.tenant).exclude(audit_sequence=None).values_list("audit_sequence", "audit_hash")
+    remembered = {sequence: noted for sequence, noted in rows if sequence is not None}
+    there = queries.hashes_at(place.tenant.public_id, remembered.keys())
+    return min(
+        (sequence for sequence in remembered if there.get(sequence) != remembered[sequence]), default=None
+    )
 
 
 def _text(request: HttpRequest, name: str) -> str:

@@ -8,17 +8,20 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from penstock import Client
-from penstock.contract.errors import GroupNotFound, InvalidRequest, NotFound, PenstockError
+from penstock.contract.errors import GroupNotFound, NotFound, PenstockError
 from tenants.roles import Permission
 from web import browsing, charts, live, notices
 from web.broker_access import brokers
-from web.forms import Form, moment_ms
+from web.forms.console_form import posted
+from web.forms.fields import moment_ms
+from web.forms.groups import MovesForm, TargetForm
 from web.groups_now import GroupNow, PartitionLag, group_now, groups_now
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.unscripted import first_answer
 
 NAME_MAX = 249
-TARGETS = ("beginning", "end", "offset", "time")
+PARTITIONS_PER_PAGE = 50
 
 
 @in_tenant(Permission.GROUPS_READ)
@@ -72,9 +75,11 @@ def group_live(request: HttpRequest, place: Place) -> HttpResponse:
         context["trouble"] = error
     else:
         longest = max((part.end - part.begin for part in now.partitions), default=0)
+        page = page_of(request, now.partitions, PARTITIONS_PER_PAGE)
         context |= {
             "group": now,
-            "parts": [(part, _pipe(part, longest)) for part in now.partitions],
+            "page": page,
+            "parts": [(part, _pipe(part, longest)) for part in page],
         }
     return render(request, "web/parts/group_live.html", context)
 
@@ -84,57 +89,42 @@ def group_live(request: HttpRequest, place: Place) -> HttpResponse:
 def reset_group(request: HttpRequest, place: Place) -> HttpResponse:
     """Move committed offsets: first a preview, then, with the offsets of the preview, the change itself."""
     name = _name(request)
-    form = Form.of(
-        request.POST if request.method == "POST" else {},
-        to="beginning",
-        topic="",
-        offset="",
-        time="",
-        step="",
-    )
-    context: dict[str, Any] = {
-        "here": "groups",
-        "name": name,
-        "form": form,
-        "query": urlencode({"name": name}),
-    }
+    query = urlencode({"name": name})
+    context: dict[str, Any] = {"here": "groups", "name": name, "query": query}
     with brokers(place) as client:
         now = group_now(client, name)
-        context["group"] = now
-        if request.method == "POST":
+        changes = request.POST.get("step") == "change"
+        form = TargetForm(now.topics, None if changes else posted(request))
+        moving = MovesForm(now, request.POST if changes else None)
+        context |= {"group": now, "form": form, "moving": moving}
+        if moving.is_valid():
             try:
-                if form["step"] == "change":
-                    moves = _chosen(request, now)
-                    client.reset_group(name, moves, live.TIMEOUT_S)
-                    text = f"{name}: moved in {len(moves)} partition{'s' if len(moves) != 1 else ''}."
-                    return notices.put(redirect(f"{place.url('group')}?{urlencode({'name': name})}"), text)
+                client.reset_group(name, moving.moves, live.TIMEOUT_S)
+            except PenstockError as error:
+                moving.refuse(error)
+            else:
+                count = len(moving.moves)
+                text = f"{name}: moved in {count} partition{'s' if count != 1 else ''}."
+                return notices.put(redirect(f"{place.url('group')}?{query}"), text)
+        elif form.is_valid():
+            try:
                 moved = _preview(client, now, form)
-                context["moves"] = moved
-                context["changing"] = sum(1 for part, _, again in moved if again or part.committed is None)
             except PenstockError as error:
                 form.refuse(error)
-    return render(request, "web/group_reset.html", context, status=422 if form.failed else 200)
+            else:
+                context["moves"] = moved
+                context["changing"] = sum(1 for part, _, again in moved if again or part.committed is None)
+    status = moving.status if changes else form.status
+    return render(request, "web/group_reset.html", context, status=status)
 
 
-def _preview(client: Client, now: GroupNow, form: Form) -> list[tuple[PartitionLag, int, int]]:
+def _preview(client: Client, now: GroupNow, form: TargetForm) -> list[tuple[PartitionLag, int, int]]:
     """(partition, new offset, messages that would be read again (above 0) or passed over (below 0))."""
-    target = form["to"]
-    if target not in TARGETS:
-        raise InvalidRequest("to: choose where to go")
-    wanted = form.text("topic")
+    target, wanted, offset = (form.cleaned_data[name] for name in ("to", "topic", "offset"))
     parts = [part for part in now.partitions if not wanted or part.topic == wanted]
-    if not parts:
-        raise InvalidRequest("topic: the group has committed nothing there")
-    offset = None
-    if target == "offset":
-        offset = form.whole("offset", "Offset")
-        if offset is None:
-            raise InvalidRequest("offset: a whole number, please")
-        if offset < 0:
-            raise InvalidRequest("offset: offsets begin at 0")
     at_time: dict[tuple[str, int], int] = {}
     if target == "time":
-        moment = moment_ms(form["time"])
+        moment = moment_ms(form.cleaned_data["time"])
         for topic in sorted({part.topic for part in parts}):
             numbers = [part.partition for part in parts if part.topic == topic]
             with browsing.Reader(client, topic, numbers) as reader:
@@ -153,21 +143,6 @@ def _preview(client: Client, now: GroupNow, form: Form) -> list[tuple[PartitionL
                 new = min(max(offset or 0, part.begin), part.end)
         before = part.begin if part.committed is None else max(part.committed, part.begin)
         moves.append((part, new, before - new))
-    return moves
-
-
-def _chosen(request: HttpRequest, now: GroupNow) -> dict[tuple[str, int], int]:
-    """The offsets that the preview showed, as its form sends them back."""
-    known = {(part.topic, part.partition) for part in now.partitions}
-    moves: dict[tuple[str, int], int] = {}
-    for text in request.POST.getlist("move"):
-        topic, _, rest = text.partition(":")
-        partition, _, offset = rest.partition(":")
-        if not partition.isdecimal() or not offset.isdecimal() or (topic, int(partition)) not in known:
-            raise InvalidRequest("the preview is not of this group any more; look at it again")
-        moves[topic, int(partition)] = int(offset)
-    if not moves:
-        raise InvalidRequest("nothing is to be moved")
     return moves
 
 

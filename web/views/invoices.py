@@ -2,22 +2,23 @@
 
 from typing import Any
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from billing import queries
-from control_plane.rest.billing_shapes import shown_credit_note, shown_invoice
+from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
 from penstock.contract.errors import NotFound
 from tenants.roles import Permission
 from web import proofs
 from web.costs import cost_so_far
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.unscripted import render_part
 
 PER_PAGE = 40
 EVIDENCE_PER_PAGE = 100
+CREDIT_NOTES_PER_PAGE = 10
 PROBLEMS_MAX = 50
 
 
@@ -25,13 +26,11 @@ PROBLEMS_MAX = 50
 @require_safe
 def invoices(request: HttpRequest, place: Place) -> HttpResponse:
     """Newest first."""
-    page = Paginator(queries.invoices(place.tenant).order_by("-number"), PER_PAGE).get_page(
-        request.GET.get("page", "1")[:9]
-    )
+    page = page_of(request, queries.invoices(place.tenant).order_by("-number"), PER_PAGE)
     context = {
         "here": "invoices",
         "page": page,
-        "items": [(row, shown_invoice(row)) for row in page],
+        "items": [(row, InvoiceShape(row).data) for row in page],
         "cost": cost_so_far(place.tenant),
     }
     return render(request, "web/invoices.html", context)
@@ -42,16 +41,16 @@ def invoices(request: HttpRequest, place: Place) -> HttpResponse:
 def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
     """One invoice with its lines."""
     row = queries.invoice(place.tenant, invoice)
-    shown = shown_invoice(row)
+    shown = InvoiceShape(row).data
+    credited = queries.credit_notes(place.tenant).filter(invoice=row).order_by("number")
+    notes = page_of(request, credited, CREDIT_NOTES_PER_PAGE, "credits")
     context: dict[str, Any] = {
         "here": "invoices",
         "invoice": row,
         "shown": shown,
         "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
-        "credit_notes": [
-            (note, shown_credit_note(note))
-            for note in queries.credit_notes(place.tenant).filter(invoice=row).order_by("number")
-        ],
+        "page": notes,
+        "credit_notes": [(note, CreditNoteShape(note).data) for note in notes],
         "proof": proofs.find(place.tenant.public_id, row.public_id),
         "partitions": row.cut.readings.count() if row.cut.delivered_at else 0,
     }
@@ -66,7 +65,7 @@ def line_evidence(request: HttpRequest, place: Place, invoice: str, meter: str) 
     rows = queries.line_evidence(row).get(meter)
     if rows is None:
         raise NotFound(f"invoice {invoice[:64]!r} has no evidence for {meter[:64]!r}")
-    page = Paginator(rows, EVIDENCE_PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, EVIDENCE_PER_PAGE)
     context = {"invoice": row, "meter": meter, "page": page, "total": sum(one["quantity"] for one in rows)}
     return render_part(
         request,

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -13,21 +12,20 @@ from control_plane.access import actions
 from control_plane.access import queries as access
 from control_plane.outbox import in_request
 from penstock.contract.errors import PenstockError
-from penstock.rules.names import OPERATIONS
 from tenants import actions as tenant_actions
 from tenants import queries
 from tenants.models import ApiKey
 from tenants.roles import Permission
 from web import notices
 from web.broker_access import own_keys
-from web.forms import Form
+from web.forms.console_form import posted
+from web.forms.keys import KeyForm
+from web.paging import page_of
 from web.places import Place, in_tenant
 
 PER_PAGE = 50
 SOON = timedelta(days=7)
 """A key that ends by then is pointed out, unless it was made for a short time only."""
-LIFETIMES = {"30": 30, "90": 90, "365": 365}
-"""Days. Any other choice means that the key does not end by itself."""
 
 
 @in_tenant(Permission.KEYS_READ)
@@ -48,13 +46,12 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
         .exclude(public_id__in=own_keys(place.tenant))
     )
     shown = rows if everything else valid
-    page = Paginator(shown, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, shown, PER_PAGE)
     context = {
         "here": "keys",
         "page": page,
         "items": [(row, state_of(row), access.bindings(row)) for row in page],
         "all": everything,
-        "kept": "all=1" if everything else "",
         "ended": rows.count() - valid.count(),
     }
     return render(request, "web/keys.html", context)
@@ -64,41 +61,23 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_key(request: HttpRequest, place: Place) -> HttpResponse:
     """Make a key; its text is on this one page and nowhere else."""
-    form = Form.of(
-        request.POST if request.method == "POST" else {},
-        name="",
-        lifetime="90",
-        scope="all",
-        topic_prefix="",
-    )
-    operations = [name for name in OPERATIONS if request.POST.get(f"may_{name}") == "on"]
-    if request.method != "POST":
-        operations = [name for name in OPERATIONS if name != "delete"]  # which cannot be undone
-    if request.method == "POST":
-        bound = form.text("scope") == "some"
-        if bound and not operations:
-            form.errors["operations"] = "Tick at least one"
-        elif not form.failed:
-            try:
-                days = LIFETIMES.get(form.text("lifetime"))
-                key, text = actions.create_key(
-                    place.actor,
-                    place.tenant,
-                    name=form.text("name"),
-                    expires_at=None if days is None else timezone.now() + timedelta(days=days),
-                    topic_prefix=form.text("topic_prefix") if bound else None,
-                    operations=operations if bound and len(operations) < len(OPERATIONS) else (),
-                )
-            except PenstockError as error:
-                form.refuse(error)
-            else:
-                return _shown_once(request, place, key, text.reveal())
-    context = {
-        "here": "keys",
-        "form": form,
-        "operations": [(name, name in operations) for name in OPERATIONS],
-    }
-    return render(request, "web/key_new.html", context, status=422 if form.failed else 200)
+    form = KeyForm(posted(request))
+    if form.is_valid():
+        given = form.cleaned_data
+        try:
+            key, text = actions.create_key(
+                place.actor,
+                place.tenant,
+                name=given["name"],
+                expires_at=None if form.days is None else timezone.now() + timedelta(days=form.days),
+                topic_prefix=given["topic_prefix"],
+                operations=form.operations_bound,
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            return _shown_once(request, place, key, text.reveal())
+    return render(request, "web/key_new.html", {"here": "keys", "form": form}, status=form.status)
 
 
 @in_tenant(Permission.KEYS_WRITE)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -16,14 +16,14 @@ from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from tenants.roles import Permission
 from web import browsing, decoding, formats
 from web.broker_access import brokers
-from web.forms import Form, moment_ms
+from web.forms.console_form import posted
+from web.forms.fields import moment_ms
+from web.forms.messages import LookForm, SendForm
 from web.places import Place, in_tenant
 
 SEND_S = 12.0
 HASTE: dict[str, Any] = {"linger_ms": 0, "max_block_ms": 5_000, "delivery_timeout_ms": 10_000}
 """Somebody is waiting: a message that cannot be sent soon is better refused."""
-HEADERS_MAX = 50
-PLACES = ("newest", "beginning", "offset", "time", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,28 +42,23 @@ class Shown:
 def messages(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     """A page of messages at the place that the address names."""
     row = queries.topic(place.tenant, name)
-    form = _form(request.GET)
+    form = LookForm.asked(request.GET, count=row.partitions)
     context: dict[str, Any] = {
         "here": "topics",
         "tab": "messages",
         "topic": row,
         "form": form,
-        "limits": browsing.LIMITS,
-        "partitions": range(min(row.partitions, browsing.PARTITIONS_MAX)),
     }
-    partition = None if form["partition"] == "all" else form.whole("partition", "Partition")
-    if partition is not None and not 0 <= partition < row.partitions:
-        form.errors["partition"] = f"{name} has partitions 0 to {row.partitions - 1}"
-    if not form.failed:
+    if form.is_valid():
         try:
-            page = _read(place, name, row.partitions, partition, form)
+            page = _read(place, name, row.partitions, form)
         except InvalidRequest as error:
             form.refuse(error)
         except PenstockError as error:
             context["trouble"] = error
         else:
             context |= _page_context(place, name, page, form)
-    return render(request, "web/messages.html", context, status=422 if form.failed else 200)
+    return render(request, "web/messages.html", context, status=form.status)
 
 
 @in_tenant(Permission.MESSAGES_READ)
@@ -126,93 +121,62 @@ def message_value(request: HttpRequest, place: Place, name: str, partition: str,
 def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     """Send one message and show where it went."""
     row = queries.topic(place.tenant, name)
-    form = Form.of(
-        request.POST if request.method == "POST" else {},
-        key="",
-        value='{"book": "one", "price": 12.50}' if request.method != "POST" else "",
-        headers="",
-        partition="",
-        empty="",
-    )
-    context: dict[str, Any] = {
-        "here": "topics",
-        "tab": "produce",
-        "topic": row,
-        "form": form,
-        "partitions": range(min(row.partitions, browsing.PARTITIONS_MAX)),
-    }
-    if request.method == "POST":
-        headers = [] if form.failed else _headers(form)
-        partition = None if not form.text("partition") else form.whole("partition", "Partition")
-        if not form.failed:
-            # Browsers end the lines of a form with CR LF; what was typed had LF.
-            value = form["value"].replace("\r\n", "\n").encode()
-            try:
-                with brokers(place) as client, client.producer(**HASTE) as producer:
-                    receipt = producer.send(
-                        name,
-                        None if form["empty"] == "on" else value,
-                        key=form["key"].encode() or None,
-                        headers=headers,
-                        partition=partition,
-                    ).result(timeout=SEND_S)
-            except PenstockError as error:
+    form = SendForm(row.partitions, posted(request))
+    context: dict[str, Any] = {"here": "topics", "tab": "produce", "topic": row, "form": form}
+    status = form.status
+    if form.is_valid():
+        given = form.cleaned_data
+        try:
+            with brokers(place) as client, client.producer(**HASTE) as producer:
+                receipt = producer.send(
+                    name,
+                    None if given["empty"] else given["value"].encode(),
+                    key=given["key"].encode() or None,
+                    headers=given["headers"],
+                    partition=given["partition"],
+                ).result(timeout=SEND_S)
+        except PenstockError as error:
+            status = 422
+            if form.field_of(error):
                 form.refuse(error)
-                if "" in form.errors:
-                    # What is wrong with none of the fields is told as a whole, with what to believe.
-                    context["trouble"] = error
-                    form.errors[""] = ""
             else:
-                context["receipt"] = receipt
-                context["receipt_time"] = formats.time_of(int(time.time() * 1000))
-    return render(request, "web/produce.html", context, status=422 if form.failed else 200)
+                # What is wrong with none of the fields is told as a whole, with what to believe.
+                context["trouble"] = error
+        else:
+            context["receipt"] = receipt
+            context["receipt_time"] = formats.time_of(int(time.time() * 1000))
+    return render(request, "web/produce.html", context, status=status)
 
 
-def _form(given: QueryDict) -> Form:
-    form = Form.of(given, partition="all", at="newest", offset="", time="", key="", limit="20")
-    if form["at"] not in PLACES:
-        form.values["at"] = "newest"
-    if form["limit"] not in map(str, browsing.LIMITS):
-        form.values["limit"] = str(browsing.LIMITS[0])
-    return form
-
-
-def _read(place: Place, name: str, count: int, partition: int | None, form: Form) -> browsing.Page:
-    limit = int(form["limit"])
+def _read(place: Place, name: str, count: int, form: LookForm) -> browsing.Page:
+    wanted = form.cleaned_data
+    limit, at, partition = wanted["limit"], wanted["at"], wanted["partition"]
     parts = [partition] if partition is not None else list(range(min(count, browsing.PARTITIONS_MAX)))
-    at = form["at"]
-    key = form["key"].encode()
-    offset = form.whole("offset", "Offset") if at == "offset" else None
-    when = moment_ms(form["time"]) if at == "time" else None
-    if at == "offset" and offset is None:
-        raise InvalidRequest(f"offset: {form.errors['offset']}")
-    if at == "key":
-        if not key:
-            raise InvalidRequest("key: which key?")
-        if partition is None:
-            parts = [browsing.partition_for(key, count)]
+    key = (wanted["key"] or "").encode()
+    if at == "key" and partition is None:
+        parts = [browsing.partition_for(key, count)]
+    when = moment_ms(wanted["time"]) if at == "time" else None
     with brokers(place) as client, browsing.Reader(client, name, parts) as reader:
         if at == "newest":
             return browsing.newest(reader, limit)
         if at == "key":
             return browsing.with_key(reader, parts[0], key, limit)
-        starts = dict.fromkeys(parts, offset if offset is not None else 0)
-        return browsing.since(reader, starts, when, limit)
+        return browsing.since(reader, dict.fromkeys(parts, wanted["offset"] or 0), when, limit)
 
 
-def _page_context(place: Place, name: str, page: browsing.Page, form: Form) -> dict[str, Any]:
+def _page_context(place: Place, name: str, page: browsing.Page, form: LookForm) -> dict[str, Any]:
+    at, limit = form.cleaned_data["at"], form.cleaned_data["limit"]
     context: dict[str, Any] = {
         "items": [_shown(message) for message in page.messages],
         "read": page,
         "skipped": page.skipped,
         "held": sum(end - begin for begin, end in page.marks.values()),
         "after": _after_text({part: end for part, (_, end) in page.marks.items()}),
-        "follows": form["at"] == "newest",
-        "searched_partition": next(iter(page.marks)) if form["at"] == "key" else None,
+        "follows": at == "newest",
+        "searched_partition": next(iter(page.marks)) if at == "key" else None,
     }
-    if len(page.marks) == 1 and form["at"] != "key":
+    if len(page.marks) == 1 and at != "key":
         ((partition, (begin, end)),) = page.marks.items()
-        limit = int(form["limit"])
         if page.first > begin:
             context["older"] = _address(place, name, partition, max(begin, page.first - limit), limit)
         if page.end < end:
@@ -267,19 +231,3 @@ def _offsets(text: str, count: int) -> dict[int, int]:
 
 def _after_text(offsets: dict[int, int]) -> str:
     return ",".join(f"{part}:{offset}" for part, offset in sorted(offsets.items()))
-
-
-def _headers(form: Form) -> list[tuple[str, bytes]]:
-    """Lines of `name: content`."""
-    headers = []
-    for line in form["headers"].splitlines():
-        if not line.strip():
-            continue
-        name, colon, content = line.partition(":")
-        if not colon or not name.strip():
-            form.errors["headers"] = f"{line[:60]!r}: one header a line, as name: content"
-            return []
-        headers.append((name.strip(), content.strip().encode()))
-    if len(headers) > HEADERS_MAX:
-        form.errors["headers"] = f"At most {HEADERS_MAX}"
-    return headers

@@ -1,9 +1,7 @@
 """For operators of the service: people, links for new passwords, and operators' tokens."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -17,7 +15,9 @@ from tenants.accounts import queries as account_queries
 from tenants.accounts.links import reset_link
 from tenants.models import OperatorToken, Person
 from web import notices, sessions
-from web.forms import Form, as_sentence, split_message
+from web.forms.console_form import ConsoleForm, posted
+from web.forms.operators import TenantsMaxForm
+from web.paging import page_of
 from web.places import for_operators
 
 PER_PAGE = 50
@@ -32,11 +32,10 @@ def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     whole = rows.count()
     if wanted:
         rows = rows.filter(email__icontains=wanted)
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, PER_PAGE)
     context: dict[str, Any] = {
         "here": "people",
         "q": wanted,
-        "kept": urlencode({"q": wanted}) if wanted else "",
         "whole": whole,
         "page": page,
     }
@@ -48,8 +47,7 @@ def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
     """One person: the tenants and the sign-ins, and a link for a new password."""
     row = account_queries.person(member)
-    form = Form.of({}, tenants_max=str(queries.tenants_max_of(row)))
-    return _shown(request, row, form)
+    return _shown(request, row, TenantsMaxForm(initial={"tenants_max": queries.tenants_max_of(row)}))
 
 
 @for_operators
@@ -57,9 +55,9 @@ def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpRe
 def set_limit(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
     """How many tenants the person may own."""
     row = account_queries.person(member)
-    form = Form.of(request.POST, tenants_max="")
-    wanted = form.whole("tenants_max", "Tenants")
-    if wanted is not None:
+    form = TenantsMaxForm(request.POST)
+    if form.is_valid():
+        wanted = form.cleaned_data["tenants_max"]
         try:
             accounts.set_tenants_max(sessions.operator_actor_of(request, operator), row, tenants_max=wanted)
         except PenstockError as error:
@@ -71,17 +69,17 @@ def set_limit(request: HttpRequest, operator: OperatorToken, member: str) -> Htt
     return _shown(request, row, form)
 
 
-def _shown(request: HttpRequest, row: Person, form: Form) -> HttpResponse:
+def _shown(request: HttpRequest, row: Person, form: TenantsMaxForm) -> HttpResponse:
     context = {
         "here": "people",
         "row": row,
         "form": form,
-        "belongings": queries.belongings(row),
+        "page": page_of(request, queries.belongings(row), PER_PAGE),
         "owned": queries.tenants_owned(row).count(),
         "standard": TENANTS_PER_PERSON_MAX,
-        "sign_ins": account_queries.sign_ins(row).order_by("-pk"),
+        "sign_ins": account_queries.sign_ins(row).count(),
     }
-    return render(request, "web/operator_person.html", context, status=422 if form.failed else 200)
+    return render(request, "web/operator_person.html", context, status=form.status)
 
 
 @for_operators
@@ -98,8 +96,8 @@ def make_reset(request: HttpRequest, operator: OperatorToken, member: str) -> Ht
 @require_safe
 def operators(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     """Every operator's token that is not revoked."""
-    context = {"here": "operators", "items": queries.operators().order_by("pk")}
-    return render(request, "web/operators.html", context)
+    page = page_of(request, queries.operators().order_by("pk"), PER_PAGE)
+    return render(request, "web/operators.html", {"here": "operators", "page": page})
 
 
 @for_operators
@@ -109,15 +107,15 @@ def revoke(request: HttpRequest, operator: OperatorToken, held: str) -> HttpResp
     row = queries.operator(held)
     if row is None:
         raise NotFound(f"operator {held[:40]!r} does not exist, or was revoked")
-    trouble = ""
-    if request.method == "POST":
+    form = ConsoleForm(posted(request))
+    if form.is_valid():
         try:
             actions.revoke_operator(
                 sessions.operator_actor_of(request, operator), public_id=held, tenant=SYSTEM_TENANT
             )
         except PenstockError as error:
-            trouble = as_sentence(split_message(error.message)[1])
+            form.refuse(error)
         else:
             return notices.put(redirect("web:operators"), f"The token of {row.name} is revoked.")
-    context = {"here": "operators", "row": row, "trouble": trouble}
-    return render(request, "web/operator_revoke.html", context, status=422 if trouble else 200)
+    context = {"here": "operators", "row": row, "form": form}
+    return render(request, "web/operator_revoke.html", context, status=form.status)

@@ -1,9 +1,7 @@
 """For operators of the service: tenants, their limits, and suspending them."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -20,7 +18,9 @@ from quotas.queries import limits_by_tenant, limits_of
 from tenants import actions, queries
 from tenants.models import OperatorToken, Tenant
 from web import notices, sessions
-from web.forms import Form
+from web.forms.console_form import posted
+from web.forms.operators import LimitsForm, SuspendForm
+from web.paging import page_of
 from web.places import for_operators
 
 PER_PAGE = 50
@@ -37,13 +37,12 @@ def tenants(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     if wanted:
         rows = rows.filter(Q(name__icontains=wanted) | Q(public_id=wanted))
     rows = rows.annotate(people=Count("memberships", distinct=True))
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, PER_PAGE)
     shown = list(page)
     limits, partitions = limits_by_tenant(shown), topics.partitions_by_tenant(shown)
     context: dict[str, Any] = {
         "here": "tenants",
         "q": wanted,
-        "kept": urlencode({"q": wanted}) if wanted else "",
         "whole": whole,
         "page": page,
         "items": [(row, limits[row.public_id], partitions.get(row.public_id, 0)) for row in shown],
@@ -57,38 +56,30 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
     """One tenant: its limits to be set, and what changed."""
     row = _tenant(tenant)
     limits = limits_of(row)
-    form = Form.of(
-        request.POST if request.method == "POST" else {},
-        produce_bytes_per_s=str(limits.produce_bytes_per_s),
-        partitions_max=str(limits.partitions_max),
-    )
-    if request.method == "POST":
-        rate = form.whole("produce_bytes_per_s", "Produce rate")
-        partitions = form.whole("partitions_max", "Partitions")
-        if not form.failed:
-            try:
-                changed = quotas.set_limits(
-                    sessions.operator_actor_of(request, operator),
-                    row,
-                    produce_bytes_per_s=rate,
-                    partitions_max=partitions,
-                )
-            except PenstockError as error:
-                form.refuse(error)
-            else:
-                if changed.generation == row.generation:
-                    return notices.put(redirect("web:operator-tenant", tenant), "Nothing was changed.")
-                return _told(changed, f"{row.name} has new limits")
+    held = {"produce_bytes_per_s": limits.produce_bytes_per_s, "partitions_max": limits.partitions_max}
+    form = LimitsForm(posted(request), initial=held)
+    if form.is_valid():
+        try:
+            changed = quotas.set_limits(
+                sessions.operator_actor_of(request, operator), row, **form.cleaned_data
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            if changed.generation == row.generation:
+                return notices.put(redirect("web:operator-tenant", tenant), "Nothing was changed.")
+            return _told(changed, f"{row.name} has new limits")
     context: dict[str, Any] = {
         "here": "tenants",
         "row": row,
         "form": form,
+        "suspending": SuspendForm(initial={"suspended": "no" if row.suspended else "yes"}),
         "limits": limits,
         "partitions": topics.partitions_by_tenant([row]).get(row.public_id, 0),
         "standard": STANDARD,
         "recent": audit.entries(row.public_id).order_by("-sequence")[:RECENT],
     }
-    return render(request, "web/operator_tenant.html", context, status=422 if form.failed else 200)
+    return render(request, "web/operator_tenant.html", context, status=form.status)
 
 
 @for_operators
@@ -96,7 +87,12 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
 def suspend(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
     """Refuse the tenant's keys, or let them in again."""
     row = _tenant(tenant)
-    wanted = request.POST.get("suspended") == "yes"
+    form = SuspendForm(request.POST)
+    if not form.is_valid():
+        return notices.put(
+            redirect("web:operator-tenant", tenant), "Nothing was changed: suspend or resume?", "caution"
+        )
+    wanted = form.wanted
     changed = actions.set_suspended(sessions.operator_actor_of(request, operator), row, wanted)
     if changed.generation == row.generation:
         return redirect("web:operator-tenant", tenant)

@@ -1,9 +1,7 @@
 """For operators of the service: brokers, partitions, and what waits."""
 
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
 from django.shortcuts import redirect, render
@@ -20,7 +18,9 @@ from penstock.contract.errors import PenstockError
 from tenants import queries
 from tenants.models import OperatorToken
 from web import rate_limit, sessions
-from web.forms import Form
+from web.forms.console_form import posted
+from web.forms.operators import OperatorSignInForm
+from web.paging import page_of
 from web.places import for_operators
 from web.unscripted import first_answer
 
@@ -33,25 +33,23 @@ TIMEOUT_S = 5.0
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
     """With an operator's token; the browser keeps a signed note of who it was, never the token."""
-    form = Form.of(request.POST, token="")
-    status = 422
-    if request.method == "POST":
+    form = OperatorSignInForm(posted(request))
+    if form.is_valid():
         try:
             rate_limit.spend("operator", sessions.source_of(request), ATTEMPTS)
         except PenstockError as error:
             form.refuse(error)
-            status = 429
         else:
-            operator = queries.operator_of(form.text("token")[:200])
+            operator = queries.operator_of(form.cleaned_data["token"].strip()[:200])
             if operator is not None:
                 rotate_token(request)
                 response = redirect("web:operator")
                 sessions.keep_operator(response, operator)
                 return response
-            form.errors["token"] = "This is no operator's token, or it was revoked"
-    elif sessions.operator_of(request) is not None:
+            form.add_error("token", "This is no operator's token, or it was revoked")
+    elif not form.is_bound and sessions.operator_of(request) is not None:
         return redirect("web:operator")
-    return render(request, "web/operator_sign_in.html", {"form": form}, status=status if form.failed else 200)
+    return render(request, "web/operator_sign_in.html", {"form": form}, status=form.status)
 
 
 @require_POST
@@ -103,13 +101,12 @@ def partitions(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
     wanted = request.GET.get("q", "").strip()[:249]
     troubled = request.GET.get("show") == "troubled"
     context: dict[str, Any] = {"here": "partitions", "q": wanted, "troubled": troubled}
-    context["kept"] = urlencode({"q": wanted} | ({"show": "troubled"} if troubled else {}))
     try:
         seen = brokers.describe(partitions=True, timeout_s=TIMEOUT_S)
     except PenstockError as error:
         context["trouble"] = error
     else:
-        page = Paginator(_chosen(seen, wanted, troubled), PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+        page = page_of(request, _chosen(seen, wanted, troubled), PER_PAGE)
         names = dict(
             queries.all_tenants()
             .filter(public_id__in=sorted({part.tenant for part in page}))

@@ -39,7 +39,7 @@ def overview(request: HttpRequest, place: Place) -> HttpResponse:
         context["cost"] = cost_so_far(place.tenant)
     if place.may(Permission.AUDIT_READ):
         entries = audit.entries(place.tenant.public_id).order_by("-sequence")[: 5 * RECENT]
-        # The console's own keys come and go with whoever looks.
+        # The console's own keys come and go with the people who look.
         context["recent"] = [
             one for one in entries if KEY_NAME not in (one.after.get("name"), one.before.get("name"))
         ][:RECENT]

@@ -1,19 +1,24 @@
 """People of a tenant: who belongs to it and with which role, invitations, and the page where somebody joins."""
 
+from collections.abc import Iterable
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from control_plane.rest.people import link_of
+from control_plane.rest.people_shapes import link_of
 from penstock.contract.errors import PenstockError
 from tenants import queries as tenants
 from tenants.models import Membership
 from tenants.people import actions, queries
 from tenants.roles import KEY_ROLES, Permission, Role, Standing
 from web import notices, rate_limit, sessions
-from web.forms import Form
+from web.forms.accounts import JoinForm
+from web.forms.console_form import ConsoleForm, posted
+from web.forms.people import InviteForm, RoleForm
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.views.account import end_session, welcome
 
@@ -24,6 +29,7 @@ MEANINGS = {
     Role.BILLING: "usage and invoices",
     Role.AUDITOR: "reads all but messages, and the audit log",
 }
+PER_PAGE = 50
 JOIN_PER_ADDRESS = 60
 """Attempts within a minute."""
 
@@ -32,11 +38,13 @@ JOIN_PER_ADDRESS = 60
 @require_safe
 def people(request: HttpRequest, place: Place) -> HttpResponse:
     """Everybody with the role, and invitations that wait."""
+    page = page_of(request, queries.members(place.tenant).order_by("pk"), PER_PAGE)
+    invited = queries.invitations(place.tenant).order_by("pk")
     context = {
         "here": "people",
-        "members": _shown(place),
-        "invitations": queries.invitations(place.tenant).order_by("pk"),
-        "roles": _roles(place),
+        "page": page,
+        "members": _shown(place, page.object_list),
+        "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
     }
     return render(request, "web/people.html", context)
@@ -46,19 +54,16 @@ def people(request: HttpRequest, place: Place) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def invite(request: HttpRequest, place: Place) -> HttpResponse:
     """Make an invitation; its link is on this one page and nowhere else."""
-    form = Form.of(request.POST if request.method == "POST" else {}, email="", role=Role.DEVELOPER.value)
-    if request.method == "POST" and not form.failed:
+    form = InviteForm(_roles(place), posted(request))
+    if form.is_valid():
         try:
-            row, token = actions.invite(
-                place.actor, place.tenant, email=form.text("email"), role=form.text("role")
-            )
+            row, token = actions.invite(place.actor, place.tenant, **form.cleaned_data)
         except PenstockError as error:
             form.refuse(error)
         else:
             context = {"here": "people", "invitation": row, "link": link_of(token)}
             return render(request, "web/invitation_shown.html", context)
-    context = {"here": "people", "form": form, "roles": _roles(place)}
-    return render(request, "web/invite.html", context, status=422 if form.failed else 200)
+    return render(request, "web/invite.html", {"here": "people", "form": form}, status=form.status)
 
 
 @in_tenant(Permission.PEOPLE_WRITE)
@@ -73,13 +78,18 @@ def withdraw(request: HttpRequest, place: Place, invitation: str) -> HttpRespons
 @require_POST
 def change_role(request: HttpRequest, place: Place, member: str) -> HttpResponse:
     """Give somebody another role; asked for again if their keys end with it."""
-    wanted = request.POST.get("role", "")
     found = queries.member(place.tenant, member)
     before = found.role
-    if wanted in set(Role) - set(KEY_ROLES) and request.POST.get("confirmed") != "1":
+    every = [role.value for role in Role]
+    form = RoleForm(every, request.POST)
+    if not form.is_valid():
+        return notices.put(redirect(place.url("people")), "Nothing was changed: choose a role.", "caution")
+    wanted = form.cleaned_data["role"]
+    if wanted not in KEY_ROLES and not form.cleaned_data["confirmed"]:
         ending = tenants.keys_made_by(place.tenant, found.person)
         if ending:
-            context = {"here": "people", "member": found, "role": wanted, "keys": ending}
+            again = RoleForm(every, role=wanted, confirmed="1")
+            context = {"here": "people", "member": found, "role": wanted, "form": again, "keys": ending}
             return render(request, "web/person_role.html", context)
     try:
         row = actions.change_role(place.actor, place.tenant, member, role=wanted)
@@ -96,19 +106,19 @@ def remove(request: HttpRequest, place: Place, member: str) -> HttpResponse:
     """Somebody leaves, by their own wish or another's, once it was confirmed."""
     row = queries.member(place.tenant, member)
     leaves = row.person_id == place.person.pk
-    trouble = ""
-    if request.method == "POST":
+    form = ConsoleForm(posted(request))
+    if form.is_valid():
         try:
             actions.remove(place.actor, place.tenant, member)
         except PenstockError as error:
-            trouble = _said(error)
+            form.refuse(error)
         else:
             if leaves:
                 return notices.put(redirect("web:home"), f"You have left {place.tenant.name}.")
             return notices.put(redirect(place.url("people")), f"{row.person.email} is out.")
     ending = tenants.keys_made_by(place.tenant, row.person)
-    context = {"here": "people", "member": row, "leaves": leaves, "trouble": trouble, "keys": ending}
-    return render(request, "web/person_remove.html", context, status=422 if trouble else 200)
+    context = {"here": "people", "member": row, "leaves": leaves, "form": form, "keys": ending}
+    return render(request, "web/person_remove.html", context, status=form.status)
 
 
 @never_cache
@@ -118,18 +128,18 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     rate_limit.spend("join", sessions.source_of(request), JOIN_PER_ADDRESS)
     invitation = queries.invitation_of(token)
     person = sessions.person_of(request)
-    form = Form.of(request.POST if request.method == "POST" else {}, password="")
+    form = JoinForm(posted(request))
     known = queries.has_signed_up(invitation.email)
     if request.method == "POST" and person is not None:
         member = actions.join(sessions.actor_of(request, person), person, token)
         return notices.put(
             redirect("web:overview", member.tenant.name), f"You belong to {member.tenant.name} now."
         )
-    if request.method == "POST" and not known and not form.failed:
+    if not known and form.is_valid():
         try:
             _, member, session = actions.sign_up_invited(
                 email=invitation.email,
-                password=form["password"],
+                password=form.cleaned_data["password"],
                 token=token,
                 request_id=sessions.request_id_of(request),
                 source=sessions.source_of(request),
@@ -149,19 +159,20 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         "right_person": person is not None and person.email == invitation.email,
         "next": reverse("web:join", args=[token]),
     }
-    return render(request, "web/join.html", context, status=422 if form.failed else 200)
+    return render(request, "web/join.html", context, status=form.status)
 
 
-def _shown(place: Place) -> list[tuple[Membership, bool, bool, bool]]:
-    """Everybody with: is it you, may you give another role, may the person go. The last owner stays what he is."""
-    rows = list(queries.members(place.tenant).order_by("pk"))
-    owners = sum(row.role == Role.OWNER for row in rows)
+def _shown(place: Place, rows: Iterable[Membership]) -> list[tuple[Membership, bool, RoleForm | None, bool]]:
+    """Each row with: is it you, the form if you may give another role, may the person go. The last owner stays."""
+    owners = queries.members(place.tenant).filter(role=Role.OWNER).count()
+    roles = [name for name, _ in _roles(place)]
     shown = []
     for row in rows:
         owner = row.role == Role.OWNER
         last = owner and owners == 1
         may = place.may(Permission.PEOPLE_WRITE) and (not owner or place.standing is Standing.OWNER)
-        shown.append((row, row.person_id == place.person.pk, may and not last, not last))
+        form = RoleForm(roles, of=row.person.email, role=row.role) if may and not last else None
+        shown.append((row, row.person_id == place.person.pk, form, not last))
     return shown
 
 

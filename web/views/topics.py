@@ -1,10 +1,7 @@
 """Topics: list, detail with what the brokers say now, create, edit, delete."""
 
-from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -12,22 +9,21 @@ from django.views.decorators.http import require_http_methods, require_safe
 from control_plane.outbox import in_request
 from control_plane.topics import actions, creation, queries
 from control_plane.topics.models import Topic
-from penstock.contract import limits
-from penstock.contract.errors import AlreadyExists, NotFound, PenstockError
-from penstock.rules.names import check_topic_name
-from penstock.rules.timestamps import DAY_MS
+from penstock.contract.errors import NotFound, PenstockError
 from quotas.queries import limits_of
 from tenants.roles import Permission
 from web import charts, live, notices
 from web.broker_access import brokers
 from web.flows import flows
-from web.forms import Form
+from web.forms.console_form import posted
+from web.forms.topics import DeleteTopicForm, EditTopicForm, NewTopicForm
+from web.paging import page_of
 from web.places import Place, in_tenant
 from web.unscripted import first_answer
 
 PER_PAGE = 50
+PARTITIONS_PER_PAGE = 50
 SEARCH_MAX = 249
-_UNITS_MS = {"hours": 3_600_000, "days": DAY_MS}
 
 
 @in_tenant(Permission.TOPICS_READ)
@@ -39,12 +35,11 @@ def topics(request: HttpRequest, place: Place) -> HttpResponse:
     whole = rows.count()
     if wanted:
         rows = rows.filter(name__icontains=wanted)
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page", "1")[:9])
+    page = page_of(request, rows, PER_PAGE)
     context = {
         "here": "topics",
         "page": page,
         "q": wanted,
-        "q_kept": urlencode({"q": wanted}) if wanted else "",
         "whole": whole,
         "partitions": sum(queries.topics(place.tenant).values_list("partitions", flat=True)),
         "limits": limits_of(place.tenant),
@@ -83,6 +78,7 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         else:
             rates = live.watch.sample(f"topic {now.topic_id}", now.written)
             longest = max((part.held for part in now.partitions), default=0)
+            page = page_of(request, now.partitions, PARTITIONS_PER_PAGE)
             context |= {
                 "now": now,
                 "read_back": read_back,
@@ -90,8 +86,9 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
                 "flows": flows(place.tenant.public_id, now.topic_id),
                 "parts": [
                     (part, charts.pipe(part.held, part.held, longest, f"{part.held:,} messages", gate=False))
-                    for part in now.partitions
+                    for part in page
                 ],
+                "page": page,
             }
     return render(request, "web/parts/topic_live.html", context)
 
@@ -100,37 +97,21 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
     """Create a topic."""
-    form = _form(
-        request,
-        name="",
-        partitions="3",
-        retention="7",
-        retention_unit="days",
-        retention_bytes="",
-        replication="",
-        min_insync_replicas="",
-        durability="fsync",
-        max_message_kib="1024",
-    )
-    if request.method == "POST":
-        partitions = form.whole("partitions", "Partitions")
-        settings = _settings(form)
-        _check_each(form, place, partitions, settings)
-        if not form.failed and partitions is not None:
-            try:
-                row = creation.create_topic(
-                    place.actor,
-                    place.tenant,
-                    name=form.text("name"),
-                    partitions=partitions,
-                    settings=settings,
-                )
-            except PenstockError as error:
-                _refuse(form, error)
-            else:
-                return _told(place, row, f"Topic {row.name} is made", f"Topic {row.name} is not there yet")
-    context = {"here": "topics", "form": form, "partitions_max": limits.PARTITIONS_PER_TOPIC_MAX}
-    return render(request, "web/topic_new.html", context, status=422 if form.failed else 200)
+    form = NewTopicForm(place.tenant, posted(request))
+    if form.is_valid():
+        try:
+            row = creation.create_topic(
+                place.actor,
+                place.tenant,
+                name=form.cleaned_data["name"],
+                partitions=form.cleaned_data["partitions"],
+                settings=form.settings,
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            return _told(place, row, f"Topic {row.name} is made", f"Topic {row.name} is not there yet")
+    return render(request, "web/topic_new.html", {"here": "topics", "form": form}, status=form.status)
 
 
 @in_tenant(Permission.TOPICS_WRITE)
@@ -138,35 +119,24 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
 def edit_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     """Change settings and add partitions."""
     row = queries.topic(place.tenant, name)
-    retention, unit = _split_span(row.settings["retention_ms"])
-    size = row.settings["retention_bytes"]
-    form = _form(
-        request,
-        partitions=str(row.partitions),
-        retention=retention,
-        retention_unit=unit,
-        retention_bytes="" if size < 0 else str(-(-size // limits.MIB)),
-        replication=str(row.settings["replication"]),
-        min_insync_replicas=str(row.settings["min_insync_replicas"]),
-        durability=row.settings["durability"],
-        max_message_kib=str(-(-row.settings["max_message_bytes"] // limits.KIB)),
-    )
-    if request.method == "POST":
-        partitions = form.whole("partitions", "Partitions")
-        settings = _settings(form)
-        if not form.failed:
-            try:
-                changed = actions.update_topic(
-                    place.actor, place.tenant, name, partitions=partitions, settings=settings
-                )
-            except PenstockError as error:
-                _refuse(form, error)
-            else:
-                if changed.generation == row.generation:
-                    return notices.put(redirect(place.url("topic", name)), "Nothing was changed.")
-                return _told(place, changed, f"{name} is changed", f"The change of {name} is not there yet")
+    form = EditTopicForm(row, posted(request))
+    if form.is_valid():
+        try:
+            changed = actions.update_topic(
+                place.actor,
+                place.tenant,
+                name,
+                partitions=form.cleaned_data["partitions"],
+                settings=form.settings,
+            )
+        except PenstockError as error:
+            form.refuse(error)
+        else:
+            if changed.generation == row.generation:
+                return notices.put(redirect(place.url("topic", name)), "Nothing was changed.")
+            return _told(place, changed, f"{name} is changed", f"The change of {name} is not there yet")
     context = {"here": "topics", "tab": "settings", "form": form, "topic": row}
-    return render(request, "web/topic_edit.html", context, status=422 if form.failed else 200)
+    return render(request, "web/topic_edit.html", context, status=form.status)
 
 
 @in_tenant(Permission.TOPICS_WRITE)
@@ -174,20 +144,17 @@ def edit_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
 def delete_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     """Delete a topic, once its name was typed."""
     row = queries.topic(place.tenant, name)
-    form = _form(request, name="")
-    if request.method == "POST":
-        if form.text("name") != name:
-            form.errors["name"] = f"Type {name} exactly to delete it"
+    form = DeleteTopicForm(name, posted(request))
+    if form.is_valid():
+        try:
+            gone = actions.delete_topic(place.actor, place.tenant, name)
+        except PenstockError as error:
+            form.refuse(error)
         else:
-            try:
-                gone = actions.delete_topic(place.actor, place.tenant, name)
-            except PenstockError as error:
-                form.errors[""] = error.message
-            else:
-                in_request.deliver_now(actions.KIND_TOPIC, gone.public_id, gone.generation)
-                return notices.put(redirect(place.url("topics")), f"Topic {name} is deleted.")
+            in_request.deliver_now(actions.KIND_TOPIC, gone.public_id, gone.generation)
+            return notices.put(redirect(place.url("topics")), f"Topic {name} is deleted.")
     context = {"here": "topics", "tab": "delete", "form": form, "topic": row}
-    return render(request, "web/topic_delete.html", context, status=422 if form.failed else 200)
+    return render(request, "web/topic_delete.html", context, status=form.status)
 
 
 def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
@@ -219,63 +186,6 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
             "set by the producer" if settings["timestamp_type"] == "create" else "set on arrival",
         ),
     ]
-
-
-def _form(request: HttpRequest, **defaults: str) -> Form:
-    return Form.of(request.POST if request.method == "POST" else {}, **defaults)
-
-
-def _settings(form: Form) -> dict[str, Any]:
-    """The settings that the form names, in the contract's units."""
-    settings: dict[str, Any] = {"durability": form.text("durability")}
-    if form.text("retention_unit") == "unlimited":
-        settings["retention_ms"] = -1
-    elif (number := form.whole("retention", "Retention")) is not None:
-        settings["retention_ms"] = number * _UNITS_MS.get(form.text("retention_unit"), DAY_MS)
-    if form.text("retention_bytes") == "":
-        settings["retention_bytes"] = -1
-    elif (number := form.whole("retention_bytes", "Size limit")) is not None:
-        settings["retention_bytes"] = number * limits.MIB
-    if (number := form.whole("max_message_kib", "Largest message")) is not None:
-        settings["max_message_bytes"] = number * limits.KIB
-    for name in ("replication", "min_insync_replicas"):
-        if form.text(name) and (number := form.whole(name, "Copies")) is not None:
-            settings[name] = number
-    return settings
-
-
-def _check_each(form: Form, place: Place, partitions: int | None, settings: dict[str, Any]) -> None:
-    """Everything that is wrong at once, not only what creating would name first."""
-    checks: list[Callable[[], object]] = [
-        lambda: check_topic_name(place.tenant.public_id, form.text("name")),
-        lambda: actions.complete(settings),
-    ]
-    if partitions is not None:
-        checks.append(lambda: actions.checked_partitions(partitions))
-    for check in checks:
-        try:
-            check()
-        except PenstockError as error:
-            _refuse(form, error)
-
-
-def _refuse(form: Form, error: PenstockError) -> None:
-    """A refusal of a setting at the field that people typed it into."""
-    form.refuse(error)
-    if isinstance(error, AlreadyExists) and "name" in form.values:
-        form.errors["name"] = form.errors.pop("")
-    for setting, field in (("retention_ms", "retention"), ("max_message_bytes", "max_message_kib")):
-        prefix = f"{setting}: "
-        if form.errors.get("", "").startswith(prefix):
-            form.errors[field] = form.errors.pop("").removeprefix(prefix)
-
-
-def _split_span(milliseconds: int) -> tuple[str, str]:
-    if milliseconds < 0:
-        return "7", "unlimited"
-    if milliseconds % DAY_MS == 0:
-        return str(milliseconds // DAY_MS), "days"
-    return str(max(1, milliseconds // 3_600_000)), "hours"
 
 
 def _told(place: Place, row: Topic, done: str, waiting: str) -> HttpResponse:

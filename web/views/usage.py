@@ -12,8 +12,10 @@ from billing import queries
 from tenants.roles import Permission
 from web import charts
 from web.costs import cost_so_far, price_rows
+from web.paging import page_of
 from web.places import Place, in_tenant
 
+PER_PAGE = 50
 SPANS = (7, 30, 90)
 METERS = {"messages_in": "Messages in", "bytes_in": "Bytes in"}
 
@@ -41,7 +43,12 @@ def usage(request: HttpRequest, place: Place) -> HttpResponse:
         "any": bool(rows),
         "charts": _charts(series, shown_days),
         "legend": [(one.name, number) for number, one in enumerate(series, start=1)],
-        "by_topic": sorted((_flat(row, "topic") for row in by_topic), key=lambda row: -row["messages"]),
+        "by_topic": page_of(
+            request,
+            sorted((_flat(row, "topic") for row in by_topic), key=lambda row: -row["messages"]),
+            PER_PAGE,
+            "topics",
+        ),
         "by_day": [_flat(row, "day") for row in reversed(by_day)],
         "cost": cost_so_far(place.tenant),
         "prices": price_rows(place.tenant),

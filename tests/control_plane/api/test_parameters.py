@@ -25,7 +25,7 @@ def test_a_mistyped_parameter_is_refused_with_those_that_there_are() -> None:
         ("POST", "/v1/topics?name=a", "it takes none"),
         ("DELETE", "/v1/topics/orders?force=1", "no such parameter of DELETE /v1/topics/{name}"),
         ("POST", "/v1/sign-in?email=a", "it takes none"),
-        ("GET", "/v1/usage?By=day", "known: by, from, to"),
+        ("GET", "/v1/usage?By=day", "known: by, cursor, from, limit, to"),
         ("GET", "/v1/topics?%1b%5b2J=1", "no such parameter"),
     ],
 )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.dev.free_ports import free_port
+from local.free_ports import free_port
 from tests.control_plane.configuration import write
 from tests.integration.installed import ROOT
 

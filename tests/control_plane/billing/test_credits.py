@@ -163,7 +163,7 @@ def test_a_second_credit_of_an_invoice_is_rated_from_where_the_first_left_it(
     assert [note.total_micro for note in notes] == [1_250_000, 4_000_000]
     left = {"messages_in": 500, "bytes_in": 250_000}
     total = rate(PriceBook.read(invoice.price_book.document), left).total_micro
-    shown = shapes.shown_invoice(invoice)
+    shown = shapes.InvoiceShape(invoice).data
     assert (shown["total_micro"] - shown["credited_micro"], total) == (250_000, 250_000)
     assert [note["id"] for note in shown["credit_notes"]] == [note.public_id for note in notes]
 

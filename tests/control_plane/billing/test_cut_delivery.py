@@ -69,8 +69,7 @@ def test_what_the_brokers_read_is_stored_with_its_totals(broker: Answering, acme
     cut = close(acme, 1)
     assert deliver(cut)
     assert [
-        (r["partition"], r["end_offset"], r["accepted_ms"], r["messages"], r["bytes"], r["last"])
-        for r in queries.shown_cut(cut)["readings"]
+        (r.partition, r.end_offset, r.accepted_ms, r.messages, r.bytes, r.last) for r in queries.readings(cut)
     ] == [(0, 100, 1_700_000_000_000, 100, 5_000, False), (1, 50, 1_700_000_000_000, 50, 1_000, True)]
 
 

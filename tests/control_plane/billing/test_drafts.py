@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.test import Client
 from rest_framework.test import APIClient
@@ -36,7 +37,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    configured = replace(config.current(), datasets=tmp_path / "datasets")
+    configured = msgspec.structs.replace(config.current(), datasets=tmp_path / "datasets")
     monkeypatch.setattr(config, "current", lambda: configured)
     return configured.datasets
 

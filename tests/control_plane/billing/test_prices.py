@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rest_framework.test import APIClient
 
@@ -140,7 +140,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The configured price book: the standard prices."""
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(STANDARD), encoding="utf-8")
-    configured = replace(config.current(), price_book_file=path, datasets=tmp_path / "datasets")
+    configured = msgspec.structs.replace(
+        config.current(), price_book_file=path, datasets=tmp_path / "datasets"
+    )
     monkeypatch.setattr(config, "current", lambda: configured)
     return path
 

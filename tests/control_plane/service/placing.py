@@ -55,7 +55,7 @@ class Placing:
         assert acme.rest.post("/v1/topics", {"name": "orders", "partitions": 6})["delivered"]
 
         def brokers() -> dict[int, dict[str, Any]]:
-            return {b["id"]: b for b in operator.get("/v1/cluster/brokers")["brokers"]}
+            return {b["id"]: b for b in operator.items("/v1/cluster/brokers")}
 
         def moving() -> list[dict[str, Any]]:
             return [m for m in operator.items("/v1/cluster/moves") if m["state"] in ("waiting", "moving")]

@@ -19,10 +19,10 @@ import pytest
 
 from control_plane.brokers import answers, view
 from data_plane.contract.admin_client import AdminClient
-from data_plane.dev import processes
-from data_plane.dev.cluster import DevCluster
-from data_plane.dev.free_ports import HOST, free_port
-from data_plane.dev.layout import ClusterSpec, DataDirectory
+from local import processes
+from local.cluster import DevCluster
+from local.free_ports import HOST, free_port
+from local.layout import ClusterSpec, DataDirectory
 from penstock import Client, PenstockError
 from penstock.rest.client import RestClient
 from tests.integration import servers

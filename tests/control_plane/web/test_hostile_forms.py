@@ -23,8 +23,8 @@ from tenants.models import ApiKey, Invitation, OperatorToken, PasswordReset, Per
 from tenants.roles import Standing
 from tenants.tokens import token_hash
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
-from web import broker_access, views
-from web.forms import TEXT_MAX
+from web import assets, broker_access, views
+from web.forms.fields import TEXT_MAX
 from web.urls import urlpatterns
 from web.views import operators
 
@@ -46,6 +46,7 @@ HOSTILE = {
     "long": "x" * 100_000,
     "invalid": "\udcff\udcfe",
 }
+TEMPLATES = Path(assets.__file__).parent / "templates"
 INVITED = "psi_known"
 RESET = "psr_known"
 DOORS = ("sign-in", "sign-up", "operator-sign-in")
@@ -58,6 +59,7 @@ class _Forms(HTMLParser):
         super().__init__()
         self.found: list[tuple[str, dict[str, str]]] = []
         self._inside = False
+        self._select = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -67,7 +69,15 @@ class _Forms(HTMLParser):
                 self.found.append((given.get("action", ""), {}))
         elif self._inside and tag in ("input", "select", "textarea", "button") and given.get("name"):
             value = "on" if given.get("type") == "checkbox" else given.get("value", "")
+            if given.get("type") == "radio" and "checked" in given:
+                self.found[-1][1].pop(given["name"], None)
             self.found[-1][1].setdefault(given["name"], value)
+            self._select = given["name"] if tag == "select" else self._select
+        elif (
+            self._inside and tag == "option" and ("selected" in given or not self.found[-1][1][self._select])
+        ):
+            # As a browser: the one that is selected, else the first.
+            self.found[-1][1][self._select] = given.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
@@ -212,9 +222,14 @@ def test_hostile_text_in_any_address_and_parameter_is_answered_with_a_page(house
             if getattr(module, "__file__", None)
             for name in re.findall(r"GET\.get\(\"(\w+)\"", Path(module.__file__).read_text())
         }
-        | {"partition", "at", "offset", "time", "key", "limit", "to"}
+        | {
+            name
+            for template in TEMPLATES.rglob("*.html")
+            for name in re.findall(r"pager\.html\" with .*?name=\"(\w+)\"", template.read_text())
+        }
+        | {"page", "partition", "at", "offset", "time", "key", "limit", "to"}
     )
-    assert {"q", "page", "before", "days", "name"} <= set(names)
+    assert {"q", "before", "days", "name", "invited", "topics", "credits"} <= set(names)
     for pattern in urlpatterns:
         arguments = _arguments(house, str(pattern.pattern))
         for text in HOSTILE.values():

@@ -33,7 +33,8 @@ from tests.control_plane.world import (
     make_person,
 )
 from web import errors
-from web.forms import TEXT_MAX, as_sentence
+from web.forms.fields import TEXT_MAX
+from web.refusals import as_sentence
 from web.urls import urlpatterns
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def test_a_wrong_topic_comes_back_with_the_reason_at_its_field(house: House) -> 
         ({"name": "x", "retention": "0"}, "not within"),
         ({"name": "x", "replication": "9"}, "not within"),
     ):
-        response = client.post("/t/acme/new-topic", {"partitions": "1", **given})
+        response = client.post("/t/acme/new-topic", {**NEW_TOPIC, **given})
         assert response.status_code == 422
         assert said in text_of(response)
         assert 'aria-invalid="true"' in text_of(response) or 'role="alert"' in text_of(response)
@@ -436,13 +437,13 @@ def test_a_form_of_another_session_is_named_as_stale_and_not_as_a_missing_permis
 def test_a_refused_topic_names_all_that_is_wrong_at_its_fields(house: House) -> None:
     answer = signed_in(house).post(
         "/t/acme/new-topic",
-        {"name": "bad name", "partitions": "0", "retention": "7", "max_message_kib": "99999999"},
+        {**NEW_TOPIC, "name": "bad name", "partitions": "0", "max_message_kib": "99999999"},
     )
     assert answer.status_code == 422
-    for field in ("e-name", "e-partitions", "e-max_message_kib"):
+    for field in ("f-name_error", "f-partitions_error", "f-max_message_kib_error"):
         assert f'id="{field}"' in text_of(answer), field
-    taken = signed_in(house).post("/t/acme/new-topic", {"name": "orders"})
-    assert taken.status_code == 422 and 'id="e-name"' in text_of(taken)
+    taken = signed_in(house).post("/t/acme/new-topic", {**NEW_TOPIC, "name": "orders"})
+    assert taken.status_code == 422 and 'id="f-name_error"' in text_of(taken)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.dev import service_processes
-from data_plane.dev.cluster import DevCluster
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.service_layout import Backends, ServiceDirectory
-from data_plane.dev.service_processes import WEB, WORKER, ServiceState
+from local import service_processes
+from local.cluster import DevCluster
+from local.layout import DataDirectory
+from local.service_layout import Backends, ServiceDirectory
+from local.service_processes import WEB, WORKER, ServiceState
 
 READY_S = 90.0
 COMMAND_S = 90.0

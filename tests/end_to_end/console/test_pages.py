@@ -80,6 +80,18 @@ def test_the_longest_names_fit(visitor: Visitor) -> None:
             look(visitor, f"/t/{visitor.tenant}{path}")
 
 
+def test_the_partitions_of_a_wide_topic_come_in_pages(visitor: Visitor) -> None:
+    visitor.make_topic("wide", partitions=70)
+    rows = visitor.page.locator("table.cards tbody tr")
+    expect(rows).to_have_count(50)
+    visitor.page.get_by_role("link", name="Next").click()
+    expect(rows).to_have_count(20)
+    expect(rows.first.get_by_role("link")).to_have_text("50")
+    with visitor.page.expect_response("**/topics/wide/live**"):
+        pass
+    expect(rows).to_have_count(20)
+
+
 def test_the_operators_pages_show_brokers_and_partitions(new_visitor: NewVisitor, service: Service) -> None:
     operator = new_visitor()
     operator.go("/operator")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev import guardian
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.service_layout import ServiceDirectory
+from local import guardian
+from local.layout import DataDirectory
+from local.service_layout import ServiceDirectory
 from penstock.rest.client import RestClient
 from tests.integration.installed import ROOT
 

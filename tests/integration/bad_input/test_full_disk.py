@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from chaos.replica_files import differences, stored_batches
-from data_plane.dev.layout import DataDirectory
+from local.layout import DataDirectory
 from penstock import DeliveryTimeout, DiskFull, TimedOut
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode

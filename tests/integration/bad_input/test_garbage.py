@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from data_plane.dev.layout import BrokerSpec
+from local.layout import BrokerSpec
 from tests.integration.brokers import Brokers
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]

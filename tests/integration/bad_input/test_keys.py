@@ -9,7 +9,7 @@ import pytest
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as internal
 from data_plane.contract import replication_pb2 as replication
-from data_plane.dev.provisioning import new_key
+from local.provisioning import new_key
 from penstock import OutcomeUnknown, Unauthenticated
 from penstock.contract import methods
 from penstock.contract.api_keys import ApiKey, parse_api_key

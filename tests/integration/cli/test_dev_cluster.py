@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from data_plane.dev import guardian, processes, supervision
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.profile import read_api_key
-from data_plane.dev.provisioning import admin_of
 from data_plane.placement.planner import BrokerView, plan
+from local import guardian, processes, supervision
+from local.layout import DataDirectory
+from local.profile import read_api_key
+from local.provisioning import admin_of
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.installed import ROOT
 

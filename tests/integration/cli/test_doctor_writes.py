@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from data_plane.contract.admin_pb2 import Binding
-from data_plane.dev.layout import DataDirectory
+from local.layout import DataDirectory
 from penstock.contract import limits
 from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.integration.brokers import Brokers, Tenant, brokers

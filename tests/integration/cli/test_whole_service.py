@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.dev import service_processes, supervision
-from data_plane.dev.layout import DataDirectory
-from data_plane.dev.service_layout import ServiceDirectory
+from local import service_processes, supervision
+from local.layout import DataDirectory
+from local.service_layout import ServiceDirectory
 from penstock.contract.errors import Forbidden, NotFound
 from penstock.rest.client import RestClient
 

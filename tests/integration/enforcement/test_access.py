@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from data_plane.contract.admin_pb2 import Binding
-from data_plane.dev.broker_config import PEPPER_VERSION, read_pepper
-from data_plane.dev.provisioning import new_key
+from local.broker_config import PEPPER_VERSION, read_pepper
+from local.provisioning import new_key
 from penstock import Forbidden, NotFound
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode

@@ -12,13 +12,13 @@ import pytest
 
 from data_plane.broker import metadata
 from data_plane.contract import admin_pb2 as pb
-from data_plane.dev import etcd_process
-from data_plane.dev.free_ports import HOST
-from data_plane.dev.layout import ETCD
 from data_plane.log.small_file import SmallFileKind, unpack_small_file
 from data_plane.metadata.copying import EPOCHS_AHEAD
 from data_plane.metadata.lineage import Witness
-from data_plane.node.trust import WITNESS_FILE
+from data_plane.node.membership.trusted_store import WITNESS_FILE
+from local import etcd_process
+from local.free_ports import HOST
+from local.layout import ETCD
 from penstock.contract.errors import PenstockError
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.etcd_servers import control

@@ -312,7 +312,7 @@ def test_a_deleted_topic_is_billed_once_and_proven_by_what_brokers_keep(
     with served(bill.billing) as api_url:
         told = command(installed, bill, tmp_path, api_url, "inv_2")
     assert told.returncode == 0, told.stderr
-    assert "the brokers' readings when the period ended tell" in told.stdout
+    assert "the brokers' readings at the period's end stand in" in told.stdout
 
 
 def test_what_was_noted_on_this_machine_is_compared(

@@ -1,12 +1,13 @@
 """What commands say of the control plane's answers."""
 
+import json
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.__main__ import cli
-from tests.integration.rest.little_server import Answer, little_server
+from tests.integration.rest.little_server import Answer, Asked, little_server
 
 KEY = "penstock_test_" + "x" * 40
 
@@ -45,3 +46,47 @@ def test_a_topic_is_created_only_when_the_brokers_have_it(
         monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
         ran = CliRunner().invoke(cli, ["topic", "create", "orders", "--partitions", "3"])
     assert said in ran.output and unsaid not in ran.output, ran.output
+
+
+BROKER = {"state": "active", "use": "serve", "leaders": 1, "replicas": 2, "zone": "a", "conditions": []}
+LOSS = {
+    "tenant": "ten_1",
+    "topic": "orders",
+    "topic_id": "0" * 32,
+    "log_generation": 2,
+    "offset": 5,
+    "known_end_offset": 6,
+    "leader": 1,
+    "declared_ms": 0,
+    "asked_by": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "items"),
+    [
+        (["cluster", "brokers"], "brokers", [{"id": n, "client_address": "b:1", **BROKER} for n in range(3)]),
+        (["partition", "losses"], "losses", [{"partition": n, **LOSS} for n in range(3)]),
+        (["usage", "--by", "topic"], "usage", [{"topic": f"t{n}", "meters": {}} for n in range(3)]),
+    ],
+)
+def test_a_command_shows_every_page_of_its_list(
+    command: list[str],
+    name: str,
+    items: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pages(asked: Asked) -> Answer:
+        if "cursor=c2" in asked.path:
+            return Answer(body={"items": items[2:], "next": None})
+        return Answer(body={"items": items[:2], "next": "c2"})
+
+    with little_server(pages) as server:
+        monkeypatch.setenv("PENSTOCK_API_URL", server.url)
+        monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
+        monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+        monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "pso_x")
+        ran = CliRunner().invoke(cli, ["--json", *command])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.output)[name] == items
+    assert len(server.asked) == 2

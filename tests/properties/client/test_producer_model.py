@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.producer import ProducerCore
 from penstock.contract.errors import Belief, ErrorCode, PenstockError
 from tests.unit.client.runner import Runner, SyncDelivery
 
@@ -66,7 +66,7 @@ class Run:
         self.cluster.applied_unsaid = 0
         self.cluster.changed()
         self._haunt()
-        self.producer.seal_all()
+        self.producer.close_batches()
         self.runner.run(130_000)
         self._haunt()
 
@@ -146,7 +146,7 @@ class Run:
                     assert times == 0, f"{value!r} failed for certain ({error!r}) and is there"
             if self.idempotent and not self.forgot:
                 assert times <= 1, f"{value!r} is there {times} times"
-        assert self.producer.filling.buffered_bytes == 0, "what has an outcome takes no room"
+        assert self.producer.accumulator.buffered_bytes == 0, "what has an outcome takes no room"
         if self.idempotent and not self.forgot:
             for log in logs:
                 numbers = [int(value or b"") for value in log]

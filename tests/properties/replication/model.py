@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from data_plane.controller.elections import strip_unclean, without_broker
 from data_plane.metadata.model import PartitionRecord
-from data_plane.replication.leader import Accepted, BrokerView, LeaderState, Position, Proposal
+from data_plane.replication.in_sync_change import Proposal
+from data_plane.replication.leader import Accepted, BrokerView, LeaderState, Position
 from penstock.contract.ids import BrokerId
 
 EPOCH = 5

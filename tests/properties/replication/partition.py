@@ -18,6 +18,7 @@ from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord,
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
 from data_plane.replication import log_start as log_starts
 from data_plane.replication.follower import BelowWatermark, FollowerState, Phase
+from data_plane.replication.in_sync_change import Proposal
 from data_plane.replication.leader import (
     NO_EPOCH,
     Accepted,
@@ -25,7 +26,6 @@ from data_plane.replication.leader import (
     Diverging,
     LeaderState,
     Position,
-    Proposal,
     Refused,
     StartOver,
 )

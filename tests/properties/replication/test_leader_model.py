@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_plane.replication import eligibility, in_sync
+from data_plane.replication.in_sync_change import Settled
 from data_plane.replication.leader import LeaderState
 
 from .model import START, Cluster, Violation, steps
@@ -81,7 +82,7 @@ def test_random_runs_lose_nothing_and_reach_every_protocol_step(full: bool) -> N
 
 
 def _forget_proposal(self: LeaderState) -> None:
-    self._pending, self._unresolved = None, False
+    self._change = Settled()
 
 
 def _eligible_whatever(record: Any, members: Any, least: int) -> Any:

@@ -70,7 +70,8 @@ class LostCommit(GroupStory):
     def _coordinator(self, cluster: SimCluster) -> SimBroker:
         for broker in cluster.brokers:
             if broker.node is not None and any(
-                partition.core.groups(TENANT) for partition in broker.node.groups.serving()
+                partition.core.groups(TENANT)
+                for partition in broker.node.serving.groups.coordinators.serving()
             ):
                 return broker
         raise AssertionError("nobody coordinates the group")

@@ -8,8 +8,8 @@ import pytest
 
 from data_plane.groups.coordinator import Coordinator
 from data_plane.groups.records import Key, OffsetKey, Record
-from data_plane.node import group_partition
-from data_plane.node.group_partition import GroupPartition
+from data_plane.node.groups import group_partition
+from data_plane.node.groups.group_partition import GroupPartition
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.group_readers import Life
 from tests.simulation.groups.group_story import ROUNDS, GroupStory

@@ -8,8 +8,8 @@ from data_plane.controller.elections import departures
 from data_plane.log.checkpoint import Checkpoint
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
-from data_plane.node.host import ReplicaHost
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.leader_links import LeaderLinks
+from data_plane.node.replicas.replica import Replica
 from penstock.contract.ids import BrokerId, TopicPartition
 from tests.simulation import test_stepping_aside
 from tests.simulation.bug import PlantedBug
@@ -18,15 +18,9 @@ from tests.simulation.finders import CrashStates
 from tests.simulation.planted_bugs.replacements import answers, nothing, told
 from tests.unit.controller import test_clocks, test_plan, test_step_aside
 from tests.unit.log import test_crash_states, test_recovery, test_scrub
-from tests.unit.node import (
-    test_boot,
-    test_coming_back,
-    test_doubt,
-    test_follower_stream,
-    test_quarantine,
-    test_room,
-    test_strays,
-)
+from tests.unit.node.log_directory import test_boot, test_disk_space, test_quarantine, test_stray_directories
+from tests.unit.node.membership import test_doubt
+from tests.unit.node.replicas import test_coming_back, test_follower_stream
 from tests.unit.replication import test_in_sync_set
 
 
@@ -114,33 +108,33 @@ def _only_what_is_held(right: Any) -> Callable[..., Any]:
 def _unsaid(right: Any) -> Callable[..., None]:
     """The leader goes on to believe that the replica follows."""
 
-    def _stopped(host: ReplicaHost, replica: Replica) -> None:
-        links, host._links = host._links, {}
-        right(host, replica)
-        host._links = links
+    def leave_all(links: LeaderLinks, replica: Replica) -> None:
+        """Nothing is told."""
 
-    return _stopped
+    return leave_all
 
 
 BUGS = (
     PlantedBug(
         name="what the metadata does not know is deleted at boot",
         rule="RL53",
-        target="data_plane.node.strays:Strays.set_aside",
+        target="data_plane.node.log_directory.stray_directories:StrayDirectories.set_aside",
         wrong=_deleted,
-        finders=(Check(test=test_strays.test_a_metadata_store_that_lost_everything_deletes_nothing),),
+        finders=(
+            Check(test=test_stray_directories.test_a_metadata_store_that_lost_everything_deletes_nothing),
+        ),
     ),
     PlantedBug(
         name="strays go by a clock that nobody trusts",
         rule="RL53",
-        target="data_plane.node.strays:Strays.look",
+        target="data_plane.node.log_directory.stray_directories:StrayDirectories.look",
         wrong=told(clock_trusted=True),
-        finders=(Check(test=test_strays.test_no_clock_that_jumps_deletes_a_stray),),
+        finders=(Check(test=test_stray_directories.test_no_clock_that_jumps_deletes_a_stray),),
     ),
     PlantedBug(
         name="a lost checkpoint is taken for a new directory",
         rule="RL54",
-        target="data_plane.node.boot:Boot._read_checkpoint",
+        target="data_plane.node.log_directory.boot:Boot._read_checkpoint",
         wrong=_as_if_new,
         finders=(Check(test=test_boot.test_a_lost_checkpoint_is_damage_and_no_new_directory),),
     ),
@@ -161,7 +155,7 @@ BUGS = (
     PlantedBug(
         name="a lost partition directory is made anew and trusted",
         rule="RL54",
-        target="data_plane.node.boot:Boot._notice_missing",
+        target="data_plane.node.log_directory.boot:Boot._notice_missing",
         wrong=nothing,
         finders=(Check(test=test_boot.test_a_replica_whose_directory_is_gone_is_damaged),),
     ),
@@ -226,14 +220,14 @@ BUGS = (
     PlantedBug(
         name="produce is refused before retention was asked",
         rule="RL128",
-        target="data_plane.node.room:Room.look",
+        target="data_plane.node.log_directory.disk_space:DiskSpace.look",
         wrong=_retention_later,
-        finders=(Check(test=test_room.test_what_is_due_is_deleted_before_anything_is_refused),),
+        finders=(Check(test=test_disk_space.test_what_is_due_is_deleted_before_anything_is_refused),),
     ),
     PlantedBug(
         name="what was set aside as damaged goes by a clock that nobody trusts",
         rule="RL122",
-        target="data_plane.node.quarantine:Quarantine.look",
+        target="data_plane.node.log_directory.quarantine:Quarantine.look",
         wrong=told(clock_trusted=True),
         finders=(
             Check(
@@ -270,7 +264,7 @@ BUGS = (
     PlantedBug(
         name="a damaged replica is given up once",
         rule="RL122",
-        target="data_plane.node.host:ReplicaHost._counted_on",
+        target="data_plane.node.replicas.assignment:Assignment._counted_on",
         wrong=answers(False),
         finders=(
             Check(
@@ -281,14 +275,14 @@ BUGS = (
     PlantedBug(
         name="a stopped replica does not leave its leader",
         rule="RL122",
-        target="data_plane.node.host:ReplicaHost._stopped",
+        target="data_plane.node.replicas.leader_links:LeaderLinks.leave_all",
         wrong=_unsaid,
         finders=(Check(test=test_coming_back.test_a_replica_that_stops_leaves_its_leader_at_once),),
     ),
     PlantedBug(
         name="a set that others made smaller is not looked at",
         rule="RL133",
-        target="data_plane.node.replica:Replica.lead",
+        target="data_plane.node.replicas.replica:Replica.lead",
         wrong=_own_changes_alone,
         finders=(
             Check(
@@ -299,21 +293,23 @@ BUGS = (
     PlantedBug(
         name="a write that found no room tells nobody",
         rule="RL128",
-        target="data_plane.node.room:Room.lacked",
+        target="data_plane.node.log_directory.disk_space:DiskSpace.lacked",
         wrong=nothing,
         finders=(
             Check(
-                test=test_room.test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_it_is_time_to_try_again
+                test=test_disk_space.test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_it_is_time_to_try_again
             ),
         ),
     ),
     PlantedBug(
         name="the ballast is kept when recovery needs its room",
         rule="RL128",
-        target="data_plane.node.room:Room.before_recovery",
+        target="data_plane.node.log_directory.disk_space:DiskSpace.before_recovery",
         wrong=nothing,
         finders=(
-            Check(test=test_room.test_recovery_on_a_full_disk_gets_the_ballast_and_on_another_one_does_not),
+            Check(
+                test=test_disk_space.test_recovery_on_a_full_disk_gets_the_ballast_and_on_another_one_does_not
+            ),
         ),
     ),
     PlantedBug(
@@ -354,7 +350,7 @@ BUGS = (
     PlantedBug(
         name="a broker that stood still believes in its session",
         rule="RL137",
-        target="data_plane.node.registration:Registration.doubt",
+        target="data_plane.node.membership.registration:Registration.doubt",
         wrong=nothing,
         finders=(
             Check(

@@ -4,26 +4,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.client.cursor import END, UNKNOWN_EPOCH, Cursor
-from penstock.client.partition_queue import PartitionQueue
+from penstock.client.cluster_view import UNKNOWN_EPOCH
+from penstock.client.consuming.fetch_position import END, FetchPosition
+from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import answers, nothing, told
-from tests.unit.client import test_consuming, test_producing
+from tests.unit.client.consuming import test_consuming
+from tests.unit.client.producing import test_producing
 
-_QUEUE = "penstock.client.partition_queue:PartitionQueue"
+_QUEUE = "penstock.client.producing.partition_queue:PartitionQueue"
 
 
 def _of_no_epoch(right: Any) -> Callable[..., None]:
-    def take_in(cursor: Cursor, part: memoryview) -> None:
-        right(cursor, part)
-        cursor.fetch_epoch = UNKNOWN_EPOCH
-        for chunk in cursor.buffer:
-            chunk.epoch = UNKNOWN_EPOCH
+    def add_fetched(position: FetchPosition, part: memoryview) -> None:
+        right(position, part)
+        position.fetch_epoch = UNKNOWN_EPOCH
+        for fetched in position.buffer:
+            fetched.epoch = UNKNOWN_EPOCH
 
-    return take_in
+    return add_fetched
 
 
 def _numbered_anew(right: Any) -> Callable[..., None]:
@@ -38,21 +40,21 @@ BUGS = (
     PlantedBug(
         name="a position without an epoch",
         rule="RL56",
-        target="penstock.client.cursor:Cursor.take_in",
+        target="penstock.client.consuming.fetch_position:FetchPosition.add_fetched",
         wrong=_of_no_epoch,
         finders=(Check(test=test_consuming.test_positions_carry_the_epoch_of_the_record_before_them),),
     ),
     PlantedBug(
         name="a consumer begins at the end",
         rule="RL57",
-        target="penstock.client.consumer_core:ConsumerCore._initial_target",
+        target="penstock.client.consuming.consumer:ConsumerCore._initial_target",
         wrong=answers(END),
         finders=(Check(test=test_consuming.test_all_partitions_are_read_from_the_beginning_in_order),),
     ),
     PlantedBug(
         name="new partitions are read from their end",
         rule="RL57",
-        target="penstock.client.consumer_core:ConsumerCore._grow",
+        target="penstock.client.consuming.consumer:ConsumerCore._grow",
         wrong=lambda right: lambda core, view, target: right(core, view, END),
         finders=(
             Check(test=test_consuming.test_new_partitions_are_read_from_their_beginning_even_with_latest),
@@ -108,7 +110,7 @@ BUGS = (
     PlantedBug(
         name="a truncation is skipped over",
         rule="RL56",
-        target="penstock.client.cursor:Cursor.halt",
+        target="penstock.client.consuming.fetch_position:FetchPosition.halt",
         wrong=nothing,
         finders=(
             Check(

@@ -11,7 +11,8 @@ from penstock.contract.ids import TopicPartition
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import nothing
-from tests.unit.groups import test_coordinator, test_member
+from tests.unit.client.groups import test_member
+from tests.unit.groups import test_coordinator
 
 _COORDINATOR = "data_plane.groups.coordinator"
 
@@ -120,7 +121,7 @@ BUGS = (
     PlantedBug(
         name="what must be given up is handed out",
         rule="RL91",
-        target="penstock.client.consumer_core:ConsumerCore.hold",
+        target="penstock.client.consuming.consumer:ConsumerCore.hold_partition",
         wrong=nothing,
         finders=(
             Check(

@@ -10,8 +10,8 @@ from data_plane.controller.registration import FenceFirst, Register
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, KeyValue, Put
-from data_plane.node.host import ReplicaHost
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.assignment import Assignment
+from data_plane.node.replicas.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.client.cluster_view import PartitionView
 from penstock.contract.errors import ErrorCode
@@ -20,7 +20,7 @@ from tests.simulation.checks import Check
 from tests.simulation.planted_bugs.replacements import answers, nothing
 from tests.unit.client import test_cluster_view
 from tests.unit.controller import test_plan, test_registration, test_suspicion, test_topics
-from tests.unit.node import test_coming_back
+from tests.unit.node.replicas import test_coming_back
 from tests.unit.replication import test_in_sync_set, test_opening
 
 _ELECTIONS = "data_plane.controller.elections"
@@ -47,7 +47,7 @@ def _in_the_old_epoch(right: Any) -> Callable[..., object]:
 def _whatever_is_seen(right: Any) -> Callable[..., bool]:
     def record_seen(leader: LeaderState, record: model.PartitionRecord) -> bool:
         leader._settle(record)
-        return not leader.deposed
+        return record.leader == leader.me and record.leader_epoch == leader.leader_epoch
 
     return record_seen
 
@@ -98,11 +98,11 @@ def _of_any_epoch(right: Any) -> Callable[..., bool]:
 def _when_it_is_at_rest(right: Any) -> Callable[..., None]:
     """What a busy replica was given lasts until it is at rest, over the end of the registration."""
 
-    def give_role(host: ReplicaHost, replica: Replica) -> None:
+    def give_role(assignment: Assignment, replica: Replica) -> None:
         if replica.busy:
-            replica.on_settled = host.give_role
+            replica.on_settled = assignment.give_role
         else:
-            right(host, replica)
+            right(assignment, replica)
 
     return give_role
 
@@ -132,7 +132,7 @@ BUGS = (
     PlantedBug(
         name="a busy replica follows on into the next registration",
         rule="RL3",
-        target="data_plane.node.host:ReplicaHost.give_role",
+        target="data_plane.node.replicas.assignment:Assignment.give_role",
         wrong=_when_it_is_at_rest,
         finders=(
             Check(

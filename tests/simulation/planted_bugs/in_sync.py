@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from data_plane.metadata.model import PartitionRecord
-from data_plane.replication.leader import LeaderState, Proposal
+from data_plane.replication.in_sync_change import Proposal, Settled
+from data_plane.replication.leader import LeaderState
 from penstock.contract.ids import BrokerId
 from tests.properties.replication import test_leader_model, test_partition_model
 from tests.simulation import plans
@@ -60,7 +61,7 @@ def _whatever_it_holds(right: Any) -> Callable[..., bool]:
 
 def _forgotten(right: Any) -> Callable[..., None]:
     def proposal_unknown(leader: LeaderState) -> None:
-        leader._pending, leader._unresolved = None, False
+        leader._change = Settled()
 
     return proposal_unknown
 

@@ -12,7 +12,7 @@ from tests.simulation.finders import Model
 from tests.simulation.planted_bugs.replacements import answers_property, told
 from tests.unit.controller import test_losses
 from tests.unit.log import test_bounds, test_retention
-from tests.unit.node import test_log_start as test_replica_log_start
+from tests.unit.node.replicas import test_log_start as test_replica_log_start
 from tests.unit.replication import test_in_sync_set, test_log_start
 
 _LOG_START = "data_plane.replication.log_start"
@@ -163,7 +163,7 @@ BUGS = (
     PlantedBug(
         name="a new leader tells a client where its log begins at once",
         rule="RL108",
-        target="data_plane.node.replica:Replica.log_start_known",
+        target="data_plane.node.replicas.replica:Replica.log_start_known",
         wrong=answers_property(True),
         finders=(
             Check(
@@ -174,7 +174,7 @@ BUGS = (
     PlantedBug(
         name="a new leader does what the leader before wanted of its log start",
         rule="RL108",
-        target="data_plane.node.replica:Replica.log_start_within",
+        target="data_plane.node.replicas.replica:Replica.log_start_within",
         wrong=lambda right: lambda replica, asked: min(asked, replica.log.high_watermark),
         finders=(
             Check(

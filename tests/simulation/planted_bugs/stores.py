@@ -9,7 +9,7 @@ from tests.simulation.checks import Check
 from tests.unit.broker import test_etcd_keys
 from tests.unit.controller import test_batches
 from tests.unit.metadata import test_lineage
-from tests.unit.node import test_trust
+from tests.unit.node.membership import test_trusted_store
 
 
 def _never(right: Any) -> Callable[..., str]:
@@ -42,7 +42,9 @@ BUGS = (
         wrong=_never,
         finders=(
             Check(test=partial(test_lineage.test_a_store_that_went_back_is_refused, revision=99)),
-            Check(test=test_trust.test_what_was_seen_is_remembered_over_a_restart_and_an_older_store_refused),
+            Check(
+                test=test_trusted_store.test_what_was_seen_is_remembered_over_a_restart_and_an_older_store_refused
+            ),
         ),
     ),
     PlantedBug(
@@ -51,7 +53,9 @@ BUGS = (
         target="data_plane.metadata.lineage:refusal",
         wrong=_by_revision_alone,
         finders=(
-            Check(test=test_trust.test_a_store_that_others_wrote_to_after_it_went_back_gives_itself_away),
+            Check(
+                test=test_trusted_store.test_a_store_that_others_wrote_to_after_it_went_back_gives_itself_away
+            ),
         ),
     ),
     PlantedBug(
@@ -61,16 +65,16 @@ BUGS = (
         wrong=_never,
         finders=(
             Check(
-                test=test_trust.test_a_store_that_came_as_far_again_gives_itself_away_by_what_happened_on_the_way
+                test=test_trusted_store.test_a_store_that_came_as_far_again_gives_itself_away_by_what_happened_on_the_way
             ),
         ),
     ),
     PlantedBug(
         name="answers of the metadata store may go back",
         rule="RL55",
-        target="data_plane.node.trust:TrustedStore._check",
+        target="data_plane.node.membership.trusted_store:TrustedStore._check",
         wrong=_whatever_it_says,
-        finders=(Check(test=test_trust.test_an_answer_that_goes_back_is_the_last_that_is_asked_for),),
+        finders=(Check(test=test_trusted_store.test_an_answer_that_goes_back_is_the_last_that_is_asked_for),),
     ),
     PlantedBug(
         name="a revision of the store before compares as absent",

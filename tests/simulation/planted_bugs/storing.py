@@ -88,7 +88,7 @@ BUGS = (
     PlantedBug(
         name="damage that a log met by itself waits for the scrubber",
         rule="RL122",
-        target="data_plane.node.scrub:Scrubber._notice_damage",
+        target="data_plane.node.integrity.scrubber:Scrubber._notice_damage",
         wrong=_not_noticed,
         finders=(
             Check(

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from data_plane.log.epochs import LeaderEpochs
-from data_plane.node.push import FollowerStream
+from data_plane.node.replicas.follower_stream import FollowerStream
 from data_plane.replication.follower import FollowerState, Phase, TakePush
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind
@@ -17,7 +17,7 @@ from tests.simulation.finders import CrashStates, Model, Seeds
 from tests.simulation.planted_bugs.replacements import always, answers, nothing, told
 from tests.unit.log import test_appending, test_crash_states, test_epochs
 from tests.unit.log.miniature import SMALL
-from tests.unit.node import test_coming_back, test_follower_stream
+from tests.unit.node.replicas import test_coming_back, test_follower_stream
 from tests.unit.replication import test_follower, test_opening
 
 _MANY_EPOCHS = test_partition_model.run
@@ -204,7 +204,7 @@ BUGS = (
     PlantedBug(
         name="a follower behind the log's start is taken for damage",
         rule="RL32",
-        target="data_plane.node.push:FollowerStream._failed",
+        target="data_plane.node.replicas.follower_stream:FollowerStream._failed",
         wrong=_damaged_whatever_it_is,
         finders=(
             Check(
@@ -215,7 +215,7 @@ BUGS = (
     PlantedBug(
         name="what is told a busy replica is left out",
         rule="RL29",
-        target="data_plane.node.replica:Replica.at_rest",
+        target="data_plane.node.replicas.replica:Replica.at_rest",
         wrong=_at_once,
         finders=(
             Check(

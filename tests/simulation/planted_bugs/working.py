@@ -10,9 +10,9 @@ from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
 from data_plane.log.outcomes import ColdRead, Slice
 from data_plane.log.partition_log import PartitionLog
-from data_plane.node.directory import CLEAN_FILE
+from data_plane.node.log_directory.directory import CLEAN_FILE
 from data_plane.node.ports import ConnectionLost
-from data_plane.node.replica import Replica
+from data_plane.node.replicas.replica import Replica
 from data_plane.replication.leader import LeaderState
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
@@ -24,7 +24,9 @@ from tests.simulation.finders import CrashStates, Seeds
 from tests.simulation.planted_bugs.replacements import nothing
 from tests.unit.disk import test_disk_contract, test_real_disk
 from tests.unit.log import test_bounds
-from tests.unit.node import test_directory, test_producer_ids, test_tasks
+from tests.unit.node import test_tasks
+from tests.unit.node.log_directory import test_directory
+from tests.unit.node.serving import test_producer_ids
 
 
 def _as_it_was(right: Any) -> Callable[..., LeaderState]:
@@ -146,28 +148,28 @@ BUGS = (
     PlantedBug(
         name="no epoch check after an await",
         rule="RL11",
-        target="data_plane.node.replica:Replica.leadership",
+        target="data_plane.node.replicas.replica:Replica.leadership",
         wrong=_as_it_was,
         finders=(Seeds(plan=plans.deposed_alive, first=1, by=("I1", "I3", "I4", "I10", "I11")),),
     ),
     PlantedBug(
         name="what was appended is called refused",
         rule="RL17",
-        target="data_plane.node.replica:Replica._drop_leadership",
+        target="data_plane.node.replicas.replica:Replica._drop_leadership",
         wrong=_surely_refused,
         finders=(Seeds(plan=plans.unnumbered, first=2, by=("I2",)),),
     ),
     PlantedBug(
         name="consumers read beyond the watermark",
         rule="RL20",
-        target="data_plane.node.consume:ConsumeStream._read",
+        target="data_plane.node.serving.consume_stream:ConsumeStream._read",
         wrong=_to_the_end,
         finders=(Seeds(plan=plans.left_with_a_tail, first=0, by=("I1", "I3", "I6")),),
     ),
     PlantedBug(
         name="the clean marker stays",
         rule="RL46",
-        target="data_plane.node.directory:open_directory",
+        target="data_plane.node.log_directory.directory:open_directory",
         wrong=_kept,
         finders=(
             Check(test=test_directory.test_what_was_stopped_cleanly_is_known_to_be_so_only_once),
@@ -179,7 +181,7 @@ BUGS = (
     PlantedBug(
         name="any log directory will do",
         rule="RL54",
-        target="data_plane.node.directory:open_directory",
+        target="data_plane.node.log_directory.directory:open_directory",
         wrong=_whoever_it_is,
         finders=(Check(test=test_directory.test_a_directory_of_another_cluster_or_broker_is_refused),),
     ),
@@ -193,7 +195,7 @@ BUGS = (
     PlantedBug(
         name="a used-up producer id goes on",
         rule="RL67",
-        target="data_plane.node.client_calls:ClientCalls.init_producer",
+        target="data_plane.node.serving.client_calls:ClientCalls.init_producer",
         wrong=_always_the_next_epoch,
         finders=(
             Check(

@@ -10,7 +10,7 @@ import grpc
 from data_plane.broker.server import Listener, bind
 from data_plane.broker.transport import GrpcTransport
 from data_plane.contract.methods import CLUSTER_SECRET
-from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service
+from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service, anyone, at_once
 from penstock.contract.errors import ErrorCode, NotFound
 from penstock.contract.frames import FrameError
 
@@ -46,6 +46,8 @@ class World:
             },
             calls={"/c/echo": self._call, "/c/slow": self._slow, "/c/fail": self._fail, "/c/bug": self._bug},
             watches={"/w/count": self._count},
+            enter=anyone,
+            turn=at_once,
         )
         client = Service(
             streams={"/s/echo": self._echo},

@@ -61,7 +61,7 @@ FAULTY_MEMORY = """
 import asyncio, signal, sys
 from data_plane.broker.process import main
 from data_plane.disk.port import DiskFault
-from data_plane.node.trust import Trust
+from data_plane.node.membership.trusted_store import Trust
 failing = []
 async def run(self):
     while not failing:

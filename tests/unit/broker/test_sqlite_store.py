@@ -324,10 +324,10 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 
 
 def test_a_network_file_system_is_refused(path: Path, tmp_path: Path) -> None:
-    mounts = f"/dev/vda / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} nfs4 rw 0 0\n"
+    mounts = {"/": "ext4", str(tmp_path.resolve()): "nfs4"}
     with pytest.raises(StoreFault, match="nfs4"):
         sqlite_schema.refuse_network_filesystem(path.parent, mounts)
-    sqlite_schema.refuse_network_filesystem(path.parent, "/dev/vda / ext4 rw 0 0\n")
+    sqlite_schema.refuse_network_filesystem(path.parent, {"/": "ext4"})
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

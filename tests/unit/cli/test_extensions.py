@@ -69,6 +69,14 @@ def test_a_command_of_an_absent_server_says_what_to_install_whatever_its_argumen
     assert "Traceback" not in told.err
 
 
+def test_a_folder_named_like_a_package_of_the_server_does_not_pass_for_it(
+    installed: Installed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed({"elsewhere": "local.planted_nowhere:command"})
+    assert run(["elsewhere", "up"]) == 8
+    assert "penstock elsewhere belongs to the server" in capsys.readouterr().err
+
+
 def test_an_absent_command_stands_in_the_help_and_answers_in_json(
     installed: Installed, capsys: pytest.CaptureFixture[str]
 ) -> None:

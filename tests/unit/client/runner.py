@@ -7,14 +7,14 @@ from random import Random
 
 from penstock.client.actions import CloseStream, OpenStream, OpenWatch, StartCall
 from penstock.client.arguments import consumer_settings, producer_settings
-from penstock.client.consumer_core import ConsumerCore
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.consuming.malformed import SkippedBatch, skipped_batch
 from penstock.client.core import ClientCore
-from penstock.client.handing_out import HandingOut
-from penstock.client.lane import Outgoing
-from penstock.client.malformed import SkippedBatch, skipped_batch
 from penstock.client.messages import Message
-from penstock.client.pending_batch import PendingBatch, PendingDelivery, Receipt, ReceiptsLedger
-from penstock.client.producer_core import ProducerCore
+from penstock.client.producing.batch import ProducerBatch, ReceiptsLedger
+from penstock.client.producing.delivery import BatchDelivery, Receipt
+from penstock.client.producing.producer import ProducerCore
 from penstock.contract import methods
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused
 
@@ -43,13 +43,13 @@ CONSUMER = {
 }
 
 
-class SyncDelivery(PendingDelivery):
+class SyncDelivery(BatchDelivery):
     """A delivery that is only ever asked when it is done."""
 
     __slots__ = ()
 
     @property
-    def batch(self) -> PendingBatch:
+    def batch(self) -> ProducerBatch:
         return self._batch
 
     def receipt(self) -> Receipt:
@@ -91,7 +91,7 @@ class Runner:
         self.calls: list[tuple[int, str]] = []
         self.ghosts: list[tuple[int, bytes]] = []
         """(broker, PRODUCE frame) taken in by a broker on a stream that is gone for the client."""
-        self.settled: list[PendingBatch] = []
+        self.settled: list[ProducerBatch] = []
         self.skipped: list[SkippedBatch] = []
         self._planned = 0.0
         """When the core wants its next step."""
@@ -126,7 +126,7 @@ class Runner:
             self.run(0)
             route = producer.route(topic)
         assert route is not None, "the topic is not known yet"
-        delivery = producer.filling.append(
+        delivery = producer.accumulator.append(
             route, value, key, None, timestamp_ms, partition, lambda: self.now, SyncDelivery
         )
         assert delivery is not None, "the buffer is full"
@@ -135,18 +135,18 @@ class Runner:
     def poll(self, consumer: ConsumerCore, count: int = 1_000) -> list[Message]:
         """Everything that can be read now, up to `count`; raises as a consumer would."""
         gathered: list[Message] = []
-        handing_out = HandingOut(
-            consumer.take_chunk,
-            lambda chunk: consumer.finished(chunk, self.now),
+        collector = FetchCollector(
+            consumer.next_fetched,
+            lambda fetched: consumer.finished(fetched, self.now),
             consumer.unreadable,
             consumer.malformed,
         )
         for _ in range(50):
             consumer.prepare()
             self.run(0)
-            found = handing_out.messages(count - len(gathered))
+            found = collector.messages(count - len(gathered))
             gathered += found
-            malformed = handing_out.found_malformed
+            malformed = collector.found_malformed
             if malformed is not None and not found:
                 self.skipped.append(skipped_batch(malformed))
                 consumer.skip(malformed, self.now)
@@ -297,11 +297,11 @@ class Runner:
                     stream.look_at = max(at, self.now + 0.001)
                     break
                 moved = True
-                if isinstance(out, Outgoing):
+                if isinstance(out, bytes):
+                    frame = out
+                else:
                     frame = out.encode()
                     self.core.encoded(token, out)
-                else:
-                    frame = out
                 self._broker_takes(token, stream, frame)
             if stream.session is not None and stream.broker not in self.cluster.silent:
                 for push in stream.session.pushes():

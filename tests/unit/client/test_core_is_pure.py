@@ -13,7 +13,7 @@ FORBIDDEN = {
 
 def test_the_core_imports_no_loop_no_network_no_thread_and_no_clock() -> None:
     found: list[str] = []
-    for path in sorted(Path(penstock.client.__file__).parent.glob("*.py")):
+    for path in sorted(Path(penstock.client.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = (
                 [alias.name for alias in node.names]
@@ -27,7 +27,7 @@ def test_the_core_imports_no_loop_no_network_no_thread_and_no_clock() -> None:
 
 
 def test_randomness_is_drawn_only_from_what_the_core_is_given() -> None:
-    for path in sorted(Path(penstock.client.__file__).parent.glob("*.py")):
+    for path in sorted(Path(penstock.client.__file__).parent.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert "import random" not in text, path.name
         assert "Random(" not in text, path.name

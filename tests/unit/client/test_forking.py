@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.contract.errors import UsedAfterFork
+from tests.unit.client.producing.test_keeping_receipts import Noted
 from tests.unit.client.runner import Runner
-from tests.unit.client.test_keeping_receipts import Noted
 
 
 def test_a_member_of_a_group_that_was_not_used_has_an_id_of_its_own_in_the_child() -> None:

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.client.group_descriptions import Conversation, Question
+from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.record_safety import END, delete_records, durability
 from penstock.contract import methods
 from penstock.contract.errors import BrokerUnavailable, ErrorCode, NotFound, OffsetOutOfRange
@@ -47,7 +47,7 @@ class Leaders:
             found: T = done.value
             return found
 
-    def _answer(self, question: Question) -> bytes:
+    def _answer(self, question: BrokerCall) -> bytes:
         if question.method == methods.METADATA:
             return self.cluster.metadata(["orders"])
         assert question.broker is not None
@@ -108,10 +108,10 @@ def test_a_leader_that_does_not_answer_or_is_not_there_is_waited_for() -> None:
     assert leaders.asked == [(1, [1]), (0, [0])]
     leaders.topic.partitions[0].leader = -1
     waiting = delete_records({("orders", 0): 5})
-    assert isinstance(next(waiting), Question)
+    assert isinstance(next(waiting), BrokerCall)
     assert waiting.send(leaders.cluster.metadata(["orders"])) is None, "there is nobody to ask"
     leaders.topic.partitions[0].leader = 1
-    assert isinstance(waiting.send(b""), Question)
+    assert isinstance(waiting.send(b""), BrokerCall)
     assert leaders.hear(_going_on(waiting, leaders)) == {("orders", 0): 5}
 
 

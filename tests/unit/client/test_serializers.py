@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.handing_out import HandingOut
+from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.messages import Message
-from penstock.client.shaping import Inbound, inbound, outbound
+from penstock.client.serialization import MessageDeserializer, message_deserializer, message_serializer
 from penstock.contract.errors import ConfigurationError, SerializationFailed
 from penstock.contract.v1.log_pb2 import InitProducerRequest, InitProducerResponse
 from penstock.serializers import JSON, MESSAGE_ID, TEXT, Avro, Protobuf, Serializer, new_message_id
@@ -30,11 +30,11 @@ def stored(value: bytes | None, *headers: tuple[str, bytes | None]) -> Message:
 
 
 def through(serializer: Serializer[Any], value: Any) -> Any:
-    out = outbound(serializer, None, None)
-    data, _, headers = out.shape("orders", value, None, None)
-    back = inbound(serializer, None)
+    out = message_serializer(serializer, None, None)
+    data, _, headers = out.serialize("orders", value, None, None)
+    back = message_deserializer(serializer, None)
     assert back is not None
-    return back.shape(stored(data, *(headers or ()))).value
+    return back.deserialize(stored(data, *(headers or ()))).value
 
 
 json_values = st.recursive(
@@ -89,14 +89,14 @@ def test_a_value_that_its_serializer_does_not_take_is_refused_before_it_is_sent(
 ) -> None:
     runner = Runner()
     runner.cluster.create("orders", 1)
-    out = outbound(serializer, None, None)
+    out = message_serializer(serializer, None, None)
     with pytest.raises(SerializationFailed, match=complaint):
-        out.shape("orders", value, None, None)
+        out.serialize("orders", value, None, None)
 
 
 def test_the_content_type_names_the_form_and_an_own_header_stays() -> None:
-    out = outbound(JSON, TEXT, new_message_id)
-    value, key, headers = out.shape("orders", {"a": 1}, "anna", [("trace", b"1")])
+    out = message_serializer(JSON, TEXT, new_message_id)
+    value, key, headers = out.serialize("orders", {"a": 1}, "anna", [("trace", b"1")])
     assert (value, key) == (b'{"a":1}', b"anna")
     assert headers is not None
     assert headers[:2] == [("trace", b"1"), ("content-type", b"application/json")]
@@ -105,47 +105,47 @@ def test_the_content_type_names_the_form_and_an_own_header_stays() -> None:
     assert name == MESSAGE_ID
     assert uuid.UUID(number.decode()).version == 4
     own = [("content-type", b"application/cloudevents+json"), (MESSAGE_ID, b"mine")]
-    assert out.shape("orders", {}, None, own)[2] == own
+    assert out.serialize("orders", {}, None, own)[2] == own
     message = stored(b"{}", *own)
     assert (message.id, message.content_type) == ("mine", "application/cloudevents+json")
     assert (stored(b"").id, stored(b"").content_type) == (None, None)
 
 
 def test_a_tombstone_passes_every_serializer_and_has_no_content_type() -> None:
-    out, back = outbound(JSON, JSON, None), inbound(JSON, JSON)
+    out, back = message_serializer(JSON, JSON, None), message_deserializer(JSON, JSON)
     assert back is not None
-    assert out.shape("orders", None, None, None) == (None, None, None)
-    assert back.shape(stored(None)).value is None
+    assert out.serialize("orders", None, None, None) == (None, None, None)
+    assert back.deserialize(stored(None)).value is None
 
 
 def test_of_several_deserializers_the_content_type_chooses() -> None:
-    back = inbound([JSON, TEXT], None)
+    back = message_deserializer([JSON, TEXT], None)
     assert back is not None
-    assert back.shape(stored(b'{"a":1}', ("content-type", b"Application/JSON; charset=utf-8"))).value == {
-        "a": 1
-    }
-    assert back.shape(stored(b"plain", ("content-type", b"text/plain"))).value == "plain"
+    assert back.deserialize(
+        stored(b'{"a":1}', ("content-type", b"Application/JSON; charset=utf-8"))
+    ).value == {"a": 1}
+    assert back.deserialize(stored(b"plain", ("content-type", b"text/plain"))).value == "plain"
     with pytest.raises(
         SerializationFailed, match="is of no named content type, expected application/json or text/plain"
     ):
-        back.shape(stored(b"plain"))
+        back.deserialize(stored(b"plain"))
     with pytest.raises(SerializationFailed, match="the value is application/avro, expected"):
-        back.shape(stored(b"", ("content-type", b"application/avro")))
+        back.deserialize(stored(b"", ("content-type", b"application/avro")))
 
 
 def test_what_is_no_serializer_is_refused_with_the_argument() -> None:
     with pytest.raises(ConfigurationError, match="value_serializer: 'json' is no serializer"):
-        outbound("json", None, None)
+        message_serializer("json", None, None)
     with pytest.raises(ConfigurationError, match=r"key_deserializer: .* is no serializer"):
-        inbound(JSON, Protobuf)
-    assert not outbound(None, None, None).adds
-    assert inbound(None, None) is None
+        message_deserializer(JSON, Protobuf)
+    assert not message_serializer(None, None, None).adds
+    assert message_deserializer(None, None) is None
 
 
-def handing_out(runner: Runner, consumer: Any, back: Inbound | None) -> HandingOut:
-    return HandingOut(
-        consumer.take_chunk,
-        lambda chunk: consumer.finished(chunk, runner.now),
+def collector(runner: Runner, consumer: Any, back: MessageDeserializer | None) -> FetchCollector:
+    return FetchCollector(
+        consumer.next_fetched,
+        lambda fetched: consumer.finished(fetched, runner.now),
         consumer.unreadable,
         consumer.malformed,
         back,
@@ -162,7 +162,7 @@ def test_a_consumer_stops_before_a_message_that_cannot_be_decoded_and_goes_on_be
         runner.send(producer, "orders", value, partition=0)
     runner.run(100)
     consumer = runner.consumer("orders")
-    hands = handing_out(runner, consumer, inbound(JSON, None))
+    hands = collector(runner, consumer, message_deserializer(JSON, None))
     for _ in range(20):
         consumer.prepare()
         runner.run(20)
@@ -174,7 +174,7 @@ def test_a_consumer_stops_before_a_message_that_cannot_be_decoded_and_goes_on_be
     ):
         consumer.raise_halted()
     assert hands.messages(10) == []
-    consumer.seek(consumer.cursor("orders", 0), offset=3)
+    consumer.seek(consumer.position("orders", 0), offset=3)
     for _ in range(20):
         consumer.prepare()
         runner.run(20)
@@ -195,16 +195,16 @@ def test_a_consumer_stops_before_a_message_that_cannot_be_decoded_and_goes_on_be
 )
 def test_a_value_that_is_not_bytes_is_told_the_serializer_that_takes_it(value: object, said: str) -> None:
     with pytest.raises(TypeError, match=f"orders: .*{said}"):
-        outbound(None, None, None).shape("orders", value, None, None)
+        message_serializer(None, None, None).serialize("orders", value, None, None)
 
 
 @pytest.mark.parametrize(("key", "serializer"), [("anna", "TEXT"), (5, "JSON")])
 def test_a_key_that_is_not_bytes_is_told_likewise_whatever_the_values_have(
     key: object, serializer: str
 ) -> None:
-    for out in (outbound(None, None, None), outbound(JSON, None, None)):
+    for out in (message_serializer(None, None, None), message_serializer(JSON, None, None)):
         with pytest.raises(TypeError, match=f"orders: the key is an? .* key_serializer={serializer}"):
-            out.shape("orders", {} if out.adds else b"", key, None)
+            out.serialize("orders", {} if out.adds else b"", key, None)
 
 
 @pytest.mark.parametrize(
@@ -221,16 +221,16 @@ def test_a_key_that_is_not_bytes_is_told_likewise_whatever_the_values_have(
 )
 def test_headers_that_cannot_be_stored_are_told_by_name_or_place(headers: Any, said: str) -> None:
     with pytest.raises(TypeError, match=f"orders: {said}"):
-        outbound(None, None, None).shape("orders", b"", None, headers)
+        message_serializer(None, None, None).serialize("orders", b"", None, headers)
 
 
 def test_headers_are_a_mapping_or_any_pairs_and_whatever_is_like_bytes_is_stored() -> None:
-    out = outbound(None, None, None)
+    out = message_serializer(None, None, None)
     wanted = [("shop", b"north"), ("trace", None)]
     forms: list[Any] = [dict(wanted), wanted, iter(wanted), [("shop", bytearray(b"north")), ("trace", None)]]
     for form in forms:
-        assert out.shape("orders", b"", None, form)[2] == wanted
-    stored = out.shape("orders", memoryview(b"value"), bytearray(b"key"), None)
+        assert out.serialize("orders", b"", None, form)[2] == wanted
+    stored = out.serialize("orders", memoryview(b"value"), bytearray(b"key"), None)
     assert stored == (b"value", b"key", None)
     assert [type(each) for each in stored[:2]] == [bytes, bytes]
 
@@ -248,4 +248,4 @@ def test_a_serializer_that_gives_no_bytes_is_named_as_the_culprit() -> None:
     with pytest.raises(
         SerializationFailed, match="orders: the value's serializer gave a str, bytes required"
     ):
-        outbound(Wrong(), None, None).shape("orders", 5, None, None)
+        message_serializer(Wrong(), None, None).serialize("orders", 5, None, None)

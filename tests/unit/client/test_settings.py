@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.client.arguments import consumer_settings, producer_settings
-from penstock.client.seeking import seek_target
+from penstock.client.consuming.fetch_position import seek_target
 from penstock.client.settings import acks_number
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from tests.unit.client.runner import CONSUMER, PRODUCER

@@ -11,10 +11,10 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import KeyValue
-from data_plane.node.boot import Boot, Booted
 from data_plane.node.config import NodeConfig
-from data_plane.node.directory import Directory, open_directory
-from data_plane.node.strays import Strays
+from data_plane.node.log_directory.boot import Boot, Booted
+from data_plane.node.log_directory.directory import Directory, open_directory
+from data_plane.node.log_directory.stray_directories import StrayDirectories
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Medium
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
@@ -92,7 +92,7 @@ class Storage:
 
     disk: SimDisk
     directory: Directory
-    strays: Strays
+    strays: StrayDirectories
     booted: Booted
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
 
@@ -132,7 +132,7 @@ def opened(
         at.holder.kill()
     disk = SimDisk(at)
     directory = open_directory(disk, config, _Rng())
-    strays = Strays(disk, config.stray_keep_ms)
+    strays = StrayDirectories(disk, config.stray_keep_ms)
     booted = boot(disk, image or image_of(), directory, strays, config)
     logs = {one.where: one.log for one in booted.opened}
     return Storage(disk=disk, directory=directory, strays=strays, booted=booted, logs=logs)
@@ -143,6 +143,8 @@ def born(disk: Disk) -> Directory:
     return open_directory(disk, CONFIG, _Rng())
 
 
-def boot(disk: Disk, image: ClusterImage, directory: Directory, strays: Strays, config: NodeConfig) -> Booted:
+def boot(
+    disk: Disk, image: ClusterImage, directory: Directory, strays: StrayDirectories, config: NodeConfig
+) -> Booted:
     tail = TailBudget(0)
     return Boot(disk, config, image, directory, strays, tail, now_ms=NOW_MS, monotonic_ms=0.0).run()

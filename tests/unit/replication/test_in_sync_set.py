@@ -282,6 +282,37 @@ def test_a_newer_record_settles_an_unknown_outcome() -> None:
     assert state.maximal == (1,)
 
 
+def test_it_is_known_whether_an_earlier_try_may_still_be_applied() -> None:
+    state = leader((1, 2))
+    opened(state, 3)
+    state.proposal_unknown()
+    assert not state.unresolved, "nothing was proposed"
+    proposal = state.propose(1, everybody)
+    assert proposal is not None and not state.unresolved
+    state.proposal_unknown()
+    assert state.unresolved
+    assert state.propose(2, everybody) == proposal and state.unresolved, "the first try is still on its way"
+    state.proposal_refused(record((1, 2), partition_epoch=8))
+    assert not state.unresolved
+
+
+def test_a_deposed_leader_proposes_and_commits_nothing_whatever_it_hears_later() -> None:
+    state = leader((1, 2))
+    opened(state, 2)
+    opened(state, 3)
+    proposal = state.propose(1, everybody)
+    assert proposal is not None
+    assert not state.record_seen(record((2, 3), leader=BrokerId(2), leader_epoch=6, partition_epoch=8))
+    state.proposal_unknown()
+    state.proposal_applied(record((1, 2, 3), partition_epoch=9))
+    assert not state.unresolved and state.propose(2, everybody) is None
+    state.local_advanced(110, 110, 2)
+    for follower in (2, 3):
+        held(state, follower, 110)
+    assert state.high_watermark == START
+    assert not state.record_seen(record((1, 2, 3), partition_epoch=10))
+
+
 def test_an_older_record_changes_nothing() -> None:
     state = leader((1, 2))
     assert state.record_seen(record((1, 2, 3), partition_epoch=6))

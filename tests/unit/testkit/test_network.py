@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service
+from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service, anyone, at_once
 from data_plane.testkit.connection import StreamRefused
 from data_plane.testkit.loop import Process, SimLoop
 from data_plane.testkit.network import LinkTiming, Listener, Network, NetworkSettings
@@ -37,6 +37,8 @@ class World:
             streams={"/echo": self._echo, "/collect": self._collect, "/refuse": self._refuse},
             calls={"/call": self._call, "/slow": self._slow, "/fail": self._fail, "/bad": self._bad_frame},
             watches={"/count": self._count},
+            enter=anyone,
+            turn=at_once,
         )
         self.network.listen("s:1", Listener(host="s", process=process, service=service, internal=False))
 
@@ -367,7 +369,7 @@ def test_a_failing_handler_is_a_failure_of_the_run_and_an_internal_error_to_the_
     async def boom(caller: Caller, request: bytes) -> bytes:
         raise ZeroDivisionError("boom")
 
-    service = Service(streams={}, calls={"/boom": boom}, watches={})
+    service = Service(streams={}, calls={"/boom": boom}, watches={}, enter=anyone, turn=at_once)
     world.network.listen("s:2", Listener(host="s", process=world.server, service=service, internal=True))
 
     async def work() -> None:

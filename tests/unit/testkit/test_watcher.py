@@ -22,7 +22,7 @@ class Rested(Scenario):
 
     async def _story(self) -> None:
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster)
+        watcher = self.watcher = Watcher(cluster, lambda broker, where: False)
         watcher.attach()
         for broker in cluster.brokers:
             cluster.start(broker)

@@ -1,1 +1,0 @@
-"""Shell: a whole service on one machine, started by one command."""

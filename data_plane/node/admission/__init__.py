@@ -1,0 +1,1 @@
+"""Who may ask what, and whose turn it is: the gate, the connections and the fair shares of tenants."""

@@ -1,0 +1,219 @@
+"""The turns of tenants on the event loop: what each one's calls and streams cost is measured and charged to it, and who
+used more than its share waits, one piece of work after the other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from data_plane.node.admission.gate import Gate
+from data_plane.node.ports import Caller, CallHandler, Clock
+from data_plane.node.stats import NodeStats
+from data_plane.throttling.refusals import Refusals
+from data_plane.throttling.shares import WAIT_MS_MAX, Shares
+from data_plane.throttling.spare import LOOK_MS, Spare
+from data_plane.throttling.use import Use
+from penstock.contract.ids import TenantId
+
+T = TypeVar("T")
+
+_LOOKS_MAX = 10
+"""After so many waits a piece of work goes on whatever was used: others of the tenant may have worked all the time."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
+class _Line:
+    """Who waits begins one after the other, each tenant's in the order they came."""
+
+    def __init__(self, clock: Clock, stats: NodeStats, wait_ms: Callable[[TenantId], float]) -> None:
+        """`wait_ms`: how long the tenant has still to wait, 0 = it may begin."""
+        self._clock, self._stats, self._wait_ms = clock, stats, wait_ms
+        self.queues: dict[TenantId, _Queue] = {}
+        """Only of tenants of whom somebody waits."""
+
+    async def turn(self, tenant: TenantId) -> None:
+        if tenant not in self.queues and not self._wait_ms(tenant):
+            return
+        queue = self.queues.setdefault(tenant, _Queue())
+        queue.waiting += 1
+        began_ms = self._clock.monotonic_ms()
+        try:
+            async with queue.lock:
+                await self._until_due(tenant)
+        finally:
+            self._stats.fairness_waits += 1
+            self._stats.fairness_wait_ms += int(self._clock.monotonic_ms() - began_ms)
+            queue.waiting -= 1
+            if not queue.waiting:
+                del self.queues[tenant]
+
+    async def _until_due(self, tenant: TenantId) -> None:
+        wait_ms = self._wait_ms(tenant)
+        for _ in range(_LOOKS_MAX):
+            if not wait_ms:
+                return
+            await asyncio.sleep(min(wait_ms, WAIT_MS_MAX) / 1000)
+            wait_ms = self._wait_ms(tenant)
+
+
+class Fairness:
+    """All tenants' turns on one broker."""
+
+    def __init__(self, clock: Clock, stats: NodeStats) -> None:
+        self._clock = clock
+        self._use = Use()
+        self._shares, self._spare, self._refusals = Shares(self._use), Spare(self._use), Refusals()
+        self._somebody_asked = asyncio.Event()
+        self._work = _Line(clock, stats, lambda tenant: self._shares.wait_ms(tenant, clock.monotonic_ms()))
+        self._questions = _Line(clock, stats, self._question_waits_ms)
+        self._paused = _Line(clock, stats, self._question_waits_ms)
+        """Of questions that have begun, so that one that has not does not wait for all of them."""
+        self._beats = _Line(clock, stats, self._beat_waits_ms)
+        self._refused = _Line(
+            clock, stats, lambda tenant: self._refusals.wait_ms(tenant, clock.monotonic_ms())
+        )
+
+    def of(self, tenant: TenantId) -> "TenantTurns":
+        return TenantTurns(self, tenant)
+
+    async def turn(self, tenant: TenantId) -> None:
+        """Wait until the tenant may begin another piece of work. What waits begins in the order it came."""
+        await self._work.turn(tenant)
+
+    async def turn_of_refused(self, tenant: TenantId) -> None:
+        """The same for a stream whose last frame was refused, as `refused` tells: beside the tenant's other work."""
+        await self._refused.turn(tenant)
+
+    def refused(self, tenant: TenantId, batches: int) -> None:
+        """So many of a frame's were, for what no retry mends."""
+        self._refusals.refused(tenant, batches, self._clock.monotonic_ms())
+
+    async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
+        """The work, each step of it charged to the tenant; what it waits for is not."""
+        return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
+
+    async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
+        """`turn` for work that nobody pays for, which is then `answered` in the same step. A `beat` is a sign of life
+        of a group's member: it does not wait behind its tenant's questions.
+        """
+        await (self._beats if beat else self._questions).turn(tenant)
+
+    async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
+        """Work that nobody pays for, charged, and done in pieces as there is room for it."""
+        use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
+
+        def charge(spent_ms: float, now_ms: float) -> None:
+            self._use.charge(tenant, spent_ms, now_ms)
+            use.charge(tenant, spent_ms, now_ms)
+            self._somebody_asked.set()
+
+        return await _Charged(work(), self._clock, charge, partial(pauses.turn, tenant))
+
+    def _question_waits_ms(self, tenant: TenantId) -> float:
+        now_ms = self._clock.monotonic_ms()
+        return max(self._shares.wait_ms(tenant, now_ms), self._spare.wait_ms(tenant, now_ms))
+
+    def _beat_waits_ms(self, tenant: TenantId) -> float:
+        now_ms = self._clock.monotonic_ms()
+        return max(self._shares.wait_ms(tenant, now_ms), self._spare.beat_wait_ms(tenant, now_ms))
+
+    async def run(self) -> None:
+        """See how late timers fire while somebody asks, for ever."""
+        while True:
+            await self._somebody_asked.wait()
+            self._somebody_asked.clear()
+            while self._spare.is_asked(self._clock.monotonic_ms()):
+                began_ms = self._clock.monotonic_ms()
+                await asyncio.sleep(LOOK_MS / 1000)
+                self._spare.observe(self._clock.monotonic_ms() - began_ms - LOOK_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantTurns:
+    """One tenant's."""
+
+    fairness: Fairness
+    tenant: TenantId
+
+    async def turn(self) -> None:
+        await self.fairness.turn(self.tenant)
+
+    async def turn_of_refused(self) -> None:
+        await self.fairness.turn_of_refused(self.tenant)
+
+    def refused(self, batches: int) -> None:
+        self.fairness.refused(self.tenant, batches)
+
+    async def charged(self, work: Callable[[], Awaitable[T]]) -> T:
+        """`work` is begun when this is, so that nothing is left behind by whoever is cancelled before."""
+        return await self.fairness.charged(self.tenant, work)
+
+    async def asked(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A question, begun in its turn, see `Fairness.answered`."""
+        await self.fairness.turn_of_question(self.tenant)
+        return await self.fairness.answered(self.tenant, work)
+
+
+def fairly(
+    calls: Mapping[str, CallHandler], gate: Gate, fairness: Fairness, is_beat: Callable[[str, bytes], bool]
+) -> dict[str, CallHandler]:
+    """The same calls, each charged to its tenant, whose turn the caller has waited for."""
+
+    def fair(method: str, handler: CallHandler) -> CallHandler:
+        async def handle(caller: Caller, request: bytes) -> bytes:
+            tenant = gate.admit(caller).tenant
+            return await fairness.answered(
+                tenant, lambda: handler(caller, request), beat=is_beat(method, request)
+            )
+
+        return handle
+
+    return {method: fair(method, handler) for method, handler in calls.items()}
+
+
+async def _no_pause() -> None:
+    """What is paid for goes on at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Charged(Generic[T]):
+    """Awaits something step by step and tells what each step took, and when it ended.
+
+    Where the work lets others run before it goes on, it waits for `pause` too.
+    """
+
+    work: Awaitable[T]
+    clock: Clock
+    charge: Callable[[float, float], None]
+    pause: Callable[[], Awaitable[None]]
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self.work.__await__()
+        sent: Any = None
+        thrown: BaseException | None = None
+        while True:
+            began_ms = self.clock.monotonic_ms()
+            try:
+                waits_for = steps.send(sent) if thrown is None else steps.throw(thrown)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                now_ms = self.clock.monotonic_ms()
+                self.charge(now_ms - began_ms, now_ms)
+            sent, thrown = None, None
+            try:
+                sent = yield waits_for
+                if waits_for is None:
+                    yield from self.pause().__await__()
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                thrown = error

@@ -1,0 +1,172 @@
+"""The gate every client request passes: who is it, is the key still good, may it do this to that topic."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from data_plane.authz.access import Authenticator, Operation, Principal
+from data_plane.metadata.model import TopicRecord
+from data_plane.node.admission.connections import OpenConnections
+from data_plane.node.ports import Caller, CallFailed, Clock
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import together
+from penstock.contract import errors, limits
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.ids import TenantId, TopicId
+
+_EXPIRY_CHECK_MS = 250
+"""Between looks at the clock while a key of an open stream has an expiry."""
+_STREAMS_A_TURN = 500
+"""Streams looked at before others have their turn of the event loop."""
+
+
+class Gate:
+    """Tenants come from the authenticated key alone; another tenant's object does not exist."""
+
+    def __init__(
+        self, authenticator: Authenticator, clock: Clock, stats: NodeStats, image_age_ms: Callable[[], float]
+    ) -> None:
+        self.authenticator = authenticator
+        self._image_age_ms = image_age_ms
+        self._clock, self._stats = clock, stats
+        self._open: dict[asyncio.Future[None], Principal] = {}
+        """Conversations: what ends each, and whose it is."""
+        self._look = asyncio.Event()
+        self._calls: dict[TenantId, int] = {}
+        """Open streams and calls; only tenants that have some."""
+        self._of_tenants, self._of_addresses = OpenConnections(), OpenConnections()
+
+    @property
+    def connections(self) -> int:
+        """With calls open."""
+        return self._of_addresses.total
+
+    def admit(self, caller: Caller) -> Principal:
+        """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
+        if caller.principal is not None:
+            self.check(caller.principal)
+            return caller.principal
+        try:
+            return self.authenticator.authenticate(
+                caller.authorization,
+                peer=caller.peer,
+                now_ms=self._clock.now_ms(),
+                monotonic_ms=self._clock.monotonic_ms(),
+                image_age_ms=self._image_age_ms(),
+            )
+        except PenstockError as refusal:
+            self._stats.authentication_failures += 1
+            raise CallFailed(refusal.code, refusal.message) from None
+
+    @contextmanager
+    def enter(self, caller: Caller) -> Iterator[Principal]:
+        """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when its address or its
+        tenant has too many open: an address before anybody's key is looked at.
+        """
+        connection = caller.connection or caller.peer
+        connections = self._of_addresses.would_be(caller.peer, connection)
+        self._demand_room(
+            connections, limits.CONNECTIONS_PER_ADDRESS_MAX, "the address", "connections with calls"
+        )
+        principal = self.admit(caller)
+        tenant = principal.tenant
+        calls = self._calls.get(tenant, 0) + 1
+        self._demand_room(calls, limits.CALLS_PER_TENANT_MAX, "the tenant", "streams and calls")
+        connections = self._of_tenants.would_be(tenant, connection)
+        self._demand_room(
+            connections, limits.CONNECTIONS_PER_TENANT_MAX, "the tenant", "connections with calls"
+        )
+        self._calls[tenant] = calls
+        self._of_tenants.begin(tenant, connection)
+        self._of_addresses.begin(caller.peer, connection)
+        try:
+            yield principal
+        finally:
+            self._of_addresses.end(caller.peer, connection)
+            self._of_tenants.end(tenant, connection)
+            self._calls[tenant] -= 1
+            if not self._calls[tenant]:
+                del self._calls[tenant]
+
+    def _demand_room(self, wanted: int, most: int, whose: str, what: str) -> None:
+        """`wanted`: with the one that comes."""
+        if wanted > most:
+            self._stats.calls_over_limits += 1
+            raise CallFailed(
+                ErrorCode.LIMIT_EXCEEDED,
+                f"{whose} has {wanted - 1} {what} open at this broker, at most {most} allowed; close clients "
+                "that are not used",
+            )
+
+    def check(self, principal: Principal) -> None:
+        """Raise `CallFailed` when the key was revoked or has expired, or its tenant was suspended, since the stream
+        began.
+        """
+        try:
+            self.authenticator.check_still_valid(principal, self._clock.now_ms())
+        except PenstockError as refusal:
+            raise CallFailed(refusal.code, refusal.message) from None
+
+    async def during(self, principal: Principal, conversation: Coroutine[Any, Any, None]) -> None:
+        """Run a stream's conversation; it ends with `CallFailed` as soon as the key may no longer be used, also while
+        nothing is said.
+        """
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open[refused] = principal
+        if self.authenticator.expires_at_ms(principal):
+            self._look.set()
+        try:
+            await together(_until(conversation, refused), _refusal(refused))
+        finally:
+            del self._open[refused]
+            if refused.done() and not refused.cancelled():
+                refused.exception()  # told by whatever ended first
+
+    def recheck(self) -> None:
+        """Keys or tenants changed: look at every open stream."""
+        self._look.set()
+
+    async def run(self) -> None:
+        """End the conversations of keys that may no longer be used, for ever."""
+        while True:
+            self._look.clear()
+            some_expire = False
+            for number, (refused, principal) in enumerate(list(self._open.items())):
+                if refused.done():
+                    continue
+                try:
+                    self.check(principal)
+                    some_expire = some_expire or self.authenticator.expires_at_ms(principal) != 0
+                except CallFailed as failed:
+                    refused.set_exception(failed)
+                if number % _STREAMS_A_TURN == _STREAMS_A_TURN - 1:
+                    await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(_EXPIRY_CHECK_MS / 1000 if some_expire else None):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+
+    def authorize(self, principal: Principal, operation: Operation, topic: TopicRecord) -> None:
+        """Raise `NotFound` for another tenant's topic and `Forbidden` for what the key may not do."""
+        self.authenticator.authorize(principal, operation, topic)
+
+    def refuse_unknown(
+        self, principal: Principal, operation: Operation, topic_id: bytes, partition: int
+    ) -> NoReturn:
+        """The refusal for a partition that has no replica here."""
+        topic = self.authenticator.topic_by_id(principal, operation, TopicId(topic_id))
+        if not 0 <= partition < topic.partitions:
+            raise errors.NotFound(f"{topic.name}: no partition {partition}, it has {topic.partitions}")
+        raise errors.NotLeader(f"{topic.name}-{partition}: no replica on this broker")
+
+
+async def _until(conversation: Coroutine[Any, Any, None], refused: "asyncio.Future[None]") -> None:
+    await conversation
+    if not refused.done():
+        refused.set_result(None)
+
+
+async def _refusal(refused: "asyncio.Future[None]") -> None:
+    await refused

@@ -1,0 +1,385 @@
+"""Admin calls on the internal listener: tenants, topics, keys, and what the cluster looks like."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from data_plane.contract import admin_pb2 as pb
+from data_plane.controller import tenants, topics
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import Compare, Delete, MetaStore, OutcomeUnknown, Put, StoreUnavailable
+from data_plane.node.config import NodeConfig
+from data_plane.node.control.declared_losses import describe_loss
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.ports import Caller, CallFailed, Rng
+from data_plane.node.requests import parsed
+from penstock.contract.errors import (
+    ErrorCode,
+    InvalidRequest,
+    PenstockError,
+)
+from penstock.contract.errors import (
+    OutcomeUnknown as OutcomeUnknownError,
+)
+from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.topic_settings import TopicSettings
+
+_TRIES = 20
+
+OBJECTS_PER_ANSWER = 5_000
+"""Tenants, topics and keys in one answer: a few MiB, and a few tens of ms of the event loop."""
+
+
+class Change(Protocol):
+    """What a decision gives: apply it; no changes = it holds, or a higher generation does (`ignored`)."""
+
+    @property
+    def compares(self) -> Sequence[Compare]: ...
+
+    @property
+    def changes(self) -> Sequence[Put | Delete]: ...
+
+    @property
+    def ignored(self) -> bool: ...
+
+
+Decide = Callable[[], Change]
+
+
+class AdminCalls:
+    """Any broker takes them: decided from the image, settled by compare-and-set, again when the image was behind."""
+
+    def __init__(self, config: NodeConfig, view: MetadataView, store: MetaStore, rng: Rng) -> None:
+        self._config, self._view, self._store, self._rng = config, view, store, rng
+        self._one_by_one = asyncio.Lock()
+        """Changes that raise a tenant's use of a limit exclude one another; here they wait instead."""
+
+    async def put_tenant(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.PutTenantRequest, request)
+        quotas = None
+        if wanted.HasField("quotas"):
+            quotas = model.TenantQuotas(
+                produce_bytes_per_s=wanted.quotas.produce_bytes_per_s,
+                partitions_max=wanted.quotas.partitions_max,
+            )
+        elif wanted.generation:
+            quotas = model.TenantQuotas()
+
+        def decide() -> Change:
+            return tenants.put_tenant(
+                self._view.image,
+                wanted.tenant,
+                generation=wanted.generation,
+                quotas=quotas,
+                suspended=wanted.suspended,
+            )
+
+        return (await self.settle(decide)).SerializeToString()
+
+    async def create_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.CreateTopicRequest, request)
+        topic_id = TopicId(wanted.topic_id or self._rng.random_bytes(16))
+
+        def decide() -> Change:
+            return topics.create_topic(
+                self._view.image,
+                topic_id,
+                TenantId(wanted.tenant),
+                wanted.name,
+                _settings(wanted.settings_json),
+                [list(assignment.brokers) for assignment in wanted.assignments],
+                generation=wanted.generation,
+            )
+
+        async with self._one_by_one:
+            outcome = await self.settle(decide, applied=lambda: topic_id in self._view.image.topics)
+        return pb.CreateTopicResponse(outcome=outcome, topic_id=topic_id).SerializeToString()
+
+    async def update_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.UpdateTopicRequest, request)
+        topic_id = TopicId(wanted.topic_id)
+        grown_to: list[int] = []
+
+        def decide() -> Change:
+            change = topics.update_topic(
+                self._view.image,
+                topic_id,
+                TenantId(wanted.tenant),
+                _settings(wanted.settings_json),
+                [list(assignment.brokers) for assignment in wanted.added],
+                generation=wanted.generation,
+            )
+            grown_to[:] = [change.record.partitions]
+            return change
+
+        def applied() -> bool:
+            """Without a generation only the number tells that the partitions were added."""
+            known = self._view.image.topics.get(topic_id)
+            return bool(wanted.added) and known is not None and known.partitions in grown_to
+
+        async with self._one_by_one:
+            return (await self.settle(decide, applied=applied)).SerializeToString()
+
+    async def delete_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.DeleteTopicRequest, request)
+
+        def decide() -> Change:
+            return topics.delete_topic(
+                self._view.image,
+                TenantId(wanted.tenant),
+                wanted.name,
+                generation=wanted.generation,
+                topic_id=TopicId(wanted.topic_id) if wanted.topic_id else None,
+                metered=self._config.metering,
+            )
+
+        return (await self.settle(decide)).SerializeToString()
+
+    async def put_key(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.PutKeyRequest, request)
+        bindings = [
+            model.Binding(topic_prefix=binding.topic_prefix, operations=tuple(binding.operations))
+            for binding in wanted.bindings
+        ]
+        given: list[model.KeyRecord] = []
+        counter = None
+
+        def decide() -> Change:
+            change = tenants.put_key(
+                self._view.image,
+                counter,
+                key_id=wanted.key_id,
+                tenant=TenantId(wanted.tenant),
+                name=wanted.name,
+                pepper_version=wanted.pepper_version,
+                secret_hmac=wanted.secret_hmac.hex(),
+                scram=_object("scram_json", wanted.scram_json),
+                expires_at_ms=wanted.expires_at_ms,
+                generation=wanted.generation,
+                bindings=bindings,
+            )
+            given[:] = [change.record]
+            return change
+
+        async def read_counter() -> None:
+            nonlocal counter
+            items = (await self._store.range(model.NEXT_PRINCIPAL_KEY)).items
+            counter = items[0] if items else None
+
+        outcome = await self.settle(decide, before=read_counter)
+        principal = given[0].principal if given and not outcome.error else 0
+        return pb.PutKeyResponse(outcome=outcome, principal=principal).SerializeToString()
+
+    async def revoke_key(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.RevokeKeyRequest, request)
+
+        def decide() -> Change:
+            return tenants.revoke_key(self._view.image, wanted.key_id, generation=wanted.generation)
+
+        return (await self.settle(decide)).SerializeToString()
+
+    async def settle(
+        self,
+        decide: Decide,
+        *,
+        before: Callable[[], Any] | None = None,
+        applied: Callable[[], bool] = lambda: False,
+    ) -> pb.Outcome:
+        """Decide, compare and set; again when the image was behind. A refusal becomes the outcome.
+
+        After an unknown outcome the next decision sees what holds; `applied` tells own success from another's.
+        """
+        unknown = False
+        try:
+            for _ in range(_TRIES):
+                try:
+                    if before is not None:
+                        await before()
+                    if unknown and applied():
+                        return self._done(self._view.image.revision)
+                    change = decide()
+                    if not change.changes:
+                        return self._done(self._view.image.revision, ignored=change.ignored)
+                    result = await self._store.txn(change.compares, change.changes)
+                except StoreUnavailable:
+                    await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
+                    continue
+                except OutcomeUnknown:
+                    unknown = True
+                    listing = await self._store.range(model.CLUSTER_KEY)
+                    await self._view.reached(listing.revision, self._config.timings.call_ms)
+                    continue
+                await self._view.reached(result.revision, self._config.timings.call_ms)
+                if result.succeeded:
+                    return self._done(result.revision)
+        except StoreUnavailable:
+            pass
+        except PenstockError as refusal:
+            if not unknown:
+                return pb.Outcome(error=refusal.code, message=refusal.message)
+        if unknown:
+            return pb.Outcome(
+                error=OutcomeUnknownError.code, message="the change may or may not have been applied"
+            )
+        return pb.Outcome(error=ErrorCode.BROKER_UNAVAILABLE, message="the metadata store does not answer")
+
+    def _done(self, revision: int, *, ignored: bool = False) -> pb.Outcome:
+        brokers = self._view.image.brokers
+        others = [
+            brokers[broker].record.internal_address
+            for broker in sorted(brokers)
+            if brokers[broker].active and broker != self._config.broker_id
+        ]
+        return pb.Outcome(revision=revision, ignored=ignored, other_brokers=others)
+
+    async def describe_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.DescribeTopicRequest, request)
+        image = self._view.image
+        topic_id = TopicId(wanted.topic_id) or image.names.get((TenantId(wanted.tenant), wanted.name))
+        topic = None if topic_id is None else image.topics.get(topic_id)
+        if topic is None:
+            what = wanted.topic_id.hex() or f"{wanted.tenant}/{wanted.name}"
+            outcome = pb.Outcome(error=ErrorCode.NOT_FOUND, message=f"topic {what} does not exist")
+            return pb.DescribeTopicResponse(outcome=outcome).SerializeToString()
+        response = pb.DescribeTopicResponse(outcome=pb.Outcome(revision=image.revision))
+        _describe_topic(response.topic, topic)
+        return response.SerializeToString()
+
+    async def describe_cluster(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.DescribeClusterRequest, request)
+        if not await self._view.reached(wanted.min_revision, self._config.timings.catch_up_wait_ms):
+            raise CallFailed(
+                ErrorCode.BROKER_UNAVAILABLE,
+                f"this broker is at revision {self._view.image.revision}, {wanted.min_revision} was asked for",
+            )
+        image = self._view.image
+        response = pb.DescribeClusterResponse(
+            cluster_id=image.cluster_id, controller=image.controller_id, revision=image.revision
+        )
+        if wanted.partitions:
+            _add_partitions(response, image)
+        for broker in sorted(image.brokers):
+            known = image.brokers[broker]
+            response.brokers.add(
+                id=broker,
+                state="active" if known.active else "draining" if known.epoch else "fenced",
+                broker_epoch=known.epoch,
+                client_address=known.record.client_address,
+                internal_address=known.record.internal_address,
+                zone=known.record.zone,
+                leaders=image.leader_counts[broker],
+                replicas=image.replica_counts[broker],
+                cordoned=image.cordoned(broker),
+            )
+        if wanted.partitions or (wanted.objects and not wanted.after):
+            for where in sorted(image.losses):
+                for generation in sorted(image.losses[where]):
+                    describe_loss(response.losses.add(), where, image.losses[where][generation])
+        if wanted.objects:
+            response.next = _add_objects(response, image, wanted.after)
+        return response.SerializeToString()
+
+
+def _add_partitions(response: pb.DescribeClusterResponse, image: ClusterImage) -> None:
+    for topic_id, topic in image.topics.items():
+        for record in image.partitions_of(topic_id):
+            response.partitions.add(
+                tenant=topic.tenant,
+                topic=topic.name,
+                topic_id=topic_id,
+                partition=record.partition,
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                replicas=record.replicas,
+                in_sync=record.in_sync,
+                eligible=record.eligible,
+                last_known=record.last_known,
+                log_generation=record.log_generation,
+                target=record.target,
+                adding=record.adding,
+            )
+
+
+def _add_objects(response: pb.DescribeClusterResponse, image: ClusterImage, after: str) -> str:
+    """The next tenants, topics and keys, in this order; the answer is where to go on, empty at the end."""
+    room = OBJECTS_PER_ANSWER
+    parts: tuple[tuple[str, Callable[[str], list[str]], Callable[[str], None]], ...] = (
+        ("tenants", lambda low: _beyond(image.tenants, low), lambda i: _add_tenant(response, image, i)),
+        (
+            "topics",
+            lambda low: _beyond((topic_id.hex() for topic_id in image.topics), low),
+            lambda i: _add_topic(response, image, i),
+        ),
+        ("keys", lambda low: _beyond(image.keys, low), lambda i: _add_key(response, image, i)),
+    )
+    names = [name for name, _, _ in parts]
+    kind, _, low = after.partition("/")
+    if after and kind not in names:
+        raise CallFailed(ErrorCode.INVALID_REQUEST, f"after {after[:64]!r}: not a place this service named")
+    first = names.index(kind) if after else 0
+    for number, (name, found, add) in enumerate(parts[first:]):
+        ids = found(low if number == 0 else "")
+        for each in ids[:room]:
+            add(each)
+        if len(ids) > room:
+            return f"{name}/{ids[room - 1] if room else ''}"
+        room -= len(ids)
+    return ""
+
+
+def _beyond(ids: Iterable[str], low: str) -> list[str]:
+    return sorted(each for each in ids if each > low)
+
+
+def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenant: str) -> None:
+    record = image.tenants[TenantId(tenant)]
+    response.tenants.add(
+        tenant=tenant,
+        generation=record.generation,
+        quotas=pb.TenantQuotas(
+            produce_bytes_per_s=record.quotas.produce_bytes_per_s, partitions_max=record.quotas.partitions_max
+        ),
+        suspended=record.suspended,
+    )
+
+
+def _add_topic(response: pb.DescribeClusterResponse, image: ClusterImage, topic_hex: str) -> None:
+    _describe_topic(response.topics.add(), image.topics[TopicId(bytes.fromhex(topic_hex))])
+
+
+def _describe_topic(described: pb.DescribedTopic, topic: model.TopicRecord) -> None:
+    described.tenant, described.name, described.topic_id = topic.tenant, topic.name, topic.topic_id
+    described.partitions, described.generation = topic.partitions, topic.generation
+    described.settings_json = json.dumps(topic.settings.to_dict())
+
+
+def _add_key(response: pb.DescribeClusterResponse, image: ClusterImage, key_id: str) -> None:
+    record = image.keys[key_id]
+    response.keys.add(
+        key_id=key_id,
+        tenant=record.tenant,
+        principal=record.principal,
+        revoked=record.revoked,
+        expires_at_ms=record.expires_at_ms,
+        generation=record.generation,
+        bindings=[
+            pb.Binding(topic_prefix=binding.topic_prefix, operations=binding.operations)
+            for binding in record.bindings
+        ],
+    )
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text) if text else {}
+    except ValueError:
+        raise InvalidRequest(f"{name}: not JSON") from None
+    if not isinstance(values, dict):
+        raise InvalidRequest(f"{name}: a JSON object is required")
+    return values
+
+
+def _settings(text: str) -> TopicSettings:
+    return TopicSettings.from_dict(_object("settings_json", text))

@@ -1,0 +1,465 @@
+"""Metering on one broker: readings of the partitions it leads, and what consumers took, into `__usage`.
+
+Until `__usage` exists nothing is read and nothing may be deleted: odometers count all the same, and the first reading
+tells of everything before it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from data_plane.contract import usage_pb2
+from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metadata.model import FinalRecord
+from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
+from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
+from data_plane.metering.unserved import Unserved
+from data_plane.node.config import NodeConfig
+from data_plane.node.metering.final_readings import FinalReadings
+from data_plane.node.metering.usage_messages import (
+    add_delivered,
+    add_kept_reading,
+    add_reading,
+    add_requests,
+    add_seal,
+)
+from data_plane.node.metering.usage_topic import UsageTopic
+from data_plane.node.ports import Clock, ConnectionLost
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import in_turns, together
+from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
+from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicPartition
+from penstock.records.usage import OdometerMark, minute_of
+
+_ROWS_MAX = 500
+"""Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
+_LOOKED_AT_ONCE = 100
+"""Partitions that a round looks at in one turn of the event loop: a millisecond or two when all were written to."""
+_LAST_WORDS_S = 3.0
+"""A broker that leaves waits so long for its last record."""
+_LISTEN_S = 0.05
+_RECORDS_PER_ROUND_MAX = 200
+"""Of increments alone."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """One record in the making, and what is true once it is committed."""
+
+    record: usage_pb2.UsageRecord = field(default_factory=usage_pb2.UsageRecord)
+    read: list[tuple[Replica, int, DueReading]] = field(default_factory=list)
+    """With the log generation it was read in."""
+    sealed: list[tuple[Replica, int]] = field(default_factory=list)
+    rows: int = 0
+
+    def read_one(
+        self,
+        replica: Replica,
+        due: DueReading,
+        cut_id: str = "",
+        cut_end_ms: int = 0,
+        *,
+        last: bool = False,
+    ) -> None:
+        add_reading(self.record, replica, due, cut_id, cut_end_ms, last=last)
+        self.rows += 1 + len(due.mark.minute_rows)
+        self.read.append((replica, replica.log.usage.log_generation, due))
+
+    def add_seals(self, replica: Replica) -> None:
+        """Those that are not known to be in `__usage`."""
+        if replica.log.usage.sealed_end_offset > replica.sealed_offset:
+            seals = replica.log.usage.seals_above(replica.sealed_offset)[:_ROWS_MAX]
+            for seal in seals:
+                add_seal(self.record, replica.topic, seal)
+            self.rows += len(seals)
+            self.sealed.append((replica, seals[-1].end_offset))
+
+
+class Metering:
+    """Composes the metering core. `tasks` and `UsageTopic.run` run beside it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        topic: UsageTopic,
+        clock: Clock,
+        stats: NodeStats,
+        replicas: Callable[[], list[Replica]],
+        find: Callable[[TopicPartition], Replica | None],
+        leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
+        finals: FinalReadings,
+    ) -> None:
+        """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
+        self._config, self._topic = config, topic
+        self._leaderless, self._unserved = leaderless, Unserved()
+        self._clock, self._stats = clock, stats
+        self._replicas, self._find = replicas, find
+        self._periods = MeterPeriods(
+            changed_ms=config.timings.reading_ms, idle_ms=config.timings.reading_idle_ms
+        )
+        self._meters: dict[TopicPartition, PartitionMeter] = {}
+        self._tallies: dict[RequestTally, None] = {}
+        self.increments = Increments()
+        self._held: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
+        """Replicas of deleted topics that wait for their last reading, and whom to tell then."""
+        self._final_readings = finals
+        self._finals: dict[TopicPartition, FinalRecord] = {}
+        """Of held replicas: final readings that are in `__usage`, and are to be kept in the metadata."""
+        self._hurried: dict[TopicPartition, None] = {}
+        self._told_ms = 0.0
+        """When increments went out last."""
+        self._reading = asyncio.Lock()
+        self._ended = False
+
+    @property
+    def working(self) -> bool:
+        """Readings can be written."""
+        return self._config.metering and not self._ended and self._topic.topic_id is not None
+
+    @property
+    def waiting(self) -> int:
+        """Records of this broker's that are not committed in `__usage` yet."""
+        return self._topic.waiting
+
+    # -- what others ask ---------------------------------------------------------------------------------
+
+    def may_delete(self, where: TopicPartition, end_offset: int) -> bool:
+        """Nothing above the metered cursor is deleted; internal topics are not metered."""
+        replica = self._find(where)
+        if not self._config.metering or replica is None or not _is_metered(replica):
+            return True
+        if not replica.log.usage.known:
+            return True  # nobody can tell what was counted
+        return end_offset <= replica.metered_offset and end_offset <= replica.sealed_offset
+
+    def is_read(self, where: TopicPartition, end_offset: int) -> bool:
+        """Whether everything below `end_offset` is metered, so that the log may begin there."""
+        replica = self._find(where)
+        if not self._config.metering or replica is None or not _is_metered(replica):
+            return True
+        return not replica.log.usage.known or end_offset <= replica.metered_offset
+
+    def hurry(self, where: TopicPartition) -> None:
+        """Read the partition in the next round: somebody waits for it."""
+        self._hurried[where] = None
+
+    def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
+        """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then."""
+        if not self._config.metering or self._ended or not _is_metered(replica):
+            return False
+        if not replica.log.usage.known:
+            return False
+        self._held[replica.where] = (replica, release)
+        return True
+
+    def held(self) -> list[Replica]:
+        """Replicas of deleted topics that wait."""
+        return [replica for replica, _ in self._held.values()]
+
+    def still_held(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
+        """As errors: partitions of the tenant's deleted topics whose final reading here is still to be made."""
+        return [
+            usage_pb2.PartitionCut(
+                topic_id=where.topic_id,
+                partition=where.partition,
+                end_offset=-1,
+                error=ErrorCode.LEADER_NOT_READY,
+                message=f"{replica.name}: was deleted, its last reading is still to be made",
+            )
+            for where, (replica, _) in self._held.items()
+            if replica.topic.tenant == tenant
+        ]
+
+    def delivered(self, replica: Replica, group: str, principal: int, messages: int, size: int) -> None:
+        """A consumer has taken messages, by the credit that it gave back."""
+        topic = replica.topic
+        if self._counts(topic.tenant):
+            self.increments.delivered(
+                DeliveredKey(
+                    topic.tenant,
+                    topic.topic_id,
+                    topic.name,
+                    replica.where.partition,
+                    group,
+                    principal,
+                    minute_of(self._clock.now_ms()),
+                ),
+                messages,
+                size,
+            )
+
+    def tally(self, tenant: TenantId, operation: str) -> RequestTally:
+        """A counter for one stream; `drop` it at the stream's end."""
+        tally = RequestTally(tenant, operation)
+        self._tallies[tally] = None
+        return tally
+
+    def count_call(self, tenant: TenantId, error: int) -> None:
+        """One unary call of a client was answered."""
+        tally = RequestTally(tenant, METADATA)
+        tally.count(error)
+        self._gather(tally)
+
+    def drop(self, tally: RequestTally) -> None:
+        self._tallies.pop(tally, None)
+        self._gather(tally)
+
+    def _gather(self, tally: RequestTally) -> None:
+        if self._counts(tally.tenant):
+            self.increments.gather(tally, minute_of(self._clock.now_ms()))
+
+    def _counts(self, tenant: TenantId) -> bool:
+        return self.working and tenant != SYSTEM_TENANT
+
+    async def write_cut(
+        self, readings: list[tuple[Replica, DueReading]], cut_id: str, cut_end_ms: int
+    ) -> None:
+        """Cut readings, in as many records as it takes; returns when they are committed. Raises `Throttled`,
+        `BrokerUnavailable`."""
+        if not self.working:
+            raise BrokerUnavailable("this broker does not meter now")
+        self._topic.demand_room()
+        draft = _Draft()
+        for replica, due in readings:
+            draft.read_one(replica, due, cut_id, cut_end_ms)
+            if draft.rows >= _ROWS_MAX:
+                await self._write(draft)
+                draft = _Draft()
+        if draft.rows:
+            await self._write(draft)
+
+    async def write_ends(
+        self, tenant: TenantId, ends: Sequence[KeptEnd], cut_id: str, cut_end_ms: int
+    ) -> None:
+        """The cut's readings of these partitions, whoever led them; returns when they are committed. Raises
+        `Throttled`, `BrokerUnavailable`.
+        """
+        if not self.working:
+            raise BrokerUnavailable("this broker does not meter now")
+        self._topic.demand_room()
+        for at in range(0, len(ends), _ROWS_MAX):
+            draft = _Draft()
+            for end in ends[at : at + _ROWS_MAX]:
+                add_kept_reading(draft.record, tenant, end, cut_id, cut_end_ms)
+                draft.rows += 1
+            await self._write(draft)
+
+    # -- the round ---------------------------------------------------------------------------------------
+
+    def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What runs as long as the broker does."""
+        return self.run(), self.run_finals(), self.run_unserved()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
+            await self._tick()
+
+    async def _tick(self) -> None:
+        for tally in self._tallies:
+            self._gather(tally)
+        if not self.working:
+            return
+        async with self._reading:
+            await self._round(at_once=False)
+
+    async def run_finals(self) -> None:
+        """Beside the rounds: final readings go to the metadata, and then their replicas go."""
+        while True:
+            await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
+            finals = dict(self._finals)
+            if finals and await self._final_readings.keep(finals):
+                for where in finals:
+                    del self._finals[where]
+                    self._let_go(where)
+
+    async def run_unserved(self) -> None:
+        """Beside the rounds, which wait while `__usage` itself has no leader."""
+        while True:
+            await asyncio.sleep(self._config.timings.metering_tick_ms / 1000)
+            found = self._unserved.look(self._leaderless(), self._clock.monotonic_ms())
+            for tenant, seconds in found.items():
+                for operation in (PRODUCE, FETCH):
+                    tally = RequestTally(tenant, operation)
+                    tally.fail(seconds)
+                    self._gather(tally)
+
+    async def finish(self) -> None:
+        """A clean stop: read everything once more and end the boot. Gives up after a while, and at once when all
+        brokers stop and nobody is left to hear it: what is missing then is read by the next leaders, and what was
+        delivered meanwhile is the tenants'."""
+        if not self.working:
+            return
+        for tally in self._tallies:
+            self._gather(tally)
+        try:
+            async with asyncio.timeout(_LAST_WORDS_S):
+                said = asyncio.Event()
+                await together(self._last_words(said), self._while_heard(said))
+        except (TimeoutError, ConnectionLost):
+            pass
+        self._ended = True
+
+    async def _last_words(self, said: asyncio.Event) -> None:
+        async with self._reading:
+            await self._round(at_once=True)
+            self._ended = True
+            await self._topic.write(usage_pb2.UsageRecord(boot_ends=True))
+        said.set()
+
+    async def _while_heard(self, said: asyncio.Event) -> None:
+        """Raises `ConnectionLost` once `__usage` takes no records."""
+        while not said.is_set():
+            if not self._topic.takes_records:
+                raise ConnectionLost("no other broker is left")
+            try:
+                async with asyncio.timeout(_LISTEN_S):
+                    await said.wait()
+            except TimeoutError:
+                pass
+
+    async def _round(self, *, at_once: bool) -> None:
+        """Write what is due, in as many records as it takes."""
+        draft = _Draft()
+        led: dict[TopicPartition, None] = {}
+        async for some in in_turns(self._replicas(), _LOOKED_AT_ONCE):
+            for replica in some:
+                if replica.leading is None or not _is_metered(replica):
+                    continue
+                led[replica.where] = None
+                new = replica.metered_generation != replica.log.usage.log_generation
+                if new and not await self._read_loss(replica, draft):
+                    continue
+                self._read(replica, draft, at_once)
+                if draft.rows >= _ROWS_MAX:
+                    await self._write(draft)
+                    draft = _Draft()
+        self._hurried.clear()
+        for where in [where for where in self._meters if where not in led]:
+            del self._meters[where]
+        for replica, _ in list(self._held.values()):
+            if replica.where not in self._finals:
+                await self._read_last(replica, draft)
+            if draft.rows >= _ROWS_MAX:
+                await self._write(draft)
+                draft = _Draft()
+        now_ms = self._clock.monotonic_ms()
+        told = at_once or now_ms - self._told_ms >= self._periods.changed_ms
+        if told:
+            self._told_ms = now_ms
+        for _ in range(_RECORDS_PER_ROUND_MAX):
+            if told:
+                self._add_increments(draft)
+            if not draft.rows:
+                return
+            await self._write(draft)
+            draft = _Draft()
+
+    def _read(self, replica: Replica, draft: _Draft, at_once: bool) -> None:
+        leading, log = replica.leading, replica.log
+        if leading is None:
+            return
+        meter = self._meters.get(replica.where)
+        if meter is None or meter.leader_epoch != leading.leader_epoch:
+            meter = PartitionMeter(leading.leader_epoch, replica.metered_offset)
+            self._meters[replica.where] = meter
+        now_ms = self._clock.monotonic_ms()
+        if not meter.quiet(log.log_end_offset, now_ms, self._periods):
+            for due in meter.look(
+                log_end=log.log_end_offset,
+                high_watermark=log.high_watermark,
+                now_ms=now_ms,
+                periods=self._periods,
+                mark_end=log.usage.mark,
+                minute_marks=log.usage.minute_marks,
+                at_once=at_once or replica.where in self._hurried,
+            ):
+                draft.read_one(replica, due)
+        draft.add_seals(replica)
+
+    async def _read_loss(self, replica: Replica, draft: _Draft) -> bool:
+        """After a declared loss, before any other reading of the new log generation: the totals where the old one
+        ended. False: not yet."""
+        leading, log = replica.leading, replica.log
+        if leading is None:
+            return False
+        offset = log.end_offset_for_epoch(leading.record.generation_epoch - 1)[1]
+        if offset < log.log_start_offset:
+            return True  # it was made: nothing is deleted above the readings of its own generation
+        if log.high_watermark < offset:
+            return False
+        mark = await self._fold(replica, offset)
+        if replica.leading is not leading:
+            return False
+        if mark is not None:
+            draft.read_one(replica, DueReading(ReadingKind.GENERATION_START, mark))
+        return mark is not None
+
+    async def _fold(self, replica: Replica, end_offset: int) -> OdometerMark | None:
+        """The totals at a batch's end; None when they are not known."""
+        mark: OdometerMark | None = None
+        try:
+            for folded in replica.log.usage.fold_to(end_offset):
+                mark = folded
+                if folded is None:
+                    await asyncio.sleep(0)
+                    if replica.busy:
+                        return None
+        except CorruptLog:
+            return None
+        return mark
+
+    async def _read_last(self, replica: Replica, draft: _Draft) -> None:
+        """The last reading of a deleted partition, at what this replica knows to be committed."""
+        log = replica.log
+        mark: OdometerMark | None = None
+        if log.high_watermark == log.log_end_offset:
+            mark = log.usage.mark()
+        else:
+            mark = await self._fold(replica, log.high_watermark)
+        if mark is None and replica.busy:
+            return  # its log is being changed: in the next round
+        if mark is None:
+            self._let_go(replica.where)  # it cannot be told any more
+        else:
+            for minute in log.usage.minute_marks(replica.metered_offset, log.high_watermark):
+                draft.read_one(replica, DueReading(ReadingKind.MINUTE_END, minute))
+            owed = self._final_readings.owed(replica.where)
+            draft.read_one(replica, DueReading(ReadingKind.FINAL, mark), last=owed)
+            draft.add_seals(replica)
+
+    def _let_go(self, where: TopicPartition) -> None:
+        held = self._held.pop(where, None)
+        if held is not None:
+            held[1](held[0])
+
+    def _add_increments(self, draft: _Draft) -> None:
+        for delivered, messages, size in self.increments.take_delivered(max(0, _ROWS_MAX - draft.rows)):
+            add_delivered(draft.record, delivered, messages, size)
+            draft.rows += 1
+        for requests, valid, bad in self.increments.take_requests(max(0, _ROWS_MAX - draft.rows)):
+            add_requests(draft.record, requests, valid, bad)
+            draft.rows += 1
+
+    async def _write(self, draft: _Draft) -> None:
+        """Returns when the record is committed."""
+        await self._topic.write(draft.record)
+        self._stats.usage_readings += len(draft.read)
+        for replica, log_generation, due in draft.read:
+            replica.note_metered(log_generation, due.mark.end_offset)
+            if due.kind is ReadingKind.FINAL:
+                self._finals[replica.where] = FinalRecord(
+                    log_generation=log_generation,
+                    end_offset=due.mark.end_offset,
+                    accepted_ms=due.mark.accepted_ms,
+                    totals=due.mark.totals.as_tuple(),
+                )
+        for replica, end_offset in draft.sealed:
+            replica.sealed_offset = max(replica.sealed_offset, end_offset)
+
+
+def _is_metered(replica: Replica) -> bool:
+    """Internal topics are not."""
+    return replica.topic.tenant != SYSTEM_TENANT

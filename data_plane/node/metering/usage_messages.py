@@ -1,0 +1,86 @@
+"""What metering counted, put into the messages of usage records."""
+
+from data_plane.contract import usage_pb2 as pb
+from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metadata.model import TopicRecord
+from data_plane.metering.increments import DeliveredKey, RequestsKey
+from data_plane.metering.readings import DueReading
+from data_plane.node.replicas.replica import Replica
+from penstock.contract.ids import TenantId
+from penstock.records.seal import Seal, pack_seal
+
+
+def add_reading(
+    record: pb.UsageRecord,
+    replica: Replica,
+    due: DueReading,
+    cut_id: str = "",
+    cut_end_ms: int = 0,
+    *,
+    last: bool = False,
+) -> None:
+    """One reading of a partition, as its log stands now. `last`: the topic was deleted, and a cut's reading follows."""
+    mark, log, topic = due.mark, replica.log, replica.topic
+    reading = record.readings.add(
+        tenant=topic.tenant,
+        topic_id=replica.where.topic_id,
+        topic=topic.name,
+        partition=replica.where.partition,
+        log_generation=log.usage.log_generation,
+        end_offset=mark.end_offset,
+        accepted_ms=mark.accepted_ms,
+        leader_epoch=log.last_epoch if replica.leading is None else replica.leading.leader_epoch,
+        totals=mark.totals.as_tuple(),
+        log_start_offset=log.log_start_offset,
+        retained_bytes=log.size_bytes,
+        kind=pb.ReadingKind.Name(due.kind),
+        cut_id=cut_id,
+        cut_end_ms=cut_end_ms,
+        last=last,
+    )
+    for row in mark.minute_rows:
+        reading.minute_rows.add(
+            minute=row.minute, principal=row.principal, messages=row.messages, bytes=row.bytes
+        )
+
+
+def add_kept_reading(
+    record: pb.UsageRecord, tenant: TenantId, end: KeptEnd, cut_id: str, cut_end_ms: int
+) -> None:
+    """The reading of a cut for a partition as the metadata has it: of a deleted topic, or written once more."""
+    record.readings.add(
+        tenant=tenant,
+        topic_id=end.where.topic_id,
+        topic=end.topic,
+        partition=end.where.partition,
+        log_generation=end.log_generation,
+        end_offset=end.end_offset,
+        accepted_ms=end.accepted_ms,
+        totals=end.totals,
+        kind=pb.CUT,
+        cut_id=cut_id,
+        cut_end_ms=cut_end_ms,
+        last=end.last,
+    )
+
+
+def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size: int) -> None:
+    record.delivered.add(
+        tenant=key.tenant,
+        topic_id=key.topic_id,
+        topic=key.topic,
+        partition=key.partition,
+        group=key.group,
+        principal=key.principal,
+        minute=key.minute,
+        messages=messages,
+        bytes=size,
+    )
+
+
+def add_requests(record: pb.UsageRecord, key: RequestsKey, valid: int, bad: int) -> None:
+    record.requests.add(tenant=key.tenant, operation=key.operation, minute=key.minute, valid=valid, bad=bad)
+
+
+def add_seal(record: pb.UsageRecord, topic: TopicRecord, seal: Seal) -> None:
+    record.seals.add(tenant=topic.tenant, seal=pack_seal(seal))

@@ -1,0 +1,1 @@
+"""The replicas of one broker: each with its role, made durable together, replicated, trimmed."""

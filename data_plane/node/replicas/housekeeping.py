@@ -1,0 +1,174 @@
+"""The replicas' comings and trims: those of the boot, new ones as the metadata says, and where each log begins."""
+
+import asyncio
+
+from data_plane.disk.port import DiskFault, DiskFull
+from data_plane.log import layout
+from data_plane.log.partition_log import PartitionLog
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import PartitionRecord, TopicRecord
+from data_plane.node.environment import Environment
+from data_plane.node.log_directory.boot import Booted
+from data_plane.node.log_directory.log_directory import LogDirectory
+from data_plane.node.replicas.assignment import Assignment
+from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
+from data_plane.node.replicas.distrust import is_sole
+from data_plane.node.replicas.due_work import DueWork
+from data_plane.node.replicas.in_sync_writer import InSyncWriter
+from data_plane.node.replicas.leader_links import LeaderLinks
+from data_plane.node.replicas.removal import Removal
+from data_plane.node.replicas.repair import Repair
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.tasks import in_turns
+from data_plane.replication.health import at_boot
+from penstock.contract.ids import TopicPartition
+
+_MADE_PER_TURN = 10
+"""New partitions before others have their turn of the event loop: some 10 ms (RL137)."""
+
+
+class Housekeeping:
+    """The only one that makes replicas. `run` does all that is due but removals."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        image: ClusterImage,
+        replicas: ReplicaSet,
+        due: DueWork,
+        committer: Committer,
+        in_sync: InSyncWriter,
+        links: LeaderLinks,
+        assignment: Assignment,
+        repair: Repair,
+        removal: Removal,
+        log_directory: LogDirectory,
+    ) -> None:
+        self._config, self._disk = environment.config, environment.disk
+        self._clock, self._stats = environment.clock, environment.stats
+        self._image, self._replicas, self._due = image, replicas, due
+        self._committer, self._in_sync, self._links = committer, in_sync, links
+        self._assignment, self._repair, self._removal = assignment, repair, removal
+        self._disk_space, self._strays = log_directory.disk_space, log_directory.strays
+        self._tail = log_directory.tail
+
+    def take_over(self, booted: Booted) -> None:
+        """What the boot has opened."""
+        for one in booted.opened:
+            if one.buried:
+                replica = self._made(one.where, one.topic, one.log)
+                self._removal.buried(replica)
+                continue
+            replica = self._add(one.where, one.topic, one.log)
+            replica.health = at_boot(
+                booted.damaged.get(one.where, booted.nothing_known),
+                tail_lost=bool(booted.nothing_known),
+                only=is_sole(self._image.partition(one.where)),
+            )
+
+    async def run(self) -> None:
+        """Make new replicas, repair damaged ones and move log starts, many at a time."""
+        while True:
+            await self._due.wake.wait()
+            self._due.wake.clear()
+            await self._make()
+            await self._repair.heal_due()
+            for where, offset in list(self._due.to_trim.items()):
+                del self._due.to_trim[where]
+                replica = self._replicas.find(where)
+                if replica is not None:
+                    await self._move_log_start(replica, offset)
+
+    async def _make(self) -> None:
+        made: list[tuple[TopicPartition, PartitionLog]] = []
+        async for wanted in in_turns(list(self._due.to_make), _MADE_PER_TURN):
+            for where in wanted:
+                self._due.to_make.pop(where, None)
+                log = self._create(where)
+                if log is not None:
+                    made.append((where, log))
+        try:
+            await self._disk.sync([step for _, log in made for step in log.creation_steps()])
+        except DiskFault as fault:
+            raise LogDirectoryFailed(f"new partitions: {fault}") from fault
+        async for some in in_turns(made, _MADE_PER_TURN):
+            for where, log in some:
+                topic = self._image.topics.get(where.topic_id)
+                if topic is None:
+                    log.close(clean=False)
+                    self._disk.remove_directory(layout.partition_directory(where))
+                else:
+                    self._assignment.give_role(self._add(where, topic, log))
+
+    def _create(self, where: TopicPartition) -> PartitionLog | None:
+        """The files of a partition that is to rest here and does not yet, not synced; None if it cannot be now."""
+        topic, record = self._image.topics.get(where.topic_id), self._image.partition(where)
+        if topic is None or record is None or self._config.broker_id not in record.replicas:
+            return None
+        if self._replicas.find(where) is not None or self._removal.under_way(where):
+            return None
+        if self._disk_space.read_only:
+            self._make_later(where)
+            return None
+        path = layout.partition_directory(where)
+        if self._disk.exists(path):
+            self._strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
+        try:
+            return PartitionLog.create(
+                self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
+            )
+        except DiskFull:
+            self._disk.remove_directory(path)
+            self._make_later(where)
+            return None
+
+    def _generation(self, record: PartitionRecord) -> int:
+        return record.generation_of(self._config.broker_id)
+
+    def _make_later(self, where: TopicPartition) -> None:
+        """There is no room for a new partition now."""
+        wait_s = self._config.timings.reconnect_ms_max / 1000
+        asyncio.get_running_loop().call_later(wait_s, self._due.make, where)
+
+    def _add(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
+        replica = self._replicas.by_partition[where] = self._made(where, topic, log)
+        return replica
+
+    def _made(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
+        replica = Replica(
+            where,
+            topic,
+            log,
+            me=self._config.broker_id,
+            clock=self._clock,
+            stats=self._stats,
+            wrote=self._wrote,
+            unsettled=self._in_sync.unsettled,
+            stopped=self._repair.stopped,
+            held_more=self._links.tell,
+            read_only=lambda: self._disk_space.read_only,
+            lacks_room=self._disk_space.lacked,
+            replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
+        )
+        log.name = replica.name
+        record = self._image.partition(where)
+        log.usage.log_generation = 1 if record is None else record.log_generation
+        return replica
+
+    def _wrote(self, replica: Replica, size: int) -> None:
+        self._committer.add_bytes(size)
+        self._committer.wrote(replica)
+
+    async def _move_log_start(self, replica: Replica, offset: int) -> None:
+        await replica.at_rest()
+        target = replica.log_start_within(offset)
+        if replica.stopped or not self._replicas.has(replica):
+            return
+        if target <= replica.log.log_start_offset:
+            return
+        before = replica.log.segment_count
+        await self._committer.move_log_start(replica, target)
+        self._stats.deleted_segments += before - replica.log.segment_count
+        self._links.tell(replica)

@@ -1,0 +1,521 @@
+"""One partition's copy on this broker: its log, its role, and who waits for it.
+
+A replica is idle, leads, or follows. Everything here runs between awaits of the one event loop: a check and the
+write it allows are never parted (RL11, RL134). The operations that need an await (a truncation, starting over, moving
+the log's start) mark the replica busy; a change of role waits until they are done.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from data_plane.log.outcomes import Duplicate
+from data_plane.log.partition_log import PartitionLog
+from data_plane.metadata.model import PartitionRecord, TopicRecord
+from data_plane.node.ports import Clock
+from data_plane.node.stats import NodeStats
+from data_plane.replication import health
+from data_plane.replication.health import Health, ReadOnly, Sound, Standing
+from data_plane.replication.leader import LeaderState
+from penstock.contract import errors
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import BrokerId, TopicPartition
+from penstock.contract.topic_settings import Durability
+from penstock.records.batch import BatchHeader
+from penstock.records.stamp import STAMP_BYTES
+
+Listener = Callable[["Replica"], None]
+
+_ANSWERS_A_TURN = 500
+
+
+@dataclass(slots=True)
+class ProduceOutcome:
+    """What became of one produced batch; `error` 0 = applied."""
+
+    error: int = ErrorCode.OK
+    message: str = ""
+    base_offset: int = -1
+    accepted_ms: int = -1
+    duplicate: bool = False
+    leader_epoch: int = -1
+    retry_after_ms: int = 0
+    """Not 0: so soon it is worth another try."""
+
+
+Answer = Callable[[ProduceOutcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    end_offset: int
+    outcome: ProduceOutcome
+    answer: Answer
+
+
+class Following(NamedTuple):
+    """Whom this replica follows, and in which leader epoch."""
+
+    leader: BrokerId
+    leader_epoch: int
+
+
+class Replica:
+    """See the module. `on_append` and `on_commit` listeners are keyed by their owner and run synchronously."""
+
+    def __init__(
+        self,
+        where: TopicPartition,
+        topic: TopicRecord,
+        log: PartitionLog,
+        *,
+        me: BrokerId,
+        clock: Clock,
+        stats: NodeStats,
+        wrote: Callable[["Replica", int], None],
+        unsettled: Listener,
+        stopped: Listener,
+        held_more: Listener,
+        replica_lag_ms_max: int,
+        read_only: Callable[[], str],
+        lacks_room: Callable[[], None],
+    ) -> None:
+        self.where, self.topic, self.log = where, topic, log
+        self.record: PartitionRecord | None = None
+        self.leading: LeaderState | None = None
+        self.following: Following | None = None
+        self.busy = False
+        """A truncation or the like is under way: no appends, no change of role until it is done."""
+        self.on_settled: Listener | None = None
+        """Told once when the replica is no longer busy."""
+        self.health: Health = Sound()
+        self.repairs = 0
+        """How often damage was cut out and fetched anew (RL122): its own marks may then have gone back."""
+        self.metered_offset = 0
+        """End of the last reading committed in `__usage`, of this log generation, as far as is known here."""
+        self.metered_generation = 1
+        """The log generation of that reading."""
+        self.sealed_offset = 0
+        """End of the last segment whose seal is committed there."""
+        self.on_append: dict[object, Listener] = {}
+        self.on_commit: dict[object, Listener] = {}
+        self.on_role: dict[object, Listener] = {}
+        self._at_rest: list[asyncio.Future[None]] = []
+        self._me, self._clock, self._stats = me, clock, stats
+        self._wrote, self._unsettled, self._stopped, self._held_more = wrote, unsettled, stopped, held_more
+        self._lag_ms_max = replica_lag_ms_max
+        self._read_only, self._lacks_room = read_only, lacks_room
+        self._waiters: deque[_Waiter] = deque()
+        self._late_waiters: list[_Waiter] = []
+        """Duplicates of batches not yet committed: out of order, and few."""
+        self._local_waiters: deque[_Waiter] = deque()
+
+    def __repr__(self) -> str:
+        role = "leads" if self.leading else f"follows {self.following.leader}" if self.following else "idle"
+        return f"<{self.name} {role}>"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic.name}-{self.where.partition}"
+
+    def note_metered(self, log_generation: int, end_offset: int) -> None:
+        """A reading up to `end_offset` is in `__usage`: below it the log may be deleted."""
+        if log_generation == self.log.usage.log_generation and end_offset >= self.metered_offset:
+            self.metered_generation, self.metered_offset = log_generation, end_offset
+            self.log.usage.forget_minute_marks(end_offset)
+
+    def in_generation(self, log_generation: int) -> None:
+        """What the metadata says. In a new generation everything is metered and sealed anew, as far as it was not
+        lost."""
+        if log_generation != self.log.usage.log_generation:
+            self.log.usage.log_generation = log_generation
+            self.metered_offset = self.sealed_offset = 0
+
+    @property
+    def strict(self) -> bool:
+        """Whether an acknowledgement means stable storage (RL14)."""
+        return self.topic.settings.durability is Durability.FSYNC
+
+    # -- roles -------------------------------------------------------------------------------------------
+
+    def lead(self, record: PartitionRecord) -> None:
+        """Take leadership of `record.leader_epoch`; a no-op when this epoch is led already (RL4, RL27, RL38)."""
+        self.record, self.following = record, None
+        if self.leading is not None and self.leading.leader_epoch == record.leader_epoch:
+            self.leading.record_seen(record)
+            if len(record.in_sync) < len(record.replicas):
+                # Whoever left by itself or was taken out may be even already, and then says nothing more.
+                self._unsettled(self)
+            self._advanced()
+            return
+        self._drop_leadership()
+        log = self.log
+        log.start_epoch(record.leader_epoch)
+        log.set_high_watermark(record.log_start)  # everything before it was committed (RL108)
+        self.leading = LeaderState(
+            self._me,
+            record,
+            leader_epoch=record.leader_epoch,
+            leader_epoch_start_offset=log.log_end_offset,
+            log_end=log.log_end_offset,
+            durable_end=log.durable_end_offset,
+            high_watermark=log.high_watermark,
+            min_insync=self.topic.settings.min_insync_replicas,
+            strict=self.strict,
+            lag_ms_max=self._lag_ms_max,
+            log_start=log.log_start_offset,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._stats.elections += 1
+        self._unsettled(self)
+        self._advanced()
+        self._tell(self.on_role)
+
+    def follow(self, record: PartitionRecord) -> None:
+        """Follow `record.leader` in its epoch; drops leadership at once (RL7, RL18)."""
+        self.record = record
+        self._drop_leadership()
+        following = Following(record.leader, record.leader_epoch)
+        if self.following != following:
+            self.following = following
+            self._tell(self.on_role)
+
+    def rest(self) -> None:
+        """No role: the broker is not registered, or the partition has no leader."""
+        self._drop_leadership()
+        if self.following is not None:
+            self.following = None
+            self._tell(self.on_role)
+
+    @property
+    def sound_end_offset(self) -> int:
+        """Up to where the log is whole."""
+        return min([self.log.log_end_offset, *(damage.first_offset for damage in self.log.damage)])
+
+    async def at_rest(self) -> None:
+        """Wait until the replica is not busy."""
+        while self.busy:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._at_rest.append(waiting)
+            await asyncio.shield(waiting)
+
+    def no_longer_busy(self) -> None:
+        """The operation that needed an await is done."""
+        self.busy = False
+        for waiting in self._at_rest:
+            waiting.set_result(None)
+        self._at_rest.clear()
+        settled, self.on_settled = self.on_settled, None
+        if settled is not None:
+            settled(self)
+
+    def found_damage(self, reason: str) -> None:
+        """Stored data failed its check (RL122). Others that are in sync hold it: this replica gives itself up and
+        fetches it anew. A leader that is alone goes on with what is good, and refuses the damaged range; the only
+        replica takes no writes any more until an operator has repaired it.
+        """
+        self._turned(health.damaged(self.health, reason, self._standing))
+
+    def notice_damage(self) -> None:
+        """What the log found by itself (at a cut, while it seals, for a reading) counts as what a reader found."""
+        if self.log.damage and not self.stopped:
+            self.found_damage(f"{self.name}: {self.log.damage[0]}")
+
+    def stop(self, reason: str) -> None:
+        """A broken invariant: take no part any more and keep the evidence (RL138)."""
+        self._turned(health.damaged(self.health, reason, Standing.REPLACEABLE))
+
+    def retire(self, reason: str) -> None:
+        """The metadata no longer wants it: take no part any more."""
+        self._turned(health.retired(self.health, reason))
+
+    def given_up(self) -> None:
+        """If it is damaged: no broker counts on it any more."""
+        self._turned(health.gave_up(self.health))
+
+    def made_whole(self) -> None:
+        """Everything bad was cut out of its log."""
+        self._turned(health.made_whole(self.health))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is in no state to take a role."""
+        return not health.takes_role(self.health)
+
+    @property
+    def _standing(self) -> Standing:
+        if self.leading is None or len(self.leading.record.in_sync) >= 2:
+            return Standing.REPLACEABLE
+        return Standing.ONLY if len(self.leading.record.replicas) == 1 else Standing.ALONE
+
+    def _turned(self, now: Health) -> None:
+        stopped_before, self.health = self.stopped, now
+        if self.stopped and not stopped_before:
+            self.rest()
+            self._stopped(self)
+
+    def _drop_leadership(self) -> None:
+        if self.leading is None:
+            return
+        self.leading = None
+        for waiters, end in self._due_to():
+            while waiters and waiters[0].end_offset <= end:
+                waiter = waiters.popleft()
+                waiter.answer(waiter.outcome)
+        self._stats.leaderships_lost += 1
+        self._stats.outcomes_unknown += (
+            len(self._waiters) + len(self._late_waiters) + len(self._local_waiters)
+        )
+        lost = [*self._waiters, *self._late_waiters, *self._local_waiters]
+        self._waiters.clear()
+        self._late_waiters.clear()
+        self._local_waiters.clear()
+        for waiter in lost:
+            waiter.outcome.error = ErrorCode.OUTCOME_UNKNOWN
+            waiter.outcome.message = f"{self.name}: leadership moved before the batch was committed"
+            waiter.answer(waiter.outcome)
+        self._tell(self.on_role)
+
+    # -- leader ------------------------------------------------------------------------------------------
+
+    def leadership(self, claimed_epoch: int) -> LeaderState:
+        """The leader's state, or a refusal (RL7, RL11). `claimed_epoch` -1 = the client does not know."""
+        leading = self.leading
+        if leading is None:
+            raise errors.NotLeader(f"{self.name}: broker {self._me} does not lead it")
+        if claimed_epoch >= 0 and claimed_epoch != leading.leader_epoch:
+            if claimed_epoch < leading.leader_epoch:
+                raise errors.FencedLeaderEpoch(
+                    f"{self.name}: epoch {claimed_epoch}, now {leading.leader_epoch}"
+                )
+            raise errors.UnknownLeaderEpoch(
+                f"{self.name}: epoch {claimed_epoch}, here {leading.leader_epoch}"
+            )
+        return leading
+
+    def produce(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        acks: int,
+        claimed_epoch: int,
+        principal: int,
+        answer: Answer,
+    ) -> None:
+        """Append one checked batch and answer as `acks` demands; refusals are raised before anything is written."""
+        leading = self.leadership(claimed_epoch)
+        if acks == -1 and not leading.enough_in_sync:
+            raise errors.NotEnoughReplicas(
+                f"{self.name}: {leading.in_sync_count} in sync, {self.topic.settings.min_insync_replicas} required"
+            )
+        if self._read_only():
+            raise errors.DiskFull(f"{self.name}: {self._read_only()}")
+        if isinstance(self.health, ReadOnly):
+            raise errors.CorruptLog(f"{self.name}: writes are stopped, {self.health.reason}")
+        if not leading.taking:
+            raise errors.NotLeader(f"{self.name}: leadership is being handed over")
+        if self.busy:
+            raise errors.LeaderNotReady(f"{self.name}: its log's start is being moved")
+        known = self.log.check_sequence(header)
+        if known is not None:
+            self._stats.duplicates += 1
+            self._answer_duplicate(known, header, leading, acks, answer)
+            return
+        try:
+            stamp = self.log.append_as_leader(
+                batch,
+                header,
+                leader_epoch=leading.leader_epoch,
+                now_ms=self._clock.now_ms(),
+                floor_ms=self.topic.accepted_floor_ms,
+                principal=principal,
+            )
+        except errors.DiskFull:
+            self._lacks_room()
+            raise
+        self._stats.produced_batches += 1
+        self._stats.produced_messages += stamp.record_count
+        self._stats.produced_bytes += stamp.size
+        outcome = ProduceOutcome(
+            base_offset=stamp.base_offset, accepted_ms=stamp.accepted_ms, leader_epoch=leading.leader_epoch
+        )
+        waiter = _Waiter(stamp.end_offset, outcome, answer)
+        if acks == -1:
+            self._waiters.append(waiter)
+        elif acks == 1 and self.strict:
+            self._local_waiters.append(waiter)
+        else:
+            answer(outcome)
+        self._wrote(self, stamp.size)
+        self._tell(self.on_append)
+        leading.local_advanced(
+            self.log.log_end_offset, self.log.durable_end_offset, self._clock.monotonic_ms()
+        )
+        self._unsettled(self)
+        self._advanced()
+
+    def _answer_duplicate(
+        self, known: Duplicate, header: BatchHeader, leading: LeaderState, acks: int, answer: Answer
+    ) -> None:
+        """A repeated batch has the offset it got first; with acks=all it is answered when that one is committed."""
+        outcome = ProduceOutcome(
+            base_offset=known.base_offset,
+            accepted_ms=known.accepted_ms,
+            duplicate=True,
+            leader_epoch=leading.leader_epoch,
+        )
+        end = known.base_offset + header.offset_span
+        if acks == -1 and end > leading.high_watermark:
+            self._late_waiters.append(_Waiter(end, outcome, answer))
+        elif acks == 1 and self.strict and end > self.log.durable_end_offset:
+            self._local_waiters.append(_Waiter(end, outcome, answer))
+        else:
+            answer(outcome)
+
+    def became_durable(self) -> None:
+        """The log's durable end moved."""
+        if self.leading is None:
+            self._held_more(self)
+            return
+        durable = self.log.durable_end_offset
+        self._answer_due()
+        self.leading.local_advanced(self.log.log_end_offset, durable, self._clock.monotonic_ms())
+        self._advanced()
+
+    @property
+    def log_start_target(self) -> int:
+        """Where the log shall begin: as leader once all who may lead next begin there (RL108)."""
+        return self.log.log_start_offset if self.leading is None else self.leading.start.wanted
+
+    def want_log_start(self, offset: int) -> None:
+        """As leader: everything below `offset` may be deleted."""
+        if self.leading is not None:
+            self.leading.want_log_start(offset, self._clock.monotonic_ms())
+            self._unsettled(self)
+
+    @property
+    def log_start_due(self) -> int | None:
+        """As leader: where the own log is to begin now, None where it begins already (RL108)."""
+        leading = self.leading
+        if leading is None or leading.start.agreed <= self.log.log_start_offset:
+            return None
+        return leading.start.agreed
+
+    def log_start_within(self, asked: int) -> int:
+        """Where the own log may begin, asked to begin at `asked`. Whoever came to lead meanwhile does not do what the
+        leader before wanted: its own moves when all who may lead next have (RL108).
+        """
+        offset = asked if self.leading is None else self.log_start_due
+        return self.log.log_start_offset if offset is None else min(offset, self.log.high_watermark)
+
+    @property
+    def log_start_known(self) -> bool:
+        """As leader: may a client be told where the log begins (RL108)?"""
+        return self.leading is not None and self.leading.tells_start(self.log.log_start_offset)
+
+    def demand_log_start(self) -> None:
+        """Raises `LeaderNotReady` while nobody may be told where the log begins."""
+        if not self.log_start_known:
+            raise errors.LeaderNotReady(f"{self.name}: the new leader has not confirmed where its log begins")
+
+    def in_sync_moved(self) -> None:
+        """A follower's progress or the in-sync set changed: the watermark may have moved."""
+        self._advanced()
+
+    def _advanced(self) -> None:
+        leading = self.leading
+        if leading is None or leading.high_watermark <= self.log.high_watermark:
+            return
+        mark = leading.high_watermark
+        self.log.set_high_watermark(mark)
+        self._answer_due()
+        if self._late_waiters:
+            ready = [waiter for waiter in self._late_waiters if waiter.end_offset <= mark]
+            self._late_waiters = [waiter for waiter in self._late_waiters if waiter.end_offset > mark]
+            for waiter in ready:
+                waiter.answer(waiter.outcome)
+        self._tell(self.on_commit)
+
+    def _answer_due(self) -> None:
+        """Answer what is committed, and what is durable here to those who wait for no more. The rest of many has later
+        turns of the event loop: one client can have as many batches waiting as its credit has room for.
+        """
+        left = _ANSWERS_A_TURN
+        for waiters, end in self._due_to():
+            while waiters and waiters[0].end_offset <= end:
+                if not left:
+                    asyncio.get_running_loop().call_soon(self._answer_due)
+                    return
+                left -= 1
+                waiter = waiters.popleft()
+                waiter.answer(waiter.outcome)
+
+    def _due_to(self) -> tuple[tuple[deque[_Waiter], int], ...]:
+        """Who waits, and up to where they are to be answered."""
+        return (
+            (self._waiters, self.log.high_watermark),
+            (self._local_waiters, self.log.durable_end_offset),
+        )
+
+    # -- follower ----------------------------------------------------------------------------------------
+
+    def take_over(self, stamps: memoryview, batches: memoryview, leader_epoch: int) -> None:
+        """Append what the leader pushed. Raises `ReplicaRejected`, `DiskFull`, `DiskFault`: nothing was appended."""
+        if self._read_only():
+            raise errors.DiskFull(f"{self.name}: {self._read_only()}")
+        try:
+            self.log.append_as_follower(stamps, batches, leader_epoch)
+        except errors.DiskFull:
+            self._lacks_room()
+            raise
+        self._stats.held_batches += len(stamps) // STAMP_BYTES
+        self._wrote(self, len(batches))
+
+    def delete_below_start(self) -> int:
+        """Remove segments that lie below the log's start and had to wait for their seals; how many."""
+        before = self.log.segment_count
+        self.log.delete_below(self.log.log_start_offset)
+        return before - self.log.segment_count
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def check_position(self, offset: int, last_epoch: int) -> None:
+        """Raise `LogTruncated` or `OffsetOutOfRange` when nobody could be at this position (RL56, RL57), and
+        `LeaderNotReady` when that is not known yet.
+
+        A position above the watermark but within the log is waited for: a new leader's watermark may be behind what
+        its predecessor told (RL21).
+        """
+        log = self.log
+        recorded = 0 if self.leading is None else self.leading.start.recorded
+        if offset < max(recorded, log.log_start_offset):
+            self.demand_log_start()
+            raise errors.OffsetOutOfRange(
+                f"{self.name}: offset {offset} is before the log's start {log.log_start_offset}"
+            )
+        if last_epoch >= 0 and offset > log.log_start_offset and log.last_epoch >= 0:
+            epoch, end = log.end_offset_for_epoch(last_epoch)
+            if epoch < last_epoch or end < offset:
+                error = errors.LogTruncated(
+                    f"{self.name}: offset {offset} of epoch {last_epoch} was cut; the logs part at {end}"
+                    f"{self._generation_told}"
+                )
+                error.divergence_offset = end
+                raise error
+        if offset > log.log_end_offset and self.leading is not None and self.leading.ready:
+            raise errors.OffsetOutOfRange(
+                f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}{self._generation_told}"
+            )
+
+    @property
+    def _generation_told(self) -> str:
+        """For whoever stands where something was lost."""
+        generation = self.log.usage.log_generation
+        return f"; a loss was declared, this is log generation {generation}" if generation > 1 else ""
+
+    def _tell(self, listeners: dict[object, Listener]) -> None:
+        for listener in list(listeners.values()):
+            listener(self)

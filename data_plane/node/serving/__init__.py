@@ -1,0 +1,1 @@
+"""The client listener: produce and consume streams, and calls."""

@@ -1,0 +1,220 @@
+"""What clients ask besides produce and consume: metadata, offsets, producer ids."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from data_plane.authz.access import Operation, Principal
+from data_plane.controller.topics import take_producer_ids
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import PartitionRecord
+from data_plane.metadata.port import MetaStore, OutcomeUnknown, StoreUnavailable, WatchBatch
+from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.gate import Gate
+from data_plane.node.config import NodeConfig
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.ports import Caller, CallFailed
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.requests import demand_few, parsed
+from data_plane.node.tasks import Turn, in_turns
+from penstock.contract import errors
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.ids import NO_PRODUCER_ID, TenantId, TopicId, TopicPartition
+from penstock.contract.v1 import log_pb2 as pb
+
+_BEGINNING, _END = -2, -1
+_EPOCH_MAX = 2**15 - 1
+_TRIES = 20
+_TOLD_A_TURN = 50
+"""Topics and partitions that are told of before others have their turn of the event loop."""
+
+
+class ClientCalls:
+    """Handlers of the client listener's calls and watches. Names are looked up within the caller's tenant only."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        view: MetadataView,
+        gate: Gate,
+        store: MetaStore,
+        find: Callable[[TopicPartition], Replica | None],
+        count: Callable[[TenantId, int], None],
+        fairness: Fairness,
+        begin_turn: Callable[[], Turn],
+    ) -> None:
+        """`count` is told of each answer: tenant and error code."""
+        self._begin_turn = begin_turn
+        self._count, self._fairness = count, fairness
+        self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
+        self._next_producer_id = self._producer_ids_end = 0
+        self._taking = asyncio.Lock()
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._view.image
+
+    # -- metadata ----------------------------------------------------------------------------------------
+
+    async def metadata(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        wanted = parsed(pb.MetadataRequest, request)
+        demand_few(len(wanted.topics), "topics")
+        names = dict.fromkeys(wanted.topics)
+        if wanted.all_topics:
+            names = dict.fromkeys(topic.name for topic in self._gate.authenticator.topics(principal))
+        self._count(principal.tenant, ErrorCode.OK)
+        return (await self._metadata(principal, names)).SerializeToString()
+
+    async def _metadata(self, principal: Principal, names: Collection[str]) -> pb.MetadataResponse:
+        """Of each name, not before the revision that it says; others have their turns meanwhile."""
+        image = self._image
+        response = pb.MetadataResponse(cluster_id=image.cluster_id, revision=image.revision)
+        for broker in sorted(image.brokers):
+            known = image.brokers[broker]
+            if known.epoch:
+                response.brokers.add(id=broker, address=known.record.client_address, zone=known.record.zone)
+        told = 0
+        for name in names:
+            told += 1
+            if told >= _TOLD_A_TURN:
+                told = 0
+                await asyncio.sleep(0)
+            try:
+                topic = self._gate.authenticator.topic(principal, Operation.DESCRIBE, name)
+            except PenstockError as refusal:
+                response.topics.add(name=name, error=refusal.code, message=refusal.message)
+                continue
+            records = self._image.partitions_of(topic.topic_id)
+            described = response.topics.add(name=topic.name, topic_id=topic.topic_id)
+            described.settings_json = json.dumps(topic.settings.to_dict())
+            async for some in in_turns(records, _TOLD_A_TURN):
+                self._describe(described, some)
+            told += len(records)
+        return response
+
+    def _describe(self, described: pb.TopicMetadata, records: Iterable[PartitionRecord]) -> None:
+        for record in records:
+            alive = record.leader >= 0 and self._image.epoch_of(record.leader) != 0
+            described.partitions.add(
+                partition=record.partition,
+                leader=record.leader if alive else -1,
+                leader_epoch=record.leader_epoch,
+                replicas=record.replicas,
+                in_sync=record.in_sync,
+                log_generation=record.log_generation,
+            )
+
+    async def watch_metadata(
+        self, caller: Caller, request: bytes, push: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
+        principal = self._gate.admit(caller)
+        asked = parsed(pb.WatchMetadataRequest, request).topics
+        demand_few(len(asked), "topics")
+        names = dict.fromkeys(asked)
+        await self._gate.during(principal, self._push_metadata(principal, names, push))
+
+    async def _push_metadata(
+        self, principal: Principal, names: Collection[str], push: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        turns = self._fairness.of(principal.tenant)
+        changed = asyncio.Event()
+        changed.set()
+
+        def observe(batch: WatchBatch | None) -> None:
+            if batch is None or any(
+                self._image.concerns(event.key, principal.tenant) for event in batch.events
+            ):
+                changed.set()
+
+        self._view.listen(observe)
+        try:
+            told = b""
+            while True:
+                await changed.wait()
+                changed.clear()
+                self._gate.check(principal)
+                response = await turns.asked(lambda: self._metadata(principal, names))
+                revision, response.revision = response.revision, 0
+                essence = response.SerializeToString(deterministic=True)
+                if essence != told:
+                    told = essence
+                    response.revision = revision
+                    await push(response.SerializeToString())
+        finally:
+            self._view.unlisten(observe)
+
+    # -- offsets -----------------------------------------------------------------------------------------
+
+    async def list_offsets(self, caller: Caller, request: bytes) -> bytes:
+        principal = self._gate.admit(caller)
+        partitions = parsed(pb.ListOffsetsRequest, request).partitions
+        demand_few(len(partitions), "partitions")
+        response = pb.ListOffsetsResponse()
+        async for wanted in self._begin_turn().through(partitions):
+            listed = response.partitions.add(offset=-1, leader_epoch=-1)
+            try:
+                self._list_offset(principal, wanted, listed)
+            except PenstockError as refusal:
+                listed.error, listed.message = refusal.code, refusal.message
+            self._count(principal.tenant, listed.error)
+        return response.SerializeToString()
+
+    def _list_offset(self, principal: Principal, wanted: pb.ListOffset, listed: pb.ListedOffset) -> None:
+        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+        if replica is None:
+            self._gate.refuse_unknown(principal, Operation.CONSUME, wanted.topic_id, wanted.partition)
+        self._gate.authorize(principal, Operation.CONSUME, replica.topic)
+        leading = replica.leadership(wanted.leader_epoch)
+        listed.leader_epoch = leading.leader_epoch
+        if wanted.timestamp_ms == _BEGINNING:
+            replica.demand_log_start()
+            listed.offset = replica.log.log_start_offset
+            return
+        if not leading.ready:
+            raise errors.LeaderNotReady(f"{replica.name}: the new leader has not confirmed its log yet")
+        if wanted.timestamp_ms == _END:
+            listed.offset = leading.high_watermark
+        elif wanted.timestamp_ms >= 0:
+            replica.demand_log_start()
+            listed.offset = replica.log.offset_for_time(wanted.timestamp_ms, leading.high_watermark)
+        else:
+            raise errors.InvalidRequest(f"timestamp_ms {wanted.timestamp_ms}: -2, -1 or at least 0 required")
+
+    # -- producers ---------------------------------------------------------------------------------------
+
+    async def init_producer(self, caller: Caller, request: bytes) -> bytes:
+        """A new producer id, or the next epoch of one; a used-up epoch gives a new id (RL63, RL67)."""
+        tenant = self._gate.admit(caller).tenant
+        wanted = parsed(pb.InitProducerRequest, request)
+        response = pb.InitProducerResponse(
+            producer_id=wanted.producer_id, producer_epoch=wanted.producer_epoch + 1
+        )
+        if wanted.producer_id == NO_PRODUCER_ID or not 0 <= wanted.producer_epoch < _EPOCH_MAX:
+            try:
+                response.producer_id, response.producer_epoch = await self._new_producer_id(), 0
+            except CallFailed as refusal:
+                self._count(tenant, refusal.code)
+                raise
+        self._count(tenant, ErrorCode.OK)
+        return response.SerializeToString()
+
+    async def _new_producer_id(self) -> int:
+        """From this broker's block; a new block is taken by compare-and-set (RL64)."""
+        async with self._taking:
+            for _ in range(_TRIES):
+                if self._next_producer_id < self._producer_ids_end:
+                    self._next_producer_id += 1
+                    return self._next_producer_id - 1
+                try:
+                    items = (await self._store.range(model.NEXT_PRODUCER_ID_KEY)).items
+                    block = take_producer_ids(items[0] if items else None)
+                    result = await self._store.txn(block.compares, block.changes)
+                except (StoreUnavailable, OutcomeUnknown):
+                    await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
+                    continue
+                if result.succeeded:
+                    self._next_producer_id, self._producer_ids_end = block.first, block.end
+        raise CallFailed(ErrorCode.BROKER_UNAVAILABLE, "producer ids: the metadata store does not answer")

@@ -1,0 +1,97 @@
+"""The streams of clients: each is admitted, served in its tenant's turns, and looked at when keys change."""
+
+from collections.abc import Callable
+
+from data_plane.metering.increments import FETCH, PRODUCE
+from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.gate import Gate
+from data_plane.node.environment import Environment
+from data_plane.node.log_directory.disk_space import DiskSpace
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.metering.metering import Metering
+from data_plane.node.ports import Caller, Connection
+from data_plane.node.replicas.committer import Committer
+from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.serving.consume_stream import ConsumeStream
+from data_plane.node.serving.produce_stream import ProduceStream
+from data_plane.throttling.pacing import Pacing
+
+
+class ClientStreams:
+    """All produce and consume streams of one broker."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        view: MetadataView,
+        gate: Gate,
+        fairness: Fairness,
+        replicas: ReplicaSet,
+        disk_space: DiskSpace,
+        committer: Committer,
+        metering: Metering,
+        writing: Callable[[], bool],
+        reading: Callable[[], bool],
+    ) -> None:
+        """`writing` and `reading`: may this broker do so by what it knows of the metadata?"""
+        self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
+        self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
+        self._gate, self._fairness = gate, fairness
+        self._replicas, self._disk_space = replicas, disk_space
+        self._committer, self._metering = committer, metering
+        self._writing, self._reading = writing, reading
+        self._pacing = Pacing(view.image, self._config.broker_id)
+        self._consumers: dict[ConsumeStream, None] = {}
+
+    def recheck(self) -> None:
+        """Keys or tenants changed."""
+        for consumer in self._consumers:
+            consumer.recheck()
+
+    async def produce(self, caller: Caller, connection: Connection) -> None:
+        principal = self._gate.admit(caller)
+        tally = self._metering.tally(principal.tenant, PRODUCE)
+        stream = ProduceStream(
+            connection,
+            principal,
+            self._gate,
+            self._replicas.find,
+            self._committer,
+            self._clock,
+            self._rng,
+            self._stats,
+            refuses_writes=lambda: self._disk_space.refuses_writes,
+            confident=self._writing,
+            pace=lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
+            tally=tally,
+            turns=self._fairness.of(principal.tenant),
+        )
+        try:
+            await self._gate.during(principal, stream.serve())
+        finally:
+            self._metering.drop(tally)
+
+    async def consume(self, caller: Caller, connection: Connection) -> None:
+        principal = self._gate.admit(caller)
+        tally = self._metering.tally(principal.tenant, FETCH)
+        stream = ConsumeStream(
+            connection,
+            principal,
+            self._gate,
+            self._replicas.find,
+            self._disk,
+            self._config,
+            self._stats,
+            confident=self._reading,
+            metering=self._metering,
+            tally=tally,
+            turns=self._fairness.of(principal.tenant),
+            begin_turn=self._begin_turn,
+        )
+        self._consumers[stream] = None
+        try:
+            await self._gate.during(principal, stream.serve())
+        finally:
+            del self._consumers[stream]
+            self._metering.drop(tally)

@@ -1,0 +1,333 @@
+"""One Consume stream: positions and credit in, batches pushed out."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from data_plane.authz.access import Operation, Principal
+from data_plane.disk.port import Buffer, Disk
+from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.metering.delivery import PushedBatches
+from data_plane.metering.increments import RequestTally
+from data_plane.node.admission.fairness import TenantTurns
+from data_plane.node.admission.gate import Gate
+from data_plane.node.config import NodeConfig
+from data_plane.node.frame_heads import demand_few, demand_read, read_head
+from data_plane.node.metering.metering import Metering
+from data_plane.node.ports import Connection
+from data_plane.node.replicas.cold_reads import read_cold
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn, together
+from data_plane.replication.leader import LeaderState
+from penstock.contract import errors, limits
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.v1 import log_pb2 as pb
+
+
+@dataclass(slots=True)
+class _Opened:
+    """One partition on this stream."""
+
+    handle: int
+    generation: int
+    replica: Replica
+    leading: LeaderState
+    offset: int
+    credit: int
+    group: str
+    pushed: PushedBatches = field(default_factory=PushedBatches)
+    """Not yet taken by the consumer."""
+    told: tuple[int, int] = (-1, -1)
+    """(log start, high watermark) last pushed."""
+
+
+class ConsumeStream:
+    """Serves one stream until it ends. An error of one partition closes its handle only."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        principal: Principal,
+        gate: Gate,
+        find: Callable[[TopicPartition], Replica | None],
+        disk: Disk,
+        config: NodeConfig,
+        stats: NodeStats,
+        *,
+        confident: Callable[[], bool],
+        metering: Metering,
+        tally: RequestTally,
+        turns: TenantTurns,
+        begin_turn: Callable[[], Turn],
+    ) -> None:
+        self._begin_turn = begin_turn
+        self._metering, self._tally, self._turns = metering, tally, turns
+        self._connection, self._principal, self._gate = connection, principal, gate
+        self._find, self._disk, self._config, self._stats = find, disk, config, stats
+        self._confident = confident
+        self._opened: dict[int, _Opened] = {}
+        self._by_replica: dict[Replica, int] = {}
+        self._ready: dict[int, None] = {}
+        self._errors: list[pb.ConsumePush] = []
+        self._recheck_due = False
+        self._wake = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
+        try:
+            await together(self._turns.charged(self._receive), self._turns.charged(self._send))
+        finally:
+            try:
+                async for handle in self._begin_turn().through(list(self._opened)):
+                    self._close(handle)
+            finally:
+                # Cancelled once more: nothing may be left behind.
+                for handle in list(self._opened):
+                    self._close(handle)
+
+    def recheck(self) -> None:
+        """Keys changed: before anything more is read the sender looks at the key, and at all that is open."""
+        self._recheck_due = True
+        self._wake.set()
+
+    async def _recheck(self) -> None:
+        """What the key may no longer read is closed."""
+        self._recheck_due = False
+        async for opened in self._begin_turn().through(list(self._opened.values())):
+            if self._opened.get(opened.handle) is not opened:
+                continue
+            try:
+                self._gate.authorize(self._principal, Operation.CONSUME, opened.replica.topic)
+            except PenstockError as refusal:
+                self._close(opened.handle)
+                self._refuse(opened.handle, opened.generation, refusal)
+
+    # -- what the client says ----------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        while True:
+            frame = await self._connection.receive()
+            await self._turns.turn()
+            kind, head, _ = unpack_frame(frame)
+            self._gate.check(self._principal)
+            try:
+                await self._take(kind, bytes(head))
+            except PenstockError as refusal:
+                raise FrameError(refusal.message) from None
+            self._wake.set()
+
+    async def _take(self, kind: FrameKind, head: bytes) -> None:
+        turn = self._begin_turn()
+        if kind is FrameKind.CONSUME_CREDIT:
+            credits = read_head(pb.ConsumeCreditHead, kind, head).credits
+            demand_few(len(credits), "partitions")
+            async for credit in turn.through(credits):
+                self._add_credit(credit)
+        elif kind is FrameKind.CONSUME_OPEN:
+            opening = read_head(pb.ConsumeOpenHead, kind, head)
+            demand_few(len(opening.partitions), "partitions")
+            demand_read(len(self._errors))
+            if len(opening.group) > limits.GROUP_NAME_LENGTH_MAX:
+                raise FrameError(f"a group's name of {len(opening.group)} characters")
+            async for wanted in turn.through(opening.partitions):
+                self._open(wanted, opening.group)
+        elif kind is FrameKind.CONSUME_CLOSE:
+            handles = read_head(pb.ConsumeCloseHead, kind, head).handles
+            demand_few(len(handles), "partitions")
+            async for handle in turn.through(handles):
+                self._close(handle)
+        else:
+            raise FrameError(f"frame kind {kind.name} has no place on a consume stream")
+
+    def _add_credit(self, credit: pb.ConsumeCredit) -> None:
+        opened = self._opened.get(credit.handle)
+        if opened is not None and opened.generation == credit.generation:
+            messages, size = opened.pushed.returned(credit.credit_bytes)
+            if size:
+                self._metering.delivered(opened.replica, opened.group, self._principal.number, messages, size)
+            opened.credit = min(opened.credit + credit.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
+            self._ready[credit.handle] = None
+
+    def _open(self, wanted: pb.ConsumeOpen, group: str) -> None:
+        self._close(wanted.handle)
+        if len(self._opened) >= limits.PARTITIONS_PER_STREAM_MAX:
+            raise FrameError(f"more than {limits.PARTITIONS_PER_STREAM_MAX} partitions on one stream")
+        where = TopicPartition(TopicId(wanted.topic_id), wanted.partition)
+        try:
+            replica = self._find(where)
+            if replica is None:
+                self._gate.refuse_unknown(
+                    self._principal, Operation.CONSUME, wanted.topic_id, wanted.partition
+                )
+            self._gate.authorize(self._principal, Operation.CONSUME, replica.topic)
+            leading = replica.leadership(wanted.leader_epoch)
+            if wanted.offset < 0:
+                raise errors.InvalidRequest(f"{replica.name}: offset {wanted.offset} is negative")
+            replica.check_position(wanted.offset, wanted.last_epoch)
+        except PenstockError as refusal:
+            self._refuse(wanted.handle, wanted.generation, refusal)
+            return
+        previous = self._by_replica.get(replica)
+        if previous is not None:
+            self._close(previous)
+        credit = min(wanted.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
+        self._opened[wanted.handle] = _Opened(
+            wanted.handle, wanted.generation, replica, leading, wanted.offset, credit, group
+        )
+        self._by_replica[replica] = wanted.handle
+        replica.on_commit[self] = self._committed
+        replica.on_role[self] = self._role_changed
+        self._ready[wanted.handle] = None
+
+    def _close(self, handle: int) -> None:
+        opened = self._opened.pop(handle, None)
+        if opened is None:
+            return
+        self._ready.pop(handle, None)
+        self._by_replica.pop(opened.replica, None)
+        opened.replica.on_commit.pop(self, None)
+        opened.replica.on_role.pop(self, None)
+
+    def _refuse(self, handle: int, generation: int, refusal: PenstockError) -> None:
+        self._tally.count(refusal.code)
+        push = pb.ConsumePush(
+            handle=handle, generation=generation, error=refusal.code, message=refusal.message
+        )
+        if isinstance(refusal, errors.LogTruncated):
+            push.divergence_offset = refusal.divergence_offset
+        self._errors.append(push)
+        self._wake.set()
+
+    # -- what happens to the partitions ------------------------------------------------------------------
+
+    def _committed(self, replica: Replica) -> None:
+        handle = self._by_replica[replica]
+        if self._opened[handle].credit > 0 and handle not in self._ready:
+            self._ready[handle] = None
+            self._wake.set()
+
+    def _role_changed(self, replica: Replica) -> None:
+        opened = self._opened[self._by_replica[replica]]
+        if replica.leading is not opened.leading:
+            self._close(opened.handle)
+            self._refuse(
+                opened.handle,
+                opened.generation,
+                errors.NotLeader(f"{replica.name}: leadership moved to another broker"),
+            )
+
+    # -- what the client gets ----------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        while True:
+            self._wake.clear()
+            self._gate.check(self._principal)
+            while self._recheck_due:
+                await self._recheck()
+            frame = await self._next_frame()
+            if frame is not None:
+                await self._connection.send(frame)
+            elif self._ready and not self._confident():
+                await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
+            else:
+                await self._wake.wait()
+
+    async def _next_frame(self) -> bytes | None:
+        head = pb.ConsumePushHead(pushes=self._errors[: limits.FRAME_ENTRIES_MAX])
+        del self._errors[: limits.FRAME_ENTRIES_MAX]
+        turn = self._begin_turn()
+        payload: list[Buffer] = []
+        size = 0
+        turns = len(self._ready) if self._confident() else 0
+        while turns and self._ready and self._has_room(head, size):
+            if turn.is_over:
+                await turn.give_way()
+                continue
+            turns -= 1
+            handle = next(iter(self._ready))
+            del self._ready[handle]
+            opened = self._opened[handle]
+            if opened.credit <= 0:
+                continue
+            try:
+                part = await self._read(opened, min(opened.credit, self._config.push_bytes_max - size))
+            except PenstockError as failure:
+                self._failed(opened, failure)
+                continue
+            if self._opened.get(handle) is not opened:
+                continue
+            if self._recheck_due:
+                self._ready[handle] = None
+                break
+            if part is None:
+                self._tell_marks(head, opened)
+                continue
+            size += part.size
+            payload.extend(part.batches)
+            self._push(head, opened, part)
+        if not head.pushes:
+            return None
+        self._stats.pushed_bytes += size
+        return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
+
+    def _has_room(self, head: pb.ConsumePushHead, size: int) -> bool:
+        return (
+            size < self._config.push_bytes_max
+            and len(head.pushes) < limits.FRAME_ENTRIES_MAX
+            and not self._recheck_due
+        )
+
+    def _failed(self, opened: _Opened, failure: PenstockError) -> None:
+        """What was asked for cannot be read; damage is also the replica's to deal with."""
+        self._close(opened.handle)
+        self._refuse(opened.handle, opened.generation, failure)
+        if isinstance(failure, errors.CorruptLog):
+            opened.replica.found_damage(failure.message)
+
+    async def _read(self, opened: _Opened, max_bytes: int) -> Slice | None:
+        """Whole batches below the high watermark (RL20), or None at its end."""
+        log = opened.replica.log
+        if opened.offset >= log.high_watermark:
+            return None
+        found = log.read(opened.offset, log.high_watermark, max_bytes)
+        if isinstance(found, ColdRead):
+            found = await read_cold(self._disk, log, found)
+        return found
+
+    def _push(self, head: pb.ConsumePushHead, opened: _Opened, part: Slice) -> None:
+        self._add(head, opened).size = part.size
+        self._tally.count(ErrorCode.OK)
+        opened.pushed.pushed(part.stamps, opened.offset - part.first_offset)
+        opened.offset = part.next_offset
+        opened.credit -= part.size
+        if opened.offset < opened.replica.log.high_watermark and opened.credit > 0:
+            self._ready[opened.handle] = None
+
+    def _tell_marks(self, head: pb.ConsumePushHead, opened: _Opened) -> None:
+        if opened.leading.ready and opened.told != _marks(opened):
+            self._add(head, opened)
+
+    def _add(self, head: pb.ConsumePushHead, opened: _Opened) -> pb.ConsumePush:
+        """The marks, as far as a new leader may tell them."""
+        log_start, mark = opened.told = _marks(opened)
+        return head.pushes.add(
+            handle=opened.handle,
+            generation=opened.generation,
+            leader_epoch=opened.leading.leader_epoch,
+            log_start_offset=log_start,
+            high_watermark=mark,
+            last_stable_offset=mark,
+        )
+
+
+def _marks(opened: _Opened) -> tuple[int, int]:
+    """(log start, high watermark); -1 for what a new leader does not tell yet, because its own may be behind what its
+    predecessor told (RL21), or those of others who may lead next (RL108)."""
+    log = opened.replica.log
+    return (
+        log.log_start_offset if opened.replica.log_start_known else -1,
+        log.high_watermark if opened.leading.ready else -1,
+    )

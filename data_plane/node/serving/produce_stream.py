@@ -1,0 +1,343 @@
+"""One Produce stream: frames of batches in, results and credit out."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from data_plane.authz.access import Operation, Principal
+from data_plane.disk.port import DiskFault
+from data_plane.metering.increments import RequestTally
+from data_plane.node.admission.fairness import TenantTurns
+from data_plane.node.admission.gate import Gate
+from data_plane.node.frame_heads import demand_few, demand_read, read_head
+from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
+from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
+from data_plane.node.replicas.committer import Committer
+from data_plane.node.replicas.replica import ProduceOutcome, Replica
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
+from data_plane.throttling.pacing import Pace
+from penstock.contract import errors, limits
+from penstock.contract.errors import PenstockError
+from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.contract.invariant import InvariantBroken
+from penstock.contract.v1 import log_pb2 as pb
+from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch
+
+_ACKS = (-1, 0, 1)
+_SOON_MS = 10
+"""After which metadata that a client has already seen is here too."""
+_PACED_CREDIT_BYTES = limits.BATCH_BYTES_MAX_LIMIT + 4 * limits.MIB
+"""What a stream of a tenant with a produce rate may have unanswered: the largest batch
+fits, with the slack that a client reserves.
+"""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A batch whose turn comes, or the credit of one that was refused."""
+
+    due_ms: float
+    since_ms: float
+    act: Callable[[], None]
+
+
+class ProduceStream:
+    """Serves one stream until it ends. A refused batch never ends the stream; a bad frame or a lost key does."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        principal: Principal,
+        gate: Gate,
+        find: Callable[[TopicPartition], Replica | None],
+        committer: Committer,
+        clock: Clock,
+        rng: Rng,
+        stats: NodeStats,
+        *,
+        refuses_writes: Callable[[], str],
+        confident: Callable[[], bool],
+        pace: Callable[[], Pace | None],
+        tally: RequestTally,
+        turns: TenantTurns,
+    ) -> None:
+        self._tally, self._turns = tally, turns
+        self._connection, self._principal, self._gate = connection, principal, gate
+        self._find, self._committer, self._stats = find, committer, stats
+        self._clock, self._rng = clock, rng
+        self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
+        self._held: deque[_Held] = deque()
+        self._owed: deque[_Held] = deque()
+        self._holding = asyncio.Event()
+        self._releaser: asyncio.Task[None] | None = None
+        self._results: list[pb.ProduceResult] = []
+        self._credit = self._credit_limit = self._credit_wanted()
+        self._granted = 0
+        self._refused = 0
+        """Batches of the last frame, for what no retry mends."""
+        self._wake = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
+        opening = pb.ProduceAnswerHead(credit_bytes=self._credit_limit)
+        await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, opening.SerializeToString()))
+        sender = asyncio.create_task(self._turns.charged(self._send))
+        try:
+            while True:
+                frame = await self._connection.receive()
+                await self._committer.room()
+                if self._refused:
+                    await self._turns.turn_of_refused()
+                    self._refused = 0
+                await self._turns.turn()
+                self._gate.check(self._principal)
+                await self._turns.charged(partial(self._take, frame))
+                if self._refused:
+                    self._turns.refused(self._refused)
+                if sender.done():
+                    raise ConnectionLost("the client stopped reading results")
+                if self._releaser is not None and self._releaser.done():
+                    self._releaser.result()
+                # What this frame set going, pushes and a commit, begins before the next frame is taken.
+                await asyncio.sleep(0)
+        finally:
+            sender.cancel()
+            if self._releaser is not None:
+                self._releaser.cancel()
+
+    async def _take(self, frame: bytes) -> None:
+        arrived_ms = self._clock.monotonic_ms()
+        kind, head_bytes, payload = unpack_frame(frame)
+        if kind is not FrameKind.PRODUCE:
+            raise FrameError(f"frame kind {kind.name} has no place on a produce stream")
+        head = read_head(pb.ProduceHead, kind, head_bytes)
+        demand_few(len(head.batches), "batches")
+        demand_read(len(self._results))
+        if head.acks not in _ACKS:
+            raise FrameError(f"acks {head.acks}; 0, 1 or -1 required")
+        if sum(batch.size for batch in head.batches) != len(payload):
+            raise FrameError(f"batches named and payload of {len(payload)} bytes differ in size")
+        self._credit -= len(payload)
+        if self._credit < 0:
+            raise FrameError(f"{-self._credit} bytes sent beyond the credit granted")
+        position = 0
+        pace = self._pace()
+        turn = Turn(self._clock, self._rng)
+        for wanted in head.batches:
+            if turn.is_over:
+                # The first batch of a partition makes its files: a thousand of those take more than a second.
+                await turn.give_way()
+                self._gate.check(self._principal)
+            batch = payload[position : position + wanted.size]
+            position += wanted.size
+            answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
+            # What is too small to be a batch takes next to no credit, so as many could be held as somebody likes.
+            if (pace is not None or self._held) and wanted.size >= BATCH_HEADER_BYTES:
+                self._in_turn(pace, head.acks, wanted, batch, answer, arrived_ms)
+            else:
+                self._try(head.acks, wanted, batch, answer)
+
+    def _try(
+        self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, answer: Callable[[ProduceOutcome], None]
+    ) -> None:
+        try:
+            self._produce(acks, wanted, batch, answer)
+        except PenstockError as refusal:
+            self._stats.produce_refusals += 1
+            self._refused += not refusal.retriable
+            retry_after_ms = _SOON_MS if self._is_behind(wanted) else 0
+            answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
+
+    def _is_behind(self, wanted: pb.ProduceBatch) -> bool:
+        """Does the client know a later leader epoch than this broker has seen yet? It will in a moment."""
+        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+        known = None if replica is None else replica.record
+        return known is not None and wanted.leader_epoch > known.leader_epoch
+
+    # -- the tenant's produce rate -----------------------------------------------------------------------
+
+    def _in_turn(
+        self,
+        pace: Pace | None,
+        acks: int,
+        wanted: pb.ProduceBatch,
+        batch: memoryview,
+        answer: Callable[[ProduceOutcome], None],
+        now_ms: float,
+    ) -> None:
+        """Let the batch in now, when its turn comes, or refuse it until later. Nobody is told of a refusal without
+        acknowledgements, so those are only held.
+        """
+        hold_ms = 0.0 if pace is None else pace.enter(wanted.size, now_ms, may_refuse=acks != 0)
+        if hold_ms == 0 and not self._held:
+            self._try(acks, wanted, batch, answer)
+        elif hold_ms is not None:
+            self._stats.throttled_batches += 1
+            self._hold(
+                self._held, _Held(now_ms + hold_ms, now_ms, partial(self._try_late, acks, wanted, batch))
+            )
+        elif pace is not None:
+            self._stats.throttle_refusals += 1
+            wait_ms = pace.come_back_in_ms(now_ms)
+            self._results.append(
+                pb.ProduceResult(
+                    id=wanted.id,
+                    error=errors.Throttled.code,
+                    base_offset=-1,
+                    message=f"produce_bytes_per_s of the tenant is reached, {pace.bytes_per_s} of it here: "
+                    f"clears in {wait_ms} ms",
+                    retry_after_ms=wait_ms,
+                )
+            )
+            self._wake.set()
+            self._hold(self._owed, _Held(now_ms + wait_ms, now_ms, partial(self._give_credit, wanted.size)))
+
+    def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview) -> None:
+        """As if it came now: the time that its tenant's rate held it is not ours."""
+        arrived_ms = self._clock.monotonic_ms()
+        answer = partial(self._answer, wanted.id if acks else None, wanted.size, arrived_ms)
+        self._try(acks, wanted, batch, answer)
+
+    def _hold(self, where: deque[_Held], held: _Held) -> None:
+        where.append(held)
+        self._holding.set()
+        if self._releaser is None:
+            self._releaser = asyncio.create_task(self._release())
+
+    async def _release(self) -> None:
+        """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""
+        while True:
+            waiting = [queue[0] for queue in (self._held, self._owed) if queue]
+            if not waiting:
+                self._holding.clear()
+                await self._holding.wait()
+                continue
+            now_ms = self._clock.monotonic_ms()
+            wait_ms = min(held.due_ms for held in waiting) - now_ms
+            if wait_ms > 0:
+                self._holding.clear()
+                try:
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._holding.wait()
+                except TimeoutError:
+                    pass
+                continue
+            if self._owed and self._owed[0].due_ms <= now_ms:
+                self._owed.popleft().act()
+                continue
+            await self._committer.room()
+            held = self._held.popleft()
+            self._stats.throttled_ms += int(self._clock.monotonic_ms() - held.since_ms)
+            held.act()
+            await asyncio.sleep(0)
+
+    def _give_credit(self, size: int) -> None:
+        self._granted += size
+        self._wake.set()
+
+    def _credit_wanted(self) -> int:
+        return limits.STREAM_CREDIT_BYTES if self._pace() is None else _PACED_CREDIT_BYTES
+
+    def _credit_to_give(self) -> int:
+        """What was granted and not yet given, less or more what the stream's limit moves by."""
+        wanted = self._credit_wanted()
+        change = max(wanted - self._credit_limit, -self._granted)
+        given = self._granted + change
+        self._credit_limit += change
+        self._granted = 0
+        return given
+
+    # -- one batch ---------------------------------------------------------------------------------------
+
+    def _produce(
+        self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, answer: Callable[[ProduceOutcome], None]
+    ) -> None:
+        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+        if replica is None:
+            self._gate.refuse_unknown(self._principal, Operation.PRODUCE, wanted.topic_id, wanted.partition)
+        self._gate.authorize(self._principal, Operation.PRODUCE, replica.topic)
+        if (replica.topic.tenant, replica.topic.name) == (SYSTEM_TENANT, GROUPS_TOPIC):
+            raise errors.Forbidden(f"{replica.name}: only the coordinators of groups write it")
+        reason = self._refuses_writes()
+        if reason:
+            raise errors.DiskFull(f"{replica.name}: {reason}")
+        if not self._confident():
+            raise errors.NotLeader(f"{replica.name}: this broker has lost touch with the metadata store")
+        settings = replica.topic.settings
+        if wanted.size > settings.max_batch_bytes:
+            raise errors.MessageTooLarge(
+                f"{replica.name}: batch of {wanted.size} bytes, at most {settings.max_batch_bytes} allowed"
+            )
+        try:
+            header = check_batch(batch)
+        except PenstockError as refusal:
+            raise type(refusal)(f"{replica.name}: {refusal.message}") from None
+        self._check_timestamp(replica, header)
+        if header.control or header.transactional:
+            raise errors.InvalidRequest(
+                f"{replica.name}: transactional and control batches are not taken from clients"
+            )
+        try:
+            replica.produce(
+                batch,
+                header,
+                acks=acks,
+                claimed_epoch=wanted.leader_epoch,
+                principal=self._principal.number,
+                answer=answer,
+            )
+        except InvariantBroken as broken:
+            replica.stop(str(broken))
+            raise errors.InternalError(f"{replica.name}: {broken}") from broken
+        except DiskFault as fault:
+            replica.stop(str(fault))
+            raise errors.InternalError(f"{replica.name}: the disk failed") from fault
+
+    def _check_timestamp(self, replica: Replica, header: BatchHeader) -> None:
+        """Refuse timestamps too far ahead: they would hold retention by event time for ever (RL107)."""
+        latest = self._clock.now_ms() + limits.TIMESTAMP_AHEAD_MS_MAX
+        if header.max_timestamp > latest:
+            raise errors.TimestampOutOfRange(
+                f"{replica.name}: timestamp {header.max_timestamp} ms, at most {latest} ms allowed"
+            )
+
+    def _answer(self, batch_id: int | None, size: int, arrived_ms: float, outcome: ProduceOutcome) -> None:
+        """Queue one result and its credit; with acks 0 only the credit goes back."""
+        self._granted += size
+        self._tally.count(outcome.error)
+        if batch_id is not None:
+            self._stats.ack_ms.observe(self._clock.monotonic_ms() - arrived_ms)
+            self._results.append(
+                pb.ProduceResult(
+                    id=batch_id,
+                    error=outcome.error,
+                    base_offset=outcome.base_offset,
+                    accepted_ms=outcome.accepted_ms,
+                    duplicate=outcome.duplicate,
+                    message=outcome.message,
+                    leader_epoch=outcome.leader_epoch,
+                    retry_after_ms=outcome.retry_after_ms,
+                )
+            )
+        self._wake.set()
+
+    async def _send(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            credit = self._credit_to_give()
+            head = pb.ProduceAnswerHead(
+                credit_bytes=credit, results=self._results[: limits.FRAME_ENTRIES_MAX]
+            )
+            self._credit += credit
+            del self._results[: limits.FRAME_ENTRIES_MAX]
+            if self._results:
+                self._wake.set()
+            try:
+                await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, head.SerializeToString()))
+            except ConnectionLost:
+                return

@@ -1,0 +1,40 @@
+"""The configuration file of each broker of a dev cluster, and the pepper that its brokers share."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from local.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
+
+PEPPER_VERSION = 1
+_BALLAST_BYTES = 4 << 20
+_DRAIN_MS = 3_000
+"""Leaders move in milliseconds here, and when all brokers stop at once the last one waits for nobody."""
+
+
+def read_pepper(directory: DataDirectory) -> bytes:
+    """The pepper with which the stored form of the cluster's keys is made."""
+    return bytes.fromhex(directory.pepper_file.read_text().strip())
+
+
+def write_broker_config(
+    directory: DataDirectory, spec: ClusterSpec, broker: BrokerSpec, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Write what the broker is started with, `settings` over all else. Each broker is a failure domain of its own."""
+    etcd = None if spec.etcd is None else {"kind": "etcd", "endpoints": [spec.etcd.client_address]}
+    values = {
+        "broker_id": broker.id,
+        "cluster_id": spec.cluster_id,
+        "zone": f"zone-{broker.id}",
+        "data": str(directory.log_directory(broker.id)),
+        "metadata": etcd or str(directory.metadata_file),
+        "client_listen": broker.client_address,
+        "internal_listen": broker.internal_address,
+        "http_listen": broker.http_address,
+        "cluster_secret_file": str(directory.secret_file),
+        "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
+        "timings": {"drain_ms": _DRAIN_MS},
+        "limits": {"ballast_bytes": _BALLAST_BYTES},
+        **(settings or {}),
+    }
+    write_private(directory.config_file(broker.id), json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,82 @@
+"""The profile `dev`: written into the cluster's data directory and beside the user's other profiles, both
+TOML.
+"""
+
+import tomllib
+from pathlib import Path
+
+from local.layout import ClusterSpec, DataDirectory, write_private
+from penstock.contract.errors import ConfigurationError
+from penstock.profile_changes import with_profile
+from penstock.profiles import profile_file
+
+PROFILE = "dev"
+
+
+def write_profile(
+    directory: DataDirectory,
+    spec: ClusterSpec,
+    api_key: str,
+    *,
+    tenant: str | None = None,
+    api_url: str | None = None,
+) -> Path:
+    """Write the profile to both places; returns the user's profile file. `tenant` None = that of bare brokers.
+
+    A profile of that name that points to another service stays as it is in the user's file; `pointed_elsewhere` tells.
+
+    Raises `ConfigurationError` when that file cannot be read, written, or changed without touching other
+    profiles.
+    """
+    fields: dict[str, str | list[str]] = {
+        "bootstrap": [broker.client_address for broker in spec.brokers],
+        "api_key": api_key,
+        "tenant": tenant or spec.tenant,
+        "cluster_secret_file": str(directory.secret_file),
+        "data": str(directory.path),
+    }
+    if api_url is not None:
+        fields["api_url"] = api_url
+    write_private(directory.profile_file, with_profile("", PROFILE, fields))
+    users = profile_file()
+    try:
+        text = users.read_text(encoding="utf-8") if users.exists() else ""
+        if _others(text, directory) is not None:
+            return users
+        fresh = with_profile(text, PROFILE, fields)
+        if fresh != text:
+            write_private(users.resolve(), fresh)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"profile file {users}: {error}") from error
+    return users
+
+
+def pointed_elsewhere(directory: DataDirectory) -> str | None:
+    """To which other service the user's profile points, so that this one's was not written; None = to this one."""
+    try:
+        return _others(profile_file().read_text(encoding="utf-8"), directory)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+
+
+def _others(text: str, directory: DataDirectory) -> str | None:
+    """The service of somebody else in the profile: other data that is still there, or what was written by hand."""
+    fields = tomllib.loads(text).get(PROFILE)
+    if not isinstance(fields, dict):
+        return None
+    data = fields.get("data")
+    if isinstance(data, str):
+        gone = not DataDirectory(Path(data)).profile_file.exists()
+        return None if gone or Path(data).resolve() == directory.path.resolve() else data
+    return str(fields.get("api_url") or fields.get("bootstrap") or "nothing that is known")
+
+
+def read_api_key(directory: DataDirectory) -> str | None:
+    """The ready key, as the data directory's own profile has it; None before there is one."""
+    try:
+        fields = tomllib.loads(directory.profile_file.read_text(encoding="utf-8"))[PROFILE]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as error:
+        raise ConfigurationError(f"{directory.profile_file}: cannot be read: {error}") from error
+    return str(fields["api_key"])

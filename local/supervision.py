@@ -1,0 +1,141 @@
+"""Supervising a dev service: what has ended is started again, later each time; what it printed is kept short.
+
+A foreground `dev up` does so itself. `dev up --detach` leaves a process behind that does nothing else
+(`local.supervisor`), known by its exact command line.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from local import processes
+from local.layout import Busy, DataDirectory
+from penstock.contract.errors import PenstockError
+
+OUTPUT_BYTES_MAX = 16 * 1024 * 1024
+"""Of one process; as much again is kept beside it of what came before."""
+WATCH_S = 0.5
+BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Until the first start again, the second, and so on; the last holds for all that follow."""
+CALM_S = 60.0
+"""What has run for so long begins again with the shortest wait."""
+_STOP_S = 10.0
+
+
+class Supervised(Protocol):
+    """A service as its supervisor sees it."""
+
+    @property
+    def directory(self) -> DataDirectory: ...
+
+    def running(self) -> set[str]:
+        """Names of what is there."""
+
+    def restart(self, name: str) -> None:
+        """Start it unless it runs; returns at once. Raises `PenstockError`."""
+
+    def reap(self) -> None: ...
+
+    def outputs(self) -> list[Path]: ...
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One broker or process. Times are monotonic seconds."""
+
+    since_s: float
+    """When it was seen first, or was started here."""
+    tries: int = 0
+    due_s: float | None = None
+    """When it is to be started again; None: it runs, or was not missed yet."""
+    away: bool = False
+
+
+class Supervisor:
+    """Looks after what is wanted of one service."""
+
+    def __init__(self, service: Supervised, tell: Callable[[str], None]) -> None:
+        self._service, self._tell = service, tell
+        self._watched: dict[str, _Watched] = {}
+
+    def look(self, now_s: float) -> bool:
+        """Start what is due, announce what has ended, shorten outputs; False when nothing is to run any more."""
+        self._service.reap()
+        wanted, running = self._service.directory.wanted(), self._service.running()
+        for name in sorted(self._watched.keys() - wanted):
+            del self._watched[name]
+        for name in sorted(wanted):
+            watched = self._watched.setdefault(name, _Watched(now_s))
+            if name in running:
+                self._runs(name, watched, now_s)
+            elif watched.due_s is None:
+                wait_s = BACKOFF_S[min(watched.tries, len(BACKOFF_S) - 1)]
+                watched.tries, watched.due_s, watched.away = watched.tries + 1, now_s + wait_s, True
+                self._tell(f"{name} has ended; it is started again in {wait_s:g} s.")
+            elif now_s >= watched.due_s:
+                self._start(name, watched, now_s)
+        for file in self._service.outputs():
+            shorten(file, OUTPUT_BYTES_MAX)
+        return bool(wanted)
+
+    def _runs(self, name: str, watched: _Watched, now_s: float) -> None:
+        if watched.away:
+            self._tell(f"{name} runs again.")
+            watched.away, watched.due_s = False, None
+        if now_s - watched.since_s >= CALM_S:
+            watched.tries = 0
+
+    def _start(self, name: str, watched: _Watched, now_s: float) -> None:
+        try:
+            self._service.restart(name)
+        except Busy:
+            return  # a command is at work: looked at again in a moment
+        except (PenstockError, OSError) as error:
+            self._tell(f"{name} cannot be started: {error}")
+        watched.due_s, watched.since_s = None, now_s
+
+
+def shorten(file: Path, bytes_max: int) -> None:
+    """Begin a file that has grown beyond `bytes_max` anew, with what it held kept beside it as `<name>.1`.
+
+    For files that processes append to and never close: they go on in the same file. What is written between copying and
+    cutting is lost.
+    """
+    try:
+        if file.stat().st_size <= bytes_max:
+            return
+        kept = file.with_name(f"{file.name}.1")
+        fresh = file.with_name(f"{file.name}.new")
+        shutil.copyfile(file, fresh)
+        fresh.replace(kept)
+        with file.open("r+b") as opened:
+            opened.truncate(0)
+    except FileNotFoundError:
+        pass  # nothing was printed yet
+
+
+def _arguments(directory: DataDirectory) -> list[str]:
+    return ["-m", "local.supervisor", "--data", str(directory.path)]
+
+
+def find(directory: DataDirectory) -> processes.RunningProcess | None:
+    """The process that supervises this directory, whoever started it; a foreground `dev up` is none."""
+    return processes.find_by(_arguments(directory))
+
+
+def leave_behind(directory: DataDirectory) -> None:
+    """Start a process that supervises this directory, unless one does."""
+    if find(directory) is None:
+        processes.start_command([sys.executable, *_arguments(directory)], directory.supervisor_output_file)
+
+
+def stop(directory: DataDirectory) -> None:
+    """End the process that supervises this directory; what it started goes on."""
+    process = find(directory)
+    if process is not None:
+        processes.ask_to_stop(process)
+        if processes.wait_gone([process], _STOP_S):
+            processes.kill(process)

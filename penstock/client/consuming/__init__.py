@@ -1,0 +1,1 @@
+"""What one consumer decides: positions, fetching, and what a poll returns."""

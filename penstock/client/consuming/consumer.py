@@ -1,0 +1,497 @@
+"""What one consumer decides: which partitions to open where, which pushes count, where each position stands.
+
+Rules: RL20, RL56, RL57.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from penstock.client.cluster_view import NO_LEADER, TopicPartition, TopicView
+from penstock.client.consuming.fetch_position import (
+    BEGINNING,
+    END,
+    FetchedBatch,
+    FetchPosition,
+    PositionState,
+)
+from penstock.client.consuming.fetch_stream import FetchStream
+from penstock.client.consuming.fetcher import Fetcher
+from penstock.client.consuming.malformed import SkipLog, skipped_batch
+from penstock.client.consuming.offset_lookups import OffsetLookup, OffsetLookups
+from penstock.client.groups.member import GroupMember
+from penstock.client.ports import Network
+from penstock.client.refusals import final, metadata_may_be_newer, refusal
+from penstock.client.settings import ConsumerSettings
+from penstock.client.timing import NEVER, Backoff
+from penstock.contract import errors
+from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.frames import FrameKind, unpack_frame
+from penstock.contract.v1 import log_pb2
+
+CREDIT_LATEST_MS = 1_000
+"""Consumed bytes are reported to the broker at least this often, however few: they count what was delivered."""
+
+
+class ConsumerCore:
+    """State machine of one consumer. All methods are called under the client's lock.
+
+    Batches are taken with `next_fetched`, decoded by the caller outside the lock, and given back with
+    `finished`.
+    """
+
+    def __init__(
+        self, core: Network, topics: tuple[str, ...], settings: ConsumerSettings, random: Random
+    ) -> None:
+        self.settings = settings
+        self._core = core
+        self._topics = topics
+        self._assigned: dict[TopicPartition, None] | None = None if settings.group is None else {}
+        self._backoff = Backoff(50, 1_000, random)
+        self._lookups = OffsetLookups(core, random)
+        self._handles = 0
+        self.positions: dict[TopicPartition, FetchPosition] = {}
+        self._known: dict[str, None] = {}
+        self._fetcher = Fetcher(core, self, settings, self._backoff)
+        self._readable: deque[FetchPosition] = deque()
+        self.skips = SkipLog()
+        self.closed = False
+        self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
+
+    # ---- what is read -------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._topics
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read exactly these partitions from now on. Positions of those read before are kept."""
+        if self.member is not None:
+            raise errors.ConfigurationError("assign: a member of a group reads what the group assigns to it")
+        self._assigned = dict.fromkeys(partitions)
+        self._topics = tuple(dict.fromkeys(topic for topic, _ in partitions))
+        for tp, position in list(self.positions.items()):
+            if tp not in self._assigned:
+                self._leave(position)
+                del self.positions[tp]
+        for name in list(self._known):
+            del self._known[name]
+            if name not in self._topics:
+                self._core.forget_topic(name, self)
+        self._core.attend()
+
+    def prepare(self) -> str | None:
+        """Learn the partitions of all topics; the name of one that is not known yet, or None when all are.
+
+        Raises what the brokers said of a topic, and `NotFound` for an assigned partition that does not exist.
+        """
+        for name in self._topics:
+            if name in self._known:
+                continue
+            view = self._core.watch_topic(name, self)
+            if view is None:
+                return name
+            if view.error is not None:
+                error = view.error
+                self._core.forget_topic(name, self)
+                raise error
+            if not view.partitions:
+                return name
+            self._check_assigned(view)
+            self._known[name] = None
+            self._grow(view, self._initial_target())
+        return None
+
+    def _check_assigned(self, view: TopicView) -> None:
+        for topic, partition in self._assigned or ():
+            if topic == view.name and not 0 <= partition < len(view.partitions):
+                raise errors.NotFound(
+                    f"{topic}: no partition {partition}; it has {len(view.partitions)}, 0 to {len(view.partitions) - 1}"
+                )
+
+    def _initial_target(self) -> int | None:
+        return {"earliest": BEGINNING, "latest": END, "error": None}[self.settings.auto_offset_reset]
+
+    def _grow(self, view: TopicView, target: int | None) -> None:
+        for number, partition in enumerate(view.partitions):
+            tp = (view.name, number)
+            if tp in self.positions or (self._assigned is not None and tp not in self._assigned):
+                continue
+            self._handles += 1
+            position = FetchPosition(view.name, view.topic_id, number, self._handles)
+            position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
+            self.positions[tp] = position
+            self._start(position, target)
+        self._core.attend()
+
+    def _start(self, position: FetchPosition, target: int | None) -> None:
+        position.look_up(target)
+        if target is None:
+            position.halt(
+                errors.OffsetOutOfRange(
+                    f"{position.label}: no position to begin at and auto_offset_reset is 'error'; seek first"
+                )
+            )
+
+    def _leave(self, position: FetchPosition) -> None:
+        position.move_to(0)
+        position.state = PositionState.HALTED
+        self._fetcher.close_partition(position)
+
+    def topic_changed(self, view: TopicView, now: float) -> None:
+        """The view of a topic that this consumer reads moved."""
+        self._core.changed = True
+        if view.name not in self._known:
+            return
+        positions = [position for (topic, _), position in self.positions.items() if topic == view.name]
+        error = view.error
+        if error is None and any(position.topic_id != view.topic_id for position in positions):
+            error = errors.NotFound(
+                f"{view.name}: was deleted and created again; open another consumer for the new topic"
+            )
+        if error is not None:
+            for position in positions:
+                self._fetcher.close_partition(position)
+                position.halt(error)
+            return
+        for position in positions:
+            partition = view.partitions[position.partition]
+            if (position.leader, position.leader_epoch) != (partition.leader, partition.leader_epoch):
+                position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
+                if position.state is PositionState.OPEN:
+                    self._fetcher.close_partition(position)
+                position.retry_at, position.failures = now, 0
+        self._grow(view, BEGINNING)
+        self._core.attend()
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is read, in order."""
+        return sorted(self.positions) if self.member is None else self.member.owned()
+
+    # ---- what a group assigns -----------------------------------------------------------------------------------
+
+    def add_partition(self, tp: TopicPartition, offset: int, epoch: int, *, new: bool) -> None:
+        """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `deliver_partition`.
+        `new`: to a group that reads the topic already, so from its beginning (RL57).
+        """
+        view = self._core.view.topics[tp[0]]
+        partition = view.partitions[tp[1]]
+        self._handles += 1
+        position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
+        position.leader, position.leader_epoch, position.held = partition.leader, partition.leader_epoch, True
+        self.positions[tp] = position
+        if self._assigned is not None:
+            self._assigned[tp] = None
+        if offset >= 0:
+            position.move_to(offset, epoch)
+        else:
+            self._start(position, BEGINNING if new else self._initial_target())
+        self._core.attend()
+
+    def deliver_partition(self, tp: TopicPartition) -> None:
+        """Hand it out."""
+        position = self.positions.get(tp)
+        if position is not None:
+            position.held = False
+            self._queue_readable(position)
+
+    def hold_partition(self, tp: TopicPartition) -> None:
+        """`poll` returns no more of it, and no more is fetched."""
+        position = self.positions.get(tp)
+        if position is not None:
+            position.held = True
+            self._fetcher.close_partition(position)
+            position.state = PositionState.HALTED
+
+    def remove_partition(self, tp: TopicPartition) -> None:
+        """Read it no more."""
+        position = self.positions.pop(tp, None)
+        if position is not None:
+            self._leave(position)
+        if self._assigned is not None:
+            self._assigned.pop(tp, None)
+
+    # ---- positions ----------------------------------------------------------------------------------------------
+
+    def position(self, topic: str, partition: int) -> FetchPosition:
+        """Raises `NotFound` when this consumer does not read that partition."""
+        position = self.positions.get((topic, partition))
+        if position is None:
+            raise errors.NotFound(f"{topic}-{partition}: not read by this consumer; assign it first")
+        return position
+
+    def positions_of(self, topic: str) -> list[FetchPosition]:
+        """All of one topic, by partition. Raises `NotFound` when this consumer reads none of it."""
+        found = [position for position in self.positions.values() if position.topic == topic]
+        if not found:
+            raise errors.NotFound(f"{topic}: not read by this consumer; assign it first")
+        return sorted(found, key=lambda position: position.partition)
+
+    def seek(
+        self, position: FetchPosition, *, offset: int | None = None, timestamp_ms: int | None = None
+    ) -> None:
+        """Move the position: to an offset, or to what a lookup of a time (or `BEGINNING`, `END`) will say."""
+        self._fetcher.close_partition(position)
+        if offset is not None:
+            position.skip_before_ms = None
+            position.move_to(offset)
+        else:
+            position.look_up(timestamp_ms)
+        self._core.attend()
+
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[TopicPartition, int], list[PenstockError]]:
+        """Ask for an offset of each partition; the mapping fills and the list gets errors as answers come
+        (`changed`).
+        """
+        return self._lookups.look_up_all(partitions, timestamp_ms, deadline)
+
+    # ---- driving ------------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> None:
+        if self.member is not None:
+            self.member.step(now)
+        shares = Counter(position.leader for position in self.positions.values())
+        for position in self.positions.values():
+            if position.state is PositionState.AWAITING_OFFSET and not position.lookup_sent:
+                self._look_up(position)
+            elif position.state is PositionState.READY and position.retry_at <= now:
+                self._fetcher.open_partition(position, shares[position.leader], now)
+            elif position.credit_due_at <= now and position.broker != NO_LEADER:
+                self._fetcher.give_credit(position)
+                position.credit_due_at = NEVER
+        self._lookups.step(now)
+        self._fetcher.step(now)
+
+    def next_step_at(self) -> float:
+        at = min(self._lookups.next_step_at(), self._fetcher.next_step_at())
+        if self.member is not None:
+            at = min(at, self.member.next_step_at())
+        for position in self.positions.values():
+            if position.state is PositionState.READY and position.leader != NO_LEADER:
+                at = min(at, self._fetcher.may_open_at(position))
+            at = min(at, position.credit_due_at)
+        return at
+
+    def _look_up(self, position: FetchPosition) -> None:
+        seek_epoch, target = position.seek_epoch, position.target
+        position.lookup_sent = True
+        if target is None:
+            return
+
+        def found(offset: int, now: float) -> None:
+            if position.seek_epoch == seek_epoch:
+                position.move_to(offset)
+                self._core.changed = True
+                self._core.attend()
+
+        def failed(error: PenstockError, now: float) -> None:
+            if position.seek_epoch == seek_epoch:
+                position.halt(error)
+                self._core.changed = True
+
+        self._lookups.ask(OffsetLookup(position.topic, position.partition, target, NEVER, found, failed))
+
+    def next_outgoing(self, token: int, now: float) -> tuple[bytes | None, float]:
+        """The next frame for a stream, or None: only events bring one."""
+        stream = self._fetcher.of(token)
+        return (stream.next_frame() if stream is not None else None), NEVER
+
+    # ---- what brokers say ---------------------------------------------------------------------------------------
+
+    def frame_received(self, token: int, frame: bytes, now: float) -> None:
+        """Pushes; those of an earlier generation are dropped. Raises `FrameError`, or is dropped with the
+        stream.
+        """
+        stream = self._fetcher.of(token)
+        if stream is None:
+            return
+        kind, head_bytes, payload = unpack_frame(frame)
+        try:
+            if kind is not FrameKind.CONSUME_PUSH:
+                raise errors.CorruptBatch(f"frame kind {kind.name} came on a consume stream")
+            head = log_pb2.ConsumePushHead.FromString(bytes(head_bytes))
+            stream.last_heard, stream.probed, stream.failures = now, False, 0
+            start = 0
+            for push in head.pushes:
+                part = payload[start : start + push.size]
+                start += push.size
+                position = stream.positions.get(push.handle)
+                if position is not None and position.generation == push.generation:
+                    self._pushed(stream, position, push, part, now)
+        except errors.CorruptBatch as error:
+            self._core.close_stream(token)
+            self.stream_lost(token, None, error.message, now)
+
+    def _pushed(
+        self,
+        stream: FetchStream,
+        position: FetchPosition,
+        push: log_pb2.ConsumePush,
+        part: memoryview,
+        now: float,
+    ) -> None:
+        if push.error:
+            self._refused(stream, position, push, now)
+            return
+        position.high_watermark = max(position.high_watermark, push.high_watermark)
+        position.log_start_offset = push.log_start_offset
+        position.failures = 0
+        if not part:
+            return
+        position.add_fetched(part)
+        self._queue_readable(position)
+        self._core.changed = True
+
+    def _queue_readable(self, position: FetchPosition) -> None:
+        if not position.queued and position.readable:
+            position.queued = True
+            self._readable.append(position)
+
+    def _refused(
+        self, stream: FetchStream, position: FetchPosition, push: log_pb2.ConsumePush, now: float
+    ) -> None:
+        """The broker has closed the handle."""
+        stream.forget(position)
+        position.broker = NO_LEADER
+        position.state = PositionState.READY
+        error = refusal(push.error, push.message)
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.auto_offset_reset != "error":
+            if not position.readable and not position.buffer:
+                position.look_up(self._initial_target())
+            else:
+                position.halt(error)
+        elif final(error) and not metadata_may_be_newer(error):
+            if isinstance(error, errors.LogTruncated):
+                error.divergence_offset = push.divergence_offset
+                error.message = f"{error.message}; the logs part at offset {push.divergence_offset}"
+                error.args = (error.message,)
+            position.halt(error)
+        else:
+            position.failures += 1
+            position.retry_at = now + self._backoff.delay_ms(position.failures)
+            if metadata_may_be_newer(error):
+                self._core.refresh(now)
+        self._core.changed = True
+        self._core.attend()
+
+    def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
+        """Open every partition of it again, at its leader of then; what was fetched stays."""
+        self._fetcher.stream_lost(token, code, message, now)
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def next_fetched(self) -> FetchedBatch | None:
+        """The next batch to read, of each partition in turn; its `position.part` may hold what is left of it."""
+        while self._readable:
+            position = self._readable[0]
+            if not position.readable:
+                self._readable.popleft()
+                position.queued = False
+                continue
+            self._readable.rotate(-1)
+            if position.part is not None and position.partly_read is not None:
+                return position.partly_read
+            return position.take_first()
+        return None
+
+    def has_readable(self) -> bool:
+        """Whether `next_fetched` would give something."""
+        return any(position.readable for position in self._readable)
+
+    def finished(self, fetched: FetchedBatch, now: float) -> None:
+        """A batch was read whole: the position is behind it, and the broker may push as many bytes again."""
+        position = fetched.position
+        if fetched.seek_epoch != position.seek_epoch:
+            return
+        position.part = position.partly_read = None
+        position.offset, position.epoch = max(position.offset, fetched.next_offset), fetched.epoch
+        if (
+            fetched.generation == position.generation
+            and position.state is PositionState.OPEN
+            and position.broker != NO_LEADER
+        ):
+            position.credit_owed += len(fetched.batch)
+            if position.credit_owed * 4 >= position.window:
+                self._fetcher.give_credit(position)
+            elif position.credit_due_at == NEVER:
+                position.credit_due_at = now + CREDIT_LATEST_MS
+                self._core.attend_at(position.credit_due_at)
+
+    def malformed(self, fetched: FetchedBatch, reason: str) -> None:
+        """A batch is intact and its records are not what its header says: it waits for `skip`, in front of all else of
+        its partition, or the partition stops before it, as the settings say.
+        """
+        position = fetched.position
+        if fetched.seek_epoch != position.seek_epoch:
+            return
+        if self.settings.malformed == "stop":
+            advice = f"seek to offset {fetched.next_offset} to go on behind it"
+            self.unreadable(fetched, errors.MalformedBatch(f"{reason}; {advice}"))
+            return
+        fetched.malformed = reason
+        position.put_back(fetched)
+        self._queue_readable(position)
+
+    def skip(self, fetched: FetchedBatch, now: float) -> None:
+        """The application heard of it: the position moves behind the batch, unless it was moved meanwhile."""
+        position = fetched.position
+        if not position.comes_next(fetched):
+            return
+        position.take_first()
+        self.finished(fetched, now)
+        self.skips.note(skipped_batch(fetched), now)
+        if self.member is not None:
+            # `poll` has returned nothing since the application asked for more: what was skipped may be committed.
+            self.member.poll_begins(now)
+
+    def unreadable(self, fetched: FetchedBatch, error: PenstockError) -> None:
+        """A batch did not pass its checks: `poll` never returns it, and the partition stops before it (I19)."""
+        position = fetched.position
+        if fetched.seek_epoch == position.seek_epoch:
+            self._fetcher.close_partition(position)
+            offset, epoch = position.offset, position.epoch
+            position.move_to(offset, epoch)
+            position.halt(type(error)(f"{position.label}: at offset {offset}: {error.message}"))
+
+    def raise_halted(self) -> None:
+        """Raise the error of a partition that stands still and has nothing left to read."""
+        for position in self.positions.values():
+            error = position.error
+            if (
+                error is None
+                or position.paused
+                or position.held
+                or position.buffer
+                or position.part is not None
+            ):
+                continue
+            lost_place = isinstance(error, errors.OffsetOutOfRange) and position.has_offset
+            if lost_place and self.settings.auto_offset_reset != "error":
+                position.look_up(self._initial_target())
+                self._core.attend()
+            else:
+                raise error
+
+    def pause(self, position: FetchPosition) -> None:
+        """`poll` returns nothing of it until `resume`; fetched batches wait, and no more than its window comes."""
+        position.paused = True
+
+    def resume(self, position: FetchPosition) -> None:
+        position.paused = False
+        self._queue_readable(position)
+        self._core.changed = True
+
+    def close(self, now: float) -> None:
+        """End every stream; the bytes consumed last are still reported where the stream allows it."""
+        self.closed = True
+        if self.member is not None:
+            self.member.abandon()
+        self._fetcher.close()
+        for name in self._topics:
+            self._core.forget_topic(name, self)
+        self.positions.clear()
+        self._readable.clear()

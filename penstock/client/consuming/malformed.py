@@ -1,0 +1,75 @@
+"""How a consumer reports batches whose records are not what their headers say, and how often it logs them."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.consuming.fetch_position import FetchedBatch
+from penstock.records.batch import read_header
+
+TOLD_EVERY_MS = 10_000
+"""A producer can send such batches without end: the log has one line a partition in this time, with a count."""
+_log = logging.getLogger("penstock.malformed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedBatch:
+    """A batch that is stored as its producer sent it and whose records are not what its header says.
+
+    It takes the offsets `first_offset` to `end_offset` (exclusive); `poll` returns none of them.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    reason: str
+    """What is wrong with it, for people."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: offsets {self.first_offset} to {self.end_offset - 1} are no messages:"
+            f" {self.reason}"
+        )
+
+
+def skipped_batch(fetched: FetchedBatch) -> SkippedBatch:
+    """The public description of a fetched batch that is malformed."""
+    return SkippedBatch(
+        topic=fetched.position.topic,
+        partition=fetched.position.partition,
+        first_offset=read_header(fetched.batch).base_offset,
+        end_offset=fetched.next_offset,
+        reason=fetched.malformed,
+    )
+
+
+OnMalformed = Callable[[SkippedBatch], object]
+
+
+@dataclass(slots=True)
+class SkipLog:
+    """Counts what one consumer skips, and warns of it."""
+
+    messages: int = 0
+    """Offsets that were skipped so far."""
+    _told_at: dict[TopicPartition, float] = field(default_factory=dict)
+    _untold: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def note(self, skipped: SkippedBatch, now: float) -> None:
+        """It was skipped at `now`, in ms."""
+        self.messages += skipped.end_offset - skipped.first_offset
+        tp = (skipped.topic, skipped.partition)
+        if now - self._told_at.get(tp, -TOLD_EVERY_MS) < TOLD_EVERY_MS:
+            self._untold[tp] = self._untold.get(tp, 0) + 1
+            return
+        self._told_at[tp] = now
+        more = self._untold.pop(tp, 0)
+        _log.warning(
+            "penstock: skipped a malformed batch: %s. Brokers do not look into batches; look for a producer with a key"
+            " that may produce to %s.%s",
+            skipped,
+            skipped.topic,
+            f" {more} batches of this partition were skipped since the last such line." if more else "",
+        )

@@ -1,0 +1,72 @@
+"""Around `poll`: messages that iteration has polled and not returned yet, and when an empty poll must say why."""
+
+from collections.abc import Container, Iterator
+from operator import length_hint
+
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.messages import Message
+
+TOPIC_WAIT_MS = 990
+"""So long polls wait before they say so: a poll of a second does."""
+
+
+class PolledMessages:
+    """Iterating over it returns messages and moves on, at the speed of a list. A loop that ends early leaves the rest
+    here: these messages are neither lost nor processed.
+    """
+
+    __slots__ = ("_messages", "_next")
+
+    def __init__(self) -> None:
+        self.begin([])
+
+    def begin(self, messages: list[Message]) -> None:
+        """Hand these out from now on."""
+        self._messages, self._next = messages, iter(messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return self._next
+
+    def __bool__(self) -> bool:
+        return length_hint(self._next) > 0
+
+    def _left(self) -> list[Message]:
+        return self._messages[len(self._messages) - length_hint(self._next) :]
+
+    def take(self, count_max: int) -> list[Message]:
+        """Take several at once."""
+        left = self._left()
+        self.begin(left[count_max:])
+        return left[:count_max]
+
+    def drop(self, partitions: Container[TopicPartition]) -> None:
+        """Forget those of these partitions: the position was moved."""
+        if self:
+            self.begin(
+                [message for message in self._left() if (message.topic, message.partition) not in partitions]
+            )
+
+    def first_offsets(self) -> dict[TopicPartition, int]:
+        """The next unread offset of each partition that has messages left."""
+        found: dict[TopicPartition, int] = {}
+        for message in self._left():
+            found.setdefault((message.topic, message.partition), message.offset)
+        return found
+
+
+class TopicWait:
+    """Short polls in a row count together: the first ones of a program that polls every few milliseconds are empty."""
+
+    def __init__(self) -> None:
+        self._since_ms: float | None = None
+
+    def in_vain(self, unknown: str | None, timeout: float | None, now_ms: float) -> bool:
+        """Whether a poll of `timeout` seconds that ends empty now must say that `unknown` is not known."""
+        if unknown is None:
+            self._since_ms = None
+            return False
+        if not timeout:
+            return False
+        if self._since_ms is None:
+            self._since_ms = now_ms - timeout * 1000
+        return now_ms - self._since_ms >= TOPIC_WAIT_MS

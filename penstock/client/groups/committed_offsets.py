@@ -1,0 +1,69 @@
+"""What a group has committed, asked of its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.client.cluster_view import TopicPartition
+from penstock.client.groups.coordinator_calls import CoordinatorCalls
+from penstock.client.ports import Network
+from penstock.client.refusals import final, refusal
+from penstock.contract.errors import PenstockError
+from penstock.contract.v1 import groups_pb2 as pb
+
+
+@dataclass(slots=True, eq=False)
+class CommittedOffsets:
+    """`done` with `error` None: `offsets` is what is committed."""
+
+    offsets: dict[TopicPartition, int]
+    done: bool = False
+    error: PenstockError | None = None
+
+
+def fetch_request(
+    group: str, partitions: Mapping[TopicPartition, bytes], member_id: str = "", member_epoch: int = 0
+) -> pb.FetchCommittedRequest:
+    """For these partitions (with their topic ids), as this member or as no member."""
+    request = pb.FetchCommittedRequest(group=group, member_id=member_id, member_epoch=member_epoch)
+    for (_, partition), topic_id in partitions.items():
+        request.partitions.add(topic_id=topic_id, partition=partition)
+    return request
+
+
+def ask_committed(
+    core: Network,
+    calls: CoordinatorCalls,
+    group: str,
+    partitions: Mapping[TopicPartition, bytes],
+    deadline: float,
+) -> CommittedOffsets:
+    """Ask for these partitions (with their topic ids); tried again until `deadline`."""
+    committed = CommittedOffsets({})
+    request = fetch_request(group, partitions)
+
+    def answered(response: bytes, now: float) -> None:
+        answer = pb.FetchCommittedResponse.FromString(response)
+        if answer.error:
+            failed(refusal(answer.error, answer.message), now)
+            return
+        found = {(offset.topic_id, offset.partition): offset.offset for offset in answer.offsets}
+        for tp, topic_id in partitions.items():
+            if found.get((topic_id, tp[1]), -1) >= 0:
+                committed.offsets[tp] = found[topic_id, tp[1]]
+        committed.done = core.changed = True
+
+    def failed(error: PenstockError, now: float) -> None:
+        calls.forget_coordinator()
+        if final(error) or now >= deadline:
+            committed.error, committed.done = error, True
+            core.changed = True
+        else:
+            calls.ask("fetch", request, now, answered, failed)
+
+    if partitions:
+        calls.ask("fetch", request, 0.0, answered, failed)
+    else:
+        committed.done = True
+    return committed

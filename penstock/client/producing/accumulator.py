@@ -1,0 +1,317 @@
+"""Where a message goes: routes of topics, the partition of a key, batches that fill up, and the buffer's
+bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from penstock.client.cluster_view import NO_LEADER
+from penstock.client.messages import HeaderList
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import BatchDelivery
+from penstock.client.producing.partition_queue import PartitionQueue
+from penstock.client.settings import ProducerSettings
+from penstock.contract import errors, limits
+from penstock.contract.invariant import invariant
+from penstock.records.batch import Compression
+from penstock.records.build import BatchBuilder
+from penstock.rules.partitioner import partition_of
+
+RECORD_OVERHEAD_BYTES = 21
+"""What a record takes beside key, value and headers at most, for all that is usual."""
+_MANY = 1_024
+"""Messages that `append_many` takes under one hold of the lock."""
+_KEYS_REMEMBERED_MAX = 16_384
+
+_Delivery = TypeVar("_Delivery", bound=BatchDelivery)
+_Made = TypeVar("_Made", bound=BatchDelivery, covariant=True)
+
+
+class DeliveryType(Protocol[_Made]):
+    """The class of deliveries that a surface returns."""
+
+    def __call__(self, batch: ProducerBatch, index: int, timestamp_ms: int, /) -> _Made: ...
+
+
+class Sender(Protocol):
+    """Sends the batches: the producer's core."""
+
+    def batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None: ...
+
+    def offer(self, queue: PartitionQueue) -> None:
+        """The queue may have something to send."""
+
+    def oldest(self) -> ProducerBatch | None:
+        """The batch that has waited longest for its outcome."""
+
+
+class Route:
+    """How messages of one topic reach their partitions."""
+
+    __slots__ = ("_keys", "max_batch_bytes", "max_message_bytes", "name", "queues", "sticky", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, sticky: int) -> None:
+        self.name, self.topic_id = name, topic_id
+        self.queues: list[PartitionQueue] = []
+        self.sticky = sticky
+        """Partition that messages without a key go to until its batch is full."""
+        self.max_message_bytes = limits.MESSAGE_BYTES_MAX_DEFAULT
+        self.max_batch_bytes = limits.BATCH_BYTES_MAX_DEFAULT
+        self._keys: dict[bytes, PartitionQueue] = {}
+
+    def queue_of_key(self, key: bytes) -> PartitionQueue:
+        """By murmur2 modulo the partition count, as other clients do."""
+        queue = self._keys.get(key)
+        if queue is None:
+            if len(self._keys) >= _KEYS_REMEMBERED_MAX:
+                self._keys.clear()
+            queue = self.queues[partition_of(key, len(self.queues))]
+            self._keys[key] = queue
+        return queue
+
+    def keys_moved(self) -> None:
+        """The partition count changed."""
+        self._keys.clear()
+
+    def advance_sticky(self) -> PartitionQueue:
+        """Go on to the next partition that has a leader, if any has."""
+        count = len(self.queues)
+        for step in range(1, count + 1):
+            index = (self.sticky + step) % count
+            if self.queues[index].leader != NO_LEADER:
+                break
+        else:
+            index = (self.sticky + 1) % count
+        self.sticky = index
+        return self.queues[index]
+
+
+class RecordAccumulator:
+    """The part of a producer's core that `send` runs through; called under the client's lock."""
+
+    __slots__ = (
+        "_batch_messages",
+        "_buffer_bytes",
+        "_compression",
+        "_hook",
+        "_sender",
+        "_settings",
+        "dropped_messages",
+        "room_bytes",
+        "routes",
+    )
+
+    def __init__(self, settings: ProducerSettings, sender: Sender) -> None:
+        self._settings, self._sender = settings, sender
+        self._buffer_bytes, self._batch_messages = settings.buffer_bytes, settings.batch_messages
+        self._hook = settings.partitioner
+        self._compression = Compression[settings.compression.upper()]
+        self.routes: dict[str, Route] = {}
+        """Topics that messages can be sent to now."""
+        self.room_bytes = settings.buffer_bytes
+        """What the buffer still takes, in encoded bytes."""
+        self.dropped_messages = 0
+
+    def append(
+        self,
+        route: Route,
+        value: bytes | None,
+        key: bytes | None,
+        headers: HeaderList | None,
+        timestamp_ms: int,
+        partition: int | None,
+        now: Callable[[], float],
+        delivery: DeliveryType[_Delivery],
+    ) -> _Delivery | None:
+        """Put one message into a batch; None = the buffer is full. `now` is only asked when a batch begins.
+
+        Raises `MessageTooLarge`, `NotFound` (no such partition), `InvalidRequest`, `TypeError`.
+        """
+        size = 0
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if headers:
+            size += sum([len(name) + len(data or b"") for name, data in headers])
+        if size > route.max_message_bytes:
+            raise errors.MessageTooLarge(
+                f"{route.name}: message of {size} bytes, at most {route.max_message_bytes} allowed"
+                " (max_message_bytes)"
+            )
+        if size > self.room_bytes:
+            self._make_room(size, route)
+            return None
+        free = partition is None and key is None and self._hook is None
+        queue = route.queues[route.sticky] if free else self._choose(route, key, value, partition)
+        while True:
+            batch = queue.open
+            if batch is None:
+                if free:
+                    queue = route.advance_sticky()
+                batch = queue.open or self._open_batch(route, queue, size, now())
+            builder: BatchBuilder = batch.builder  # type: ignore[assignment]
+            index = builder.count
+            try:
+                taken = builder.append(timestamp_ms, key, value, headers)
+            except BaseException:
+                self._discard_empty(queue)
+                raise
+            if taken:
+                break
+            self.close_batch(queue)
+        self.room_bytes -= taken
+        if index + 1 >= self._batch_messages:
+            self.close_batch(queue)
+        return delivery(batch, index, timestamp_ms)
+
+    def append_many(
+        self,
+        route: Route,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        start: int,
+        headers: HeaderList | None,
+        timestamp_ms: int,
+        partition: int | None,
+        now: Callable[[], float],
+        delivery: DeliveryType[_Delivery],
+    ) -> list[_Delivery]:
+        """Put some messages of `values[start:]` into batches, as many as one turn may take; none = the
+        buffer is full.
+
+        Raises as `append` does.
+        """
+        if keys is None and not headers and self._hook is None:
+            chunk = values[start : start + _MANY]
+            lengths = [len(value) for value in chunk if value is not None]
+            longest = max(lengths, default=0)
+            total = sum(lengths) + RECORD_OVERHEAD_BYTES * len(chunk)
+            if longest <= route.max_message_bytes and total <= self.room_bytes:
+                return self._append_run(route, chunk, longest, timestamp_ms, partition, now, delivery)
+        taken: list[_Delivery] = []
+        for index in range(start, min(start + _MANY, len(values))):
+            key = None if keys is None else keys[index]
+            one = self.append(route, values[index], key, headers, timestamp_ms, partition, now, delivery)
+            if one is None:
+                break
+            taken.append(one)
+        return taken
+
+    def _append_run(
+        self,
+        route: Route,
+        values: Sequence[bytes | None],
+        longest: int,
+        timestamp_ms: int,
+        partition: int | None,
+        now: Callable[[], float],
+        delivery: DeliveryType[_Delivery],
+    ) -> list[_Delivery]:
+        """As many as fit into the batch that is open, or else into a new one."""
+        free = partition is None
+        queue = route.queues[route.sticky] if free else self._choose(route, None, None, partition)
+        while True:
+            batch = queue.open
+            if batch is None:
+                if free:
+                    queue = route.advance_sticky()
+                batch = queue.open or self._open_batch(route, queue, longest, now())
+            builder = batch.builder
+            invariant(builder is not None, "a batch keeps its builder while it is open")
+            assert builder is not None
+            first, size = builder.count, builder.size
+            room = self._batch_messages - first
+            try:
+                builder.append_many(timestamp_ms, values if room >= len(values) else values[:room])
+            except BaseException:
+                self._discard_empty(queue)
+                raise
+            finally:
+                self.room_bytes -= builder.size - size
+            count = builder.count
+            if count - first < len(values) or count >= self._batch_messages:
+                self.close_batch(queue)
+            if count > first:
+                return [delivery(batch, index, timestamp_ms) for index in range(first, count)]
+
+    def rejected(self, route: Route, timestamp_ms: int, delivery: DeliveryType[_Delivery]) -> _Delivery:
+        """A message for which there is no room and that may not wait: refused, or dropped and counted."""
+        if self._settings.on_full == "fail":
+            raise self.buffer_full()
+        self.dropped_messages += 1
+        batch = ProducerBatch(route.queues[route.sticky], BatchBuilder(), 0, 0.0, 0.0)
+        batch.finish(self.buffer_full())
+        return delivery(batch, 0, timestamp_ms)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Encoded bytes of messages without an outcome."""
+        return self._buffer_bytes - self.room_bytes
+
+    def buffer_full(self) -> errors.BufferFull:
+        """What a send that may not wait (longer) raises."""
+        oldest = self._sender.oldest()
+        return errors.BufferFull(
+            f"producer: {self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait for their outcome"
+            f"{'' if oldest is None else oldest.held_up}"
+        )
+
+    def close_batch(self, queue: PartitionQueue) -> None:
+        """The open batch takes no more."""
+        queue.close_open()
+        self._sender.offer(queue)
+
+    def close_batches(self) -> None:
+        """All batches that linger leave now."""
+        for route in self.routes.values():
+            for queue in route.queues:
+                if queue.open is not None:
+                    self.close_batch(queue)
+
+    def _make_room(self, size: int, route: Route) -> None:
+        """Raises `BufferFull` for a message that can never fit."""
+        if size > self._buffer_bytes:
+            raise errors.BufferFull(
+                f"{route.name}: message of {size} bytes, buffer_bytes is {self._buffer_bytes}; raise it"
+            )
+        self.close_batches()
+
+    def _choose(
+        self, route: Route, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> PartitionQueue:
+        if partition is None:
+            if self._hook is None:
+                assert key is not None
+                return route.queue_of_key(key)
+            partition = self._hook(route.name, key, value, len(route.queues))
+        if not isinstance(partition, int):
+            raise TypeError(f"{route.name}: partition {partition!r} is not a number")
+        if not 0 <= partition < len(route.queues):
+            last = len(route.queues) - 1
+            raise errors.NotFound(f"{route.name}: no partition {partition}; it has {last + 1}, 0 to {last}")
+        return route.queues[partition]
+
+    def _open_batch(self, route: Route, queue: PartitionQueue, size: int, now: float) -> ProducerBatch:
+        settings = self._settings
+        room = size + limits.KIB
+        bytes_max = min(max(settings.batch_bytes, room), max(route.max_batch_bytes, room))
+        batch = ProducerBatch(
+            queue,
+            BatchBuilder(self._compression, bytes_max),
+            queue.next_order(),
+            now + settings.linger_ms,
+            now + settings.delivery_timeout_ms,
+        )
+        queue.open = batch
+        self._sender.batch_opened(queue, batch)
+        return batch
+
+    def _discard_empty(self, queue: PartitionQueue) -> None:
+        """A batch whose first message could not be encoded never was."""
+        batch = queue.open
+        if batch is not None and batch.builder is not None and batch.builder.count == 0:
+            queue.open = None
+            batch.finish(None)

@@ -1,0 +1,389 @@
+"""One partition of one producer: the order of its batches, their numbers, and what a lost or failed one
+means.
+
+A batch is *open* (still taking messages), *closed*, *in flight*, or in *resend* (sent before, to be sent
+again with the same producer id, epoch and sequence, RL58). Batches leave in send order; those in `resend`
+go before closed ones.
+
+A numbered batch that fails leaves a *gap*: the broker will refuse what was numbered behind it.
+
+    NONE    --fails, certainly not applied--> ABSENT   later batches are not applied either: they lose their numbers
+    NONE    --fails, outcome unknown--------> UNKNOWN  later ones keep theirs while an attempt of them is unanswered
+    ABSENT  --another fails, unknown--------> UNKNOWN
+    ABSENT, UNKNOWN --nothing in flight, nothing to resend--> NONE
+
+Then numbering goes on where the gap began; or, if any attempt may still be under way, from 0 under a newer
+epoch, which fences that attempt (RL59, RL63).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from penstock.client.cluster_view import NO_LEADER
+from penstock.client.producing.batch import Identity, ProducerBatch
+from penstock.client.refusals import LEADERSHIP_CODES, held_up_by, unknown_because
+from penstock.client.timing import NEVER
+from penstock.contract.errors import (
+    Belief,
+    DeliveryTimeout,
+    ErrorCode,
+    OutcomeUnknown,
+    PenstockError,
+    TimedOut,
+)
+from penstock.contract.invariant import invariant
+
+_SEQUENCES = 2**31
+"""Sequences wrap after 2^31 - 1 (RL61)."""
+
+Failure = tuple[ProducerBatch, PenstockError]
+
+
+class Gap(Enum):
+    """What is known of the batch that failed."""
+
+    NONE = "none"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class PartitionQueue:
+    """Methods that can fail batches return them with their errors; they have left the queue then."""
+
+    __slots__ = (
+        "_gap_order",
+        "_next_order",
+        "_next_sequence",
+        "_numbered",
+        "_rewind_to",
+        "_tolerant",
+        "_window",
+        "append_time",
+        "closed",
+        "failures",
+        "gap",
+        "held_up",
+        "identity",
+        "in_flight",
+        "label",
+        "leader",
+        "leader_epoch",
+        "listed",
+        "needs_epoch",
+        "open",
+        "partition",
+        "resend",
+        "retry_at",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, topic: str, topic_id: bytes, partition: int, *, window: int, numbered: bool, tolerant: bool
+    ) -> None:
+        """`window`: batches in flight at most. `tolerant`: acknowledged batches may vanish (acks=1), so a
+        sequence that the broker does not expect is no proof of a fault.
+        """
+        self.topic, self.topic_id, self.partition = topic, topic_id, partition
+        self.label = f"{topic}-{partition}"
+        self.append_time = False
+        self._window, self._numbered, self._tolerant = window, numbered, tolerant
+        self.open: ProducerBatch | None = None
+        self.closed: deque[ProducerBatch] = deque()
+        self.resend: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.identity: Identity | None = None
+        self._next_sequence = 0
+        self._next_order = 0
+        self.gap = Gap.NONE
+        self.needs_epoch = False
+        self._gap_order = -1
+        self._rewind_to = 0
+        self.retry_at = 0.0
+        self.held_up: PenstockError | None = None
+        """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
+        self.failures = 0
+        self.leader, self.leader_epoch = NO_LEADER, -1
+        """The broker whose stream it is sent on."""
+        self.listed = False
+
+    # ---- adding -----------------------------------------------------------------------------------------------
+
+    def next_order(self) -> int:
+        """The place of a new batch in the send order."""
+        if self.idle:
+            self.held_up = None
+        self._next_order += 1
+        return self._next_order
+
+    def close_open(self) -> None:
+        """No further message joins the open batch."""
+        if self.open is not None:
+            self.open.close()
+            self.closed.append(self.open)
+            self.open = None
+
+    # ---- sending ----------------------------------------------------------------------------------------------
+
+    def sendable(self, now: float, identity: Identity | None) -> ProducerBatch | None:
+        """The batch to send next, or None when there is none now; `wake_at` says when to look again by the
+        clock.
+        """
+        if len(self.in_flight) >= self._window or now < self.retry_at:
+            return None
+        if self.resend:
+            batch = self.resend[0]
+            return None if batch.encoding else batch
+        if not self._may_number(identity):
+            return None
+        if not self.closed and self.open is not None and self.open.linger_until <= now:
+            self.close_open()
+        if not self.closed or self.closed[0].encoding:
+            return None
+        return self.closed[0]
+
+    def wake_at(self, now: float) -> float:
+        """When the clock alone may make a batch sendable; `NEVER` while it waits for an answer or an identity."""
+        if len(self.in_flight) >= self._window:
+            return NEVER
+        if now < self.retry_at:
+            return self.retry_at if self.resend or self.closed or self.open is not None else NEVER
+        if not self.resend and not self.closed and self.open is not None and now < self.open.linger_until:
+            return self.open.linger_until
+        return NEVER
+
+    def sent(self, batch: ProducerBatch) -> None:
+        """`sendable` gave this batch and it goes out now; a batch without a number gets one."""
+        if self.resend and self.resend[0] is batch:
+            self.resend.popleft()
+        else:
+            invariant(self.closed[0] is batch, "a batch is sent in the order of its partition")
+            self.closed.popleft()
+            if self._numbered:
+                batch.identity, batch.base_sequence = self.identity, self._next_sequence
+                self._next_sequence = (self._next_sequence + batch.count) % _SEQUENCES
+        batch.attempts += 1
+        self.in_flight.append(batch)
+
+    def _may_number(self, identity: Identity | None) -> bool:
+        """Whether a batch may get its number now; adopts a newer identity where nothing depends on the old
+        one.
+        """
+        if not self._numbered:
+            return True
+        if identity is None:
+            return False
+        idle = not self.in_flight and not self.resend
+        if self.gap is not Gap.NONE:
+            if not idle or (self.needs_epoch and identity == self.identity):
+                return False
+            if not self.needs_epoch:
+                self._next_sequence = self._rewind_to
+            self.gap, self.needs_epoch = Gap.NONE, False
+        if self.identity != identity and idle:
+            self.identity, self._next_sequence = identity, 0
+        return True
+
+    # ---- outcomes ---------------------------------------------------------------------------------------------
+
+    def applied(self, batch: ProducerBatch) -> None:
+        """The broker holds it."""
+        self.in_flight.remove(batch)
+        self.failures, self.held_up = 0, None
+
+    def postponed(
+        self, batch: ProducerBatch, error: PenstockError, retry_at: float, attempts_max: int | None
+    ) -> list[Failure]:
+        """Refused, or appended with unknown outcome, in a way that sending it again may cure."""
+        self.in_flight.remove(batch)
+        batch.failure = self.held_up = error
+        self.failures += 1
+        self.retry_at = max(self.retry_at, retry_at)
+        if attempts_max is not None and batch.attempts >= attempts_max:
+            return self._fail(batch, unknown_because(self.label, error) if batch.tainted else error)
+        self._resend_or_unnumber(batch)
+        return []
+
+    def lost(self, batch: ProducerBatch, cause: PenstockError, attempts_max: int | None) -> list[Failure]:
+        """The attempt will not be answered: its stream is gone or its broker leads no more."""
+        self.in_flight.remove(batch)
+        batch.tainted = True
+        batch.failure = self.held_up = cause
+        if attempts_max is not None and batch.attempts >= attempts_max:
+            return self._fail(
+                batch,
+                OutcomeUnknown(
+                    f"{self.label}: no answer to attempt {batch.attempts}, the last allowed; {cause.message}"
+                ),
+            )
+        self._resend_or_unnumber(batch)
+        return []
+
+    def refused(self, batch: ProducerBatch, error: PenstockError) -> list[Failure]:
+        """Refused for good."""
+        self.in_flight.remove(batch)
+        return self._fail(batch, unknown_because(self.label, error) if batch.tainted else error)
+
+    def out_of_order(self, batch: ProducerBatch, error: PenstockError, retry_at: float) -> list[Failure]:
+        """The broker expects another sequence: because of a batch before this one, or because its state is
+        not ours.
+        """
+        self.in_flight.remove(batch)
+        batch.failure = error
+        if any(other.order < batch.order for other in self.in_flight) or any(
+            other.order < batch.order for other in self.resend
+        ):
+            batch.attempts -= 1
+            self.retry_at = max(self.retry_at, retry_at)
+            self._resend_or_unnumber(batch)
+            return []
+        if self.gap is Gap.NONE:
+            if self._tolerant and not batch.tainted:
+                self._open_gap(batch, unknown=False)
+                self.needs_epoch = True
+                self._unnumber(batch)
+                return []
+            failures = self._fail(batch, unknown_because(self.label, error) if batch.tainted else error)
+            self.needs_epoch = True
+            return failures
+        if self.gap is Gap.UNKNOWN and batch.tainted:
+            return self._fail(batch, unknown_because(self.label, error))
+        self._unnumber(batch)
+        return []
+
+    def producer_unknown(self, batch: ProducerBatch, error: PenstockError) -> list[Failure]:
+        """The broker forgot this producer (RL63): a batch with every attempt refused goes on under a newer
+        epoch.
+        """
+        self.in_flight.remove(batch)
+        batch.failure = error
+        if batch.tainted:
+            failures = self._fail(batch, unknown_because(self.label, error))
+            self.needs_epoch = True
+            return failures
+        if self.gap is Gap.NONE or batch.order < self._gap_order:
+            self._open_gap(batch, unknown=False)
+        self.needs_epoch = True
+        self._unnumber(batch)
+        return []
+
+    def expired(self, batch: ProducerBatch, timeout_ms: float) -> list[Failure]:
+        """The delivery timeout of a batch that is not done has passed, wherever it stands."""
+        in_flight = batch in self.in_flight
+        last = f"; last refusal: {batch.failure.message}" if batch.failure is not None else ""
+        if in_flight or batch.tainted:
+            self._take_out(batch)
+            return self._fail(
+                batch,
+                DeliveryTimeout(
+                    f"{self.label}: no final answer within delivery_timeout_ms={timeout_ms:g},"
+                    f" {batch.attempts} attempts{last}; the batch may or may not be in the topic"
+                ),
+                unanswered=True,
+            )
+        self._take_out(batch)
+        return self._fail(batch, self._never_sent(batch, timeout_ms))
+
+    def _never_sent(self, batch: ProducerBatch, timeout_ms: float) -> PenstockError:
+        """A batch fails with what kept it back, also where a batch before it met that."""
+        if batch.failure is not None:
+            return type(batch.failure)(
+                f"{batch.failure.message} (gave up after delivery_timeout_ms={timeout_ms:g})"
+            )
+        cause = self.held_up
+        if cause is not None and cause.belief is Belief.NOT_APPLIED and cause.code not in LEADERSHIP_CODES:
+            return type(cause)(
+                f"{self.label}: waited behind a refused batch; {cause.message}"
+                f" (gave up after delivery_timeout_ms={timeout_ms:g})"
+            )
+        where = "has no leader" if self.leader == NO_LEADER else "could not be sent to its leader"
+        why = "" if cause is None else f" ({cause.message})"
+        return TimedOut(
+            f"{self.label}: {where} within delivery_timeout_ms={timeout_ms:g}{why}; nothing was applied"
+        )
+
+    def abandon(self, error: PenstockError) -> list[Failure]:
+        """Fail everything: the topic is gone, the key is refused, or the producer closes without waiting."""
+        if self.held_up is not None and error.code is ErrorCode.CLOSED:
+            error = type(error)(f"{error.message}; {held_up_by(self.held_up)}")
+        failures: list[Failure] = []
+        sent = sorted([*self.in_flight, *self.resend], key=lambda batch: batch.order)
+        flying = list(self.in_flight)
+        self.close_open()
+        for batch in [*sent, *self.closed]:
+            unanswered = batch in flying
+            self._take_out(batch)
+            failures += self._fail(
+                batch,
+                OutcomeUnknown(f"{self.label}: sent and not answered; {error.message}")
+                if unanswered or batch.tainted
+                else error,
+                unanswered=unanswered,
+            )
+        return failures
+
+    # ---- order and numbers ------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits here and nothing is under way."""
+        return self.open is None and not self.closed and not self.resend and not self.in_flight
+
+    @property
+    def wants_epoch(self) -> bool:
+        """It cannot go on without an epoch newer than `identity`."""
+        return self.needs_epoch and self.gap is not Gap.NONE
+
+    def _take_out(self, batch: ProducerBatch) -> None:
+        if self.open is batch:
+            self.open = None
+        elif batch in self.in_flight:
+            self.in_flight.remove(batch)
+        elif batch in self.resend:
+            self.resend.remove(batch)
+        else:
+            self.closed.remove(batch)
+
+    def _fail(self, batch: ProducerBatch, error: PenstockError, *, unanswered: bool = False) -> list[Failure]:
+        if batch.numbered:
+            self._open_gap(batch, unknown=unanswered or batch.tainted)
+        return [(batch, error)]
+
+    def _open_gap(self, batch: ProducerBatch, *, unknown: bool) -> None:
+        if self.gap is Gap.NONE or batch.order < self._gap_order:
+            self._gap_order, self._rewind_to = batch.order, batch.base_sequence
+        if unknown:
+            self.gap, self.needs_epoch = Gap.UNKNOWN, True
+        elif self.gap is Gap.NONE:
+            self.gap = Gap.ABSENT
+        behind, self.resend = self.resend, deque()
+        for other in behind:
+            self._resend_or_unnumber(other)
+
+    def _resend_or_unnumber(self, batch: ProducerBatch) -> None:
+        """Where a batch goes that was sent and has no outcome yet."""
+        behind_gap = self.gap is not Gap.NONE and batch.order > self._gap_order
+        if batch.numbered and behind_gap and not (self.gap is Gap.UNKNOWN and batch.tainted):
+            self._unnumber(batch)
+        else:
+            _insert(self.resend, batch)
+
+    def _unnumber(self, batch: ProducerBatch) -> None:
+        """Every attempt was refused, or stood behind one that was: it is not in the log and begins again."""
+        if batch.tainted:
+            self.needs_epoch = True
+        batch.tainted = False
+        batch.identity, batch.base_sequence = None, -1
+        _insert(self.closed, batch)
+
+
+def _insert(batches: deque[ProducerBatch], batch: ProducerBatch) -> None:
+    """Keep send order; only the few batches that came back stand before it."""
+    index = 0
+    for other in batches:
+        if other.order > batch.order:
+            break
+        index += 1
+    batches.insert(index, batch)

@@ -1,0 +1,120 @@
+"""Unary requests that are asked of one broker after another until answered, refused for good, or too late."""
+
+from __future__ import annotations
+
+from random import Random
+
+from penstock.client.actions import StartCall
+from penstock.client.outage import each_of
+from penstock.client.ports import BrokerRequest, Connections
+from penstock.client.refusals import final, refusal
+from penstock.client.timing import NEVER, Backoff
+from penstock.contract.errors import BrokerUnavailable, PenstockError
+
+_TRY_MS_FIRST = 1_500
+_TRY_MS_LONGEST = 10_000
+"""A broker that is stopped or cut off does not answer and does not refuse: the next one is asked after this
+time.
+"""
+
+
+class BrokerRequests:
+    """Those under way. Each ends in exactly one call of `on_answer` or `on_failure`."""
+
+    def __init__(self, core: Connections, random: Random) -> None:
+        self._core = core
+        self._backoff = Backoff(50, 1_000, random)
+        self._waiting: list[BrokerRequest] = []
+        self._asked: dict[int, BrokerRequest] = {}
+
+    def add(self, request: BrokerRequest) -> None:
+        self._waiting.append(request)
+
+    def drop(self, request: BrokerRequest) -> None:
+        """The caller waits no longer; neither callback comes."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+        self._asked.pop(request.token, None)
+
+    def step(self, now: float) -> None:
+        for request in list(self._waiting):
+            if now >= request.deadline:
+                self._waiting.remove(request)
+                request.on_failure(self._too_late(request), now)
+            elif now >= request.retry_at:
+                self._ask(request, now)
+
+    def next_step_at(self) -> float:
+        return min((min(request.retry_at, request.deadline) for request in self._waiting), default=NEVER)
+
+    def _ask(self, request: BrokerRequest, now: float) -> None:
+        address = self._core.address_for(request.broker)
+        if address is None:
+            request.errors["metadata"] = f"broker {request.broker} is not registered"
+            if request.once:
+                self._waiting.remove(request)
+                request.on_failure(self._too_late(request), now)
+                self._core.refresh(now)
+                return
+            self._again(request, now)
+            self._core.refresh(now)
+            return
+        self._waiting.remove(request)
+        request.attempts += 1
+        request.address = address
+        longest = min(_TRY_MS_FIRST * 2 ** min(request.attempts - 1, 8), _TRY_MS_LONGEST)
+        if request.once:
+            longest = _TRY_MS_LONGEST
+        timeout_ms = max(1, int(min(longest, request.deadline - now)))
+        request.token = self._core.new_token()
+        self._asked[request.token] = request
+        self._core.act(
+            StartCall(
+                token=request.token,
+                address=address,
+                method=request.method,
+                request=request.payload,
+                timeout_ms=timeout_ms,
+            )
+        )
+
+    def outage_ended(self) -> None:
+        for request in self._waiting:
+            request.retry_at, request.attempts = 0.0, 0
+
+    def answered(self, token: int, response: bytes, now: float) -> None:
+        request = self._asked.pop(token, None)
+        if request is not None:
+            self._core.address_works(request.address)
+            self._core.answered()
+            request.on_answer(response, now)
+
+    def failed(self, token: int, code: int | None, message: str, now: float) -> None:
+        request = self._asked.pop(token, None)
+        if request is None:
+            return
+        error = refusal(code, message)
+        if code is not None:
+            self._core.answered()
+        if code is not None and final(error):
+            request.on_failure(error, now)
+            return
+        if code is None:
+            self._core.address_failed(request.address, message, now)
+        if request.once:
+            request.on_failure(error, now)
+            return
+        request.errors[request.address] = error.message
+        self._waiting.append(request)
+        self._again(request, now)
+
+    def _again(self, request: BrokerRequest, now: float) -> None:
+        rounds = request.attempts // max(1, self._core.address_count)
+        request.retry_at = now + (self._backoff.delay_ms(rounds) if rounds else 10.0)
+
+    def _too_late(self, request: BrokerRequest) -> PenstockError:
+        tried = each_of(request.errors)
+        return BrokerUnavailable(
+            f"no broker answered {request.method.rsplit('/', 1)[-1]} in time"
+            f" ({tried or 'no answer yet'}); check the bootstrap addresses and whether the brokers run"
+        )

@@ -1,0 +1,1 @@
+"""What every process of the service does in one way: its log lines and its configuration."""

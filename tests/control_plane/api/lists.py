@@ -1,0 +1,494 @@
+"""Every list of REST with what fills it: rows that belong together as the service's own do, and brokers that answer."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import grpc
+
+from billing.models import (
+    BillingEntry,
+    CoverageIssue,
+    CreditedRange,
+    CreditNote,
+    CreditNoteLine,
+    Cut,
+    CutReading,
+    DataSetRun,
+    DataSetState,
+    Invoice,
+    InvoiceLine,
+    PartitionWaiver,
+    PriceBook,
+    SlaWindow,
+    UsageDay,
+)
+from control_plane.access.models import KeyBinding
+from control_plane.audit.models import AuditEntry
+from control_plane.placement.models import BrokerOrder, Move, MoveState
+from control_plane.topics.models import Topic
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from data_plane.contract.admin_client import AdminClient
+from tenants.models import ApiKey, Invitation, Membership, Person, ServiceAccount, Session, Tenant
+from tenants.roles import Role, Standing
+from tests.control_plane.world import House
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = datetime.now(UTC) + timedelta(days=5)
+SECRET = "a secret"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What the brokers say."""
+
+    described: pb.DescribeClusterResponse = field(default_factory=pb.DescribeClusterResponse)
+    moves: pb.DescribeMovesResponse = field(default_factory=pb.DescribeMovesResponse)
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[Cluster, AdminClient]]:
+    """A broker that runs, and the control plane's client of it."""
+    said = Cluster()
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        methods.DESCRIBE_CLUSTER: grpc.unary_unary_rpc_method_handler(
+            lambda request, context: said.described,
+            request_deserializer=pb.DescribeClusterRequest.FromString,
+            response_serializer=pb.DescribeClusterResponse.SerializeToString,
+        ),
+        methods.DESCRIBE_MOVES: grpc.unary_unary_rpc_method_handler(
+            lambda request, context: said.moves,
+            request_deserializer=pb.DescribeMovesRequest.FromString,
+            response_serializer=pb.DescribeMovesResponse.SerializeToString,
+        ),
+    }
+    service = methods.DESCRIBE_CLUSTER.split("/")[1]
+    by_name = {path.rpartition("/")[2]: handler for path, handler in handlers.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, by_name),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    client = AdminClient([f"127.0.0.1:{port}"], SECRET)
+    try:
+        yield said, client
+    finally:
+        client.close()
+        server.stop(None).wait()
+
+
+# -- tenants, people, topics, keys ---------------------------------------------------------------------
+
+
+def tenants(house: House, said: Cluster, numbers: range) -> None:
+    Tenant.objects.bulk_create(Tenant(public_id=f"ten_{n}", name=f"tenant-{n}") for n in numbers)
+
+
+def _persons(word: str, numbers: range) -> list[Person]:
+    return Person.objects.bulk_create(Person(email=f"{word}-{n}@acme.example") for n in numbers)
+
+
+def people(house: House, said: Cluster, numbers: range) -> None:
+    Membership.objects.bulk_create(
+        Membership(tenant=house.tenant, person=person, role=Role.DEVELOPER)
+        for person in _persons("member", numbers)
+    )
+
+
+def invitations(house: House, said: Cluster, numbers: range) -> None:
+    Invitation.objects.bulk_create(
+        Invitation(
+            public_id=f"ivt_{n}",
+            tenant=house.tenant,
+            email=f"invited-{n}@acme.example",
+            role=Role.DEVELOPER,
+            token_hash=f"{n:064x}",
+            expires_at=LATER,
+        )
+        for n in numbers
+    )
+
+
+def sign_ins(house: House, said: Cluster, numbers: range) -> None:
+    owner = Person.objects.get(memberships__tenant=house.tenant, memberships__role=Role.OWNER)
+    Session.objects.bulk_create(
+        Session(
+            public_id=f"sin_{n}",
+            person=owner,
+            token_hash=f"{n:064x}",
+            source="127.0.0.1",
+            browser="test",
+            expires_at=LATER,
+        )
+        for n in numbers
+    )
+
+
+def topics(house: House, said: Cluster, numbers: range) -> None:
+    Topic.objects.bulk_create(
+        Topic(
+            public_id=f"top_{n}",
+            tenant=house.tenant,
+            name=f"topic-{n}",
+            topic_id=f"{n:032x}",
+            partitions=1,
+            settings={"retention_ms": -1},
+            conditions=[{"type": "delivery", "reason": "timeout", "message": "", "since": "2026-01-01"}],
+        )
+        for n in numbers
+    )
+
+
+def keys(house: House, said: Cluster, numbers: range) -> None:
+    accounts = ServiceAccount.objects.bulk_create(
+        ServiceAccount(public_id=f"sac_{n}", tenant=house.tenant, name=f"program-{n}") for n in numbers
+    )
+    rows = ApiKey.objects.bulk_create(
+        ApiKey(
+            public_id=f"key_{n}",
+            tenant=house.tenant,
+            service_account=account,
+            key_id=f"{n:012x}",
+            name=f"key-{n}",
+            pepper_version=1,
+            secret_hmac="",
+            scram={},
+            maker=maker,
+        )
+        for n, account, maker in zip(numbers, accounts, _persons("maker", numbers), strict=True)
+    )
+    KeyBinding.objects.bulk_create(
+        KeyBinding(key=row, topic_prefix=prefix, operations=["produce"])
+        for row in rows
+        for prefix in ("orders", "returns")
+    )
+
+
+def audit(house: House, said: Cluster, numbers: range) -> None:
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            tenant=house.tenant.public_id,
+            sequence=1_000 + n,
+            at=BEGINNING,
+            actor_kind="system",
+            actor_id="test",
+            action="topic.create",
+            object_id=f"top_{n}",
+            after={"partitions": n},
+            previous_hash=f"{n:064x}",
+            hash=f"{n + 1:064x}",
+        )
+        for n in numbers
+    )
+
+
+# -- the cluster ---------------------------------------------------------------------------------------
+
+
+def brokers(house: House, said: Cluster, numbers: range) -> None:
+    # Not active, or the client would ask them.
+    said.described.brokers.extend(
+        pb.DescribedBroker(id=n, state="fenced", client_address=f"broker-{n}:9092") for n in numbers
+    )
+    BrokerOrder.objects.bulk_create(BrokerOrder(public_id=f"bro_{n}", broker=n, use="drain") for n in numbers)
+
+
+def losses(house: House, said: Cluster, numbers: range) -> None:
+    # Of each moment there are several, and the brokers name them in no order.
+    said.described.losses.extend(
+        pb.DeclaredLoss(
+            tenant=house.tenant.public_id,
+            topic="orders",
+            topic_id=bytes(16),
+            partition=n,
+            kind="elected",
+            log_generation=2,
+            declared_ms=n // 4,
+        )
+        for n in reversed(numbers)
+    )
+
+
+def moves(house: House, said: Cluster, numbers: range) -> None:
+    Move.objects.bulk_create(
+        Move(
+            public_id=f"mov_{n}",
+            cause="rebalance",
+            topic_id=f"{n:032x}",
+            tenant=house.tenant.public_id,
+            topic="orders",
+            partition=n,
+            source=1,
+            destination=2,
+            target=[2, 3],
+            state=MoveState.MOVING,
+        )
+        for n in numbers
+    )
+    said.moves.moves.extend(
+        pb.DescribedMove(
+            topic_id=n.to_bytes(16, "big"),
+            partition=n,
+            progress=[pb.MoveProgress(broker=2, offsets_left=n, bytes_left=n)],
+        )
+        for n in numbers
+    )
+
+
+# -- billing -------------------------------------------------------------------------------------------
+
+
+def usage(house: House, said: Cluster, numbers: range) -> None:
+    UsageDay.objects.bulk_create(
+        UsageDay(
+            tenant=house.tenant,
+            topic_id=f"{n // 2:032x}",
+            topic=f"topic-{n // 2}",
+            day=BEGINNING.date() + timedelta(days=n % 2),
+            meter=meter,
+            quantity=n,
+        )
+        for n in numbers
+        for meter in ("messages_in", "bytes_in")
+    )
+
+
+def availability(house: House, said: Cluster, numbers: range) -> None:
+    SlaWindow.objects.bulk_create(
+        SlaWindow(tenant=house.tenant, operation=f"operation-{n}", window=BEGINNING, valid=100, bad=1)
+        for n in numbers
+    )
+
+
+def price_books(house: House, said: Cluster, numbers: range) -> list[PriceBook]:
+    return PriceBook.objects.bulk_create(
+        PriceBook(
+            public_id=f"pb_{n}",
+            name="listed",
+            version=n + 1,
+            currency="USD",
+            document={"minor_digits": 2},
+            sha256=f"{n:064x}",
+            effective_from=BEGINNING + timedelta(hours=n),
+        )
+        for n in numbers
+    )
+
+
+def drafts(house: House, said: Cluster, numbers: range) -> list[Invoice]:
+    """Each of a period of its own, of prices of its own; every other cut is answered, and not read."""
+    cuts = Cut.objects.bulk_create(
+        Cut(
+            public_id=f"cut_{n}",
+            tenant=house.tenant,
+            period_start=BEGINNING + timedelta(hours=n),
+            period_end=BEGINNING + timedelta(hours=n + 1),
+            delivered_at=BEGINNING if n % 2 else None,
+        )
+        for n in numbers
+    )
+    CutReading.objects.bulk_create(
+        CutReading(
+            cut=cut,
+            topic_id="0" * 32,
+            partition=partition,
+            log_generation=1,
+            end_offset=5,
+            last=bool(partition),
+        )
+        for cut in cuts
+        for partition in range(3)
+    )
+    PartitionWaiver.objects.bulk_create(
+        PartitionWaiver(
+            tenant=house.tenant, topic_id="0" * 32, partition=2, from_cut=cut, reason="gone", actor="op"
+        )
+        for cut in cuts
+    )
+    return Invoice.objects.bulk_create(
+        Invoice(
+            public_id=f"inv_{n}",
+            tenant=house.tenant,
+            number=n + 1,
+            cut=cut,
+            price_book=book,
+            gaps=["it waits"],
+        )
+        for n, cut, book in zip(numbers, cuts, price_books(house, said, numbers), strict=True)
+    )
+
+
+def invoices(house: House, said: Cluster, numbers: range) -> None:
+    """Issued ones, each with two lines and two credit notes, which have lines and ranges."""
+    rows = drafts(house, said, numbers)
+    Invoice.objects.filter(pk__in=[row.pk for row in rows]).update(
+        status=Invoice.Status.ISSUED,
+        total_micro=0,
+        issued_at=BEGINNING,
+        audit_sequence=1,
+        audit_hash="0" * 64,
+    )
+    _charges("messages_in", "bytes_in", on=rows)
+    cuts = Cut.objects.bulk_create(
+        Cut(
+            public_id=f"cut_after_{n}_{which}",
+            tenant=house.tenant,
+            period_start=BEGINNING + timedelta(days=100, hours=2 * n + which),
+            period_end=BEGINNING + timedelta(days=100, hours=2 * n + which + 1),
+        )
+        for n in numbers
+        for which in range(2)
+    )
+    notes = CreditNote.objects.bulk_create(
+        CreditNote(
+            public_id=f"cn_{cut.public_id}",
+            tenant=house.tenant,
+            number=2 * numbers.start + place + 1,
+            invoice=rows[place // 2],
+            cut=cut,
+            total_micro=1,
+            issued_at=BEGINNING,
+        )
+        for place, cut in enumerate(cuts)
+    )
+    _credits("messages_in", "bytes_in", on=notes)
+
+
+def _charges(*meters: str, on: list[Invoice]) -> None:
+    InvoiceLine.objects.bulk_create(
+        InvoiceLine(
+            invoice=row,
+            line_id=f"{row.public_id}.{meter}",
+            position=position,
+            meter=meter,
+            unit="message",
+            unit_size=1,
+            quantity=1,
+            amount_micro=1,
+            parts=[{"quantity": 1, "unit_price": "0.1"}],
+            price_book_sha256="0" * 64,
+        )
+        for row in on
+        for position, meter in enumerate(meters)
+    )
+
+
+def _credits(*meters: str, on: list[CreditNote]) -> None:
+    CreditNoteLine.objects.bulk_create(
+        CreditNoteLine(
+            credit_note=note,
+            line_id=f"{note.public_id}.{meter}",
+            position=position,
+            meter=meter,
+            unit="message",
+            unit_size=1,
+            quantity=1,
+            amount_micro=1,
+            price_book_sha256="0" * 64,
+        )
+        for note in on
+        for position, meter in enumerate(meters)
+    )
+    CreditedRange.objects.bulk_create(
+        CreditedRange(
+            credit_note=note,
+            topic_id="0" * 32,
+            topic="orders",
+            partition=0,
+            log_generation=1,
+            meter=meter,
+            quantity=1,
+            first_offset=0,
+            end_offset=1,
+        )
+        for note in on
+        for meter in meters
+    )
+
+
+def chain(house: House, said: Cluster, numbers: range) -> None:
+    BillingEntry.objects.bulk_create(
+        BillingEntry(
+            tenant=house.tenant,
+            sequence=1_000 + n,
+            kind=BillingEntry.Kind.PRICES,
+            object_id=f"pb_{n}",
+            document={"minor_digits": 2},
+            document_sha256="0" * 64,
+            at=BEGINNING,
+            previous_hash=f"{n:064x}",
+            hash=f"{n + 1:064x}",
+        )
+        for n in numbers
+    )
+
+
+def data_sets(house: House, said: Cluster, numbers: range) -> None:
+    DataSetState.objects.bulk_create(DataSetState(dataset=f"set-{n}", run_id=f"run-{n}") for n in numbers)
+    DataSetRun.objects.bulk_create(
+        DataSetRun(
+            dataset=f"set-{n}",
+            run_id=f"run-{n}",
+            digest="0" * 64,
+            code_version="1",
+            inputs={},
+            rows=n,
+            skipped=0,
+            imported_at=BEGINNING,
+        )
+        for n in numbers
+    )
+    CoverageIssue.objects.bulk_create(
+        CoverageIssue(src_partition=0, first_missing=n, missing=1) for n in numbers
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A list: who reads it here, and what fills it for these numbers."""
+
+    fill: Callable[[House, Cluster, range], object]
+    by: Standing = Standing.OWNER
+    query: str = ""
+    a_number: int = 1
+    """How many items there are for each number."""
+
+
+OPERATOR = Standing.OPERATOR
+LISTS: Mapping[str, Listed] = {
+    "/v1/tenants": Listed(fill=tenants, by=OPERATOR),
+    "/v1/people": Listed(fill=people),
+    "/v1/invitations": Listed(fill=invitations),
+    "/v1/sign-ins": Listed(fill=sign_ins),
+    "/v1/topics": Listed(fill=topics),
+    "/v1/keys": Listed(fill=keys),
+    "/v1/audit": Listed(fill=audit),
+    "/v1/cluster/brokers": Listed(fill=brokers, by=OPERATOR),
+    "/v1/cluster/losses": Listed(fill=losses, by=OPERATOR),
+    "/v1/cluster/moves": Listed(fill=moves, by=OPERATOR),
+    "/v1/usage": Listed(fill=usage, query="by=topic,day"),
+    "/v1/availability": Listed(fill=availability),
+    "/v1/invoices": Listed(fill=invoices),
+    "/v1/credit-notes": Listed(fill=invoices, a_number=2),
+    "/v1/price-books": Listed(fill=price_books),
+    "/v1/billing/chain": Listed(fill=chain),
+    "/v1/billing/drafts": Listed(fill=drafts, by=OPERATOR),
+    "/v1/billing/data-sets": Listed(fill=data_sets, by=OPERATOR),
+}
+NO_LISTS = {
+    "/v1/cluster",
+    "/v1/costs",
+    "/v1/invoices/{invoice}",
+    "/v1/invoices/{invoice}/evidence",
+    "/v1/credit-notes/{credit_note}",
+    "/v1/billing/cuts/{cut}",
+    "/v1/cluster/brokers/{broker}",
+    "/v1/keys/{key}",
+    "/v1/tenants/{tenant}",
+    "/v1/topics/{name}",
+    "/v1/topics/{name}/durability",
+}
+"""One object each, of which something is a list: it is shown whole."""

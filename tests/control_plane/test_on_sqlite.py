@@ -1,0 +1,49 @@
+"""What depends on the database most holds on SQLite too, on which a service on one machine runs by itself.
+
+Locks, transactions, unique names, order and money: the other tests of this folder ask the database for nothing more.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.installed import ROOT
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+HERE = Path(__file__).parent
+FILES = [
+    "test_accounts.py",
+    "test_audit.py",
+    "test_exact_names.py",
+    "test_known_brokers.py",
+    "test_outbox.py",
+    "test_people.py",
+    "test_reconciliation.py",
+    "test_sign_ins.py",
+    "test_tenants_of_a_person.py",
+    "test_topics.py",
+    "billing",
+    "embedded",
+]
+
+
+def test_what_depends_on_the_database_holds_on_sqlite(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [
+            sys.executable,
+            *("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not processes"),
+            *(str(HERE / file) for file in FILES),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PENSTOCK_TEST_DATABASE_URL": f"sqlite:///{tmp_path}/control.sqlite"},
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+    assert " passed" in ran.stdout

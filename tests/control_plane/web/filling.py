@@ -1,0 +1,375 @@
+"""A service in which there is as much as a test asks for of everything that a page of the console lists."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import grpc
+from django.db import transaction
+from django.utils import timezone
+
+from billing import price_actions
+from billing.models import (
+    CreditedRange,
+    CreditNote,
+    CreditNoteLine,
+    Cut,
+    CutReading,
+    CutUsage,
+    DataSetRun,
+    DataSetState,
+    Invoice,
+    InvoiceLine,
+    PartitionWaiver,
+    PriceBook,
+    SlaWindow,
+    UsageDay,
+)
+from control_plane.access.models import KeyBinding
+from control_plane.audit import actions as audit
+from control_plane.outbox.models import Delivery
+from control_plane.topics.models import Topic
+from data_plane.contract import admin_pb2 as pb
+from data_plane.contract import methods
+from data_plane.contract.admin_client import AdminClient
+from penstock.contract.topic_settings import TopicSettings
+from quotas.models import Quota
+from tenants.models import ApiKey, Invitation, Membership, OperatorToken, Person, Session, Tenant
+from tests.control_plane.world import ACTOR
+
+METERS = ("messages_in", "bytes_in")
+BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+TODAY = timezone.now().date()
+
+
+def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
+    """One more of everything for each number: in the tenant, of the owner, and in the service."""
+    if not PriceBook.objects.exists():
+        price_actions.publish_first_price_book(BEGINNING)
+    with transaction.atomic():
+        _topics(tenant, numbers)
+        _keys(tenant, owner, numbers)
+        _people(tenant, owner, numbers)
+        _tenants(owner, numbers)
+        _usage(tenant, numbers)
+        _invoices(tenant, numbers)
+        _what_waits(numbers)
+
+
+def _hex(number: int, kind: int) -> str:
+    return f"{kind:016x}{number:016x}"
+
+
+def _topics(tenant: Tenant, numbers: range) -> None:
+    Topic.objects.bulk_create(
+        Topic(
+            public_id=f"top_{number}",
+            tenant=tenant,
+            name=f"topic-{number:03}",
+            topic_id=_hex(number, 1),
+            partitions=1,
+            settings=TopicSettings().to_dict(),
+            conditions=[{"type": "copies", "reason": "few", "message": "two are missing", "since": ""}],
+        )
+        for number in numbers
+    )
+
+
+def _keys(tenant: Tenant, owner: Person, numbers: range) -> None:
+    keys = ApiKey.objects.bulk_create(
+        ApiKey(
+            public_id=f"key_{number}",
+            tenant=tenant,
+            key_id=f"{number:012}",
+            name=f"program {number}",
+            pepper_version=1,
+            secret_hmac="",
+            scram={},
+            maker=owner,
+        )
+        for number in numbers
+    )
+    KeyBinding.objects.bulk_create(
+        KeyBinding(key=key, topic_prefix="topic", operations=["produce"]) for key in keys
+    )
+
+
+def _people(tenant: Tenant, owner: Person, numbers: range) -> None:
+    people = Person.objects.bulk_create(
+        Person(email=f"person-{number:03}@acme.example", public_id=f"usr_{number}") for number in numbers
+    )
+    Membership.objects.bulk_create(
+        Membership(tenant=tenant, person=person, role="developer") for person in people
+    )
+    Invitation.objects.bulk_create(
+        Invitation(
+            public_id=f"ivt_{number}",
+            tenant=tenant,
+            email=f"invited-{number:03}@acme.example",
+            role="billing",
+            token_hash=f"invitation {number}",
+            expires_at=FAR,
+        )
+        for number in numbers
+    )
+    Session.objects.bulk_create(
+        Session(
+            person=owner,
+            public_id=f"sin_{number}",
+            token_hash=f"session {number}",
+            source="192.0.2.1",
+            browser="curl/8",
+            expires_at=FAR,
+        )
+        for number in numbers
+    )
+    OperatorToken.objects.bulk_create(
+        OperatorToken(public_id=f"opr_{number}", name=f"operator {number}", token_hash=f"operator {number}")
+        for number in numbers
+    )
+
+
+def _tenants(owner: Person, numbers: range) -> None:
+    tenants = Tenant.objects.bulk_create(
+        Tenant(public_id=f"tn_{number}", name=f"tenant-{number:03}") for number in numbers
+    )
+    Membership.objects.bulk_create(Membership(tenant=one, person=owner, role="owner") for one in tenants)
+    Quota.objects.bulk_create(Quota(tenant=one, partitions_max=7) for one in tenants)
+
+
+def _usage(tenant: Tenant, numbers: range) -> None:
+    UsageDay.objects.bulk_create(
+        UsageDay(
+            tenant=tenant,
+            topic_id=_hex(number, 1),
+            topic=f"topic-{number:03}",
+            day=TODAY,
+            meter=meter,
+            quantity=number + 1,
+        )
+        for number in numbers
+        for meter in METERS
+    )
+    SlaWindow.objects.bulk_create(
+        SlaWindow(
+            tenant=tenant,
+            operation="produce",
+            window=BEGINNING + timedelta(minutes=5 * number),
+            valid=1,
+            bad=0,
+        )
+        for number in numbers
+    )
+
+
+def _invoices(tenant: Tenant, numbers: range) -> None:
+    """An invoice a day; the first has evidence and credit notes too, one more for each number."""
+    book = PriceBook.objects.get()
+    cuts = Cut.objects.bulk_create(
+        Cut(
+            tenant=tenant,
+            period_start=BEGINNING + timedelta(days=number),
+            period_end=BEGINNING + timedelta(days=number + 1),
+            delivered_at=BEGINNING,
+        )
+        for number in numbers
+    )
+    entries = [
+        audit.record(ACTOR, tenant=tenant.public_id, action="invoice.issue", object_id=f"inv_{number}")
+        for number in numbers
+    ]
+    invoices = Invoice.objects.bulk_create(
+        Invoice(
+            public_id=f"inv_{number}",
+            tenant=tenant,
+            number=number + 1,
+            cut=cut,
+            price_book=book,
+            status=Invoice.Status.ISSUED,
+            total_micro=2_000_000,
+            issued_at=BEGINNING,
+            audit_sequence=entry.sequence,
+            audit_hash=entry.hash,
+        )
+        for number, cut, entry in zip(numbers, cuts, entries, strict=True)
+    )
+    InvoiceLine.objects.bulk_create(
+        InvoiceLine(
+            invoice=invoice,
+            line_id=f"line_{invoice.number}_{position}",
+            position=position,
+            meter=meter,
+            unit="",
+            unit_size=1,
+            quantity=5,
+            amount_micro=1_000_000,
+            parts=[{"quantity": 5, "unit_price": "0.2"}],
+            price_book_sha256=book.sha256,
+        )
+        for invoice in invoices
+        for position, meter in enumerate(METERS)
+    )
+    _evidence(Invoice.objects.get(public_id="inv_0"), cuts, numbers, book)
+
+
+def _evidence(first: Invoice, cuts: list[Cut], numbers: range, book: PriceBook) -> None:
+    CutReading.objects.bulk_create(
+        CutReading(cut=first.cut, topic_id=_hex(number, 1), partition=0, log_generation=1, end_offset=9)
+        for number in numbers
+    )
+    CutUsage.objects.bulk_create(
+        CutUsage(
+            cut=first.cut,
+            topic_id=_hex(number, 1),
+            topic=f"topic-{number:03}",
+            partition=0,
+            log_generation=1,
+            day=date(2020, 1, 1),
+            meter=meter,
+            quantity=5,
+            first_offset=0,
+            end_offset=9,
+        )
+        for number in numbers
+        for meter in METERS
+    )
+    PartitionWaiver.objects.bulk_create(
+        PartitionWaiver(
+            tenant=first.tenant,
+            topic_id=_hex(number, 2),
+            partition=0,
+            from_cut=cut,
+            reason="gone",
+            actor="op",
+        )
+        for number, cut in zip(numbers, cuts, strict=True)
+    )
+    notes = CreditNote.objects.bulk_create(
+        CreditNote(
+            public_id=f"cn_{number}",
+            tenant=first.tenant,
+            number=number + 1,
+            invoice=first,
+            cut=cut,
+            total_micro=10,
+            issued_at=BEGINNING,
+        )
+        for number, cut in zip(numbers, cuts, strict=True)
+    )
+    CreditNoteLine.objects.bulk_create(
+        CreditNoteLine(
+            credit_note=note,
+            line_id=f"credit_{note.number}",
+            position=0,
+            meter="messages_in",
+            unit="",
+            unit_size=1,
+            quantity=1,
+            amount_micro=10,
+            price_book_sha256=book.sha256,
+        )
+        for note in notes
+    )
+    CreditedRange.objects.bulk_create(
+        CreditedRange(
+            credit_note=note,
+            topic_id=_hex(note.number, 1),
+            topic="topic",
+            partition=0,
+            log_generation=1,
+            meter="messages_in",
+            quantity=1,
+            first_offset=0,
+            end_offset=1,
+        )
+        for note in notes
+    )
+
+
+def _what_waits(numbers: range) -> None:
+    """Drafts of the owner's other tenants, data sets, and changes that are not on the brokers."""
+    book = PriceBook.objects.get()
+    for number in numbers:
+        tenant = Tenant.objects.get(public_id=f"tn_{number}")
+        cut = Cut.objects.create(
+            tenant=tenant, period_start=BEGINNING, period_end=BEGINNING + timedelta(days=1)
+        )
+        Invoice.objects.create(tenant=tenant, number=1, cut=cut, price_book=book)
+    DataSetRun.objects.bulk_create(
+        DataSetRun(
+            dataset=f"set_{number:03}",
+            run_id=f"run_{number}",
+            inputs={},
+            rows=1,
+            skipped=0,
+            imported_at=BEGINNING,
+        )
+        for number in numbers
+    )
+    DataSetState.objects.bulk_create(
+        DataSetState(dataset=f"set_{number:03}", run_id=f"run_{number}") for number in numbers
+    )
+    Delivery.objects.bulk_create(
+        Delivery(
+            kind="topic",
+            object_id=f"top_{number}",
+            tenant="tn_0",
+            generation=1,
+            created_at=BEGINNING,
+            next_attempt_at=FAR,
+        )
+        for number in numbers
+    )
+
+
+# -- what brokers say of the whole cluster --------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Described:
+    """A cluster of `count` brokers, each the leader of one partition of another tenant."""
+
+    count: int = 1
+
+    def describe(self, request: pb.DescribeClusterRequest, context: object) -> pb.DescribeClusterResponse:
+        numbers = range(self.count)
+        return pb.DescribeClusterResponse(
+            cluster_id="c",
+            controller=0,
+            brokers=[pb.DescribedBroker(id=number, state="active", leaders=1) for number in numbers],
+            partitions=[
+                pb.DescribedPartition(
+                    tenant=f"tn_{number}",
+                    topic="orders",
+                    topic_id=bytes(16),
+                    leader=number,
+                    replicas=[number],
+                )
+                for number in numbers
+            ],
+        )
+
+
+@contextmanager
+def described() -> Iterator[tuple[Described, AdminClient]]:
+    """A broker that says so behind a real port, and the control plane's client of it."""
+    cluster = Described()
+    server = grpc.server(ThreadPoolExecutor(1))
+    service, _, method = methods.DESCRIBE_CLUSTER.lstrip("/").partition("/")
+    handler = grpc.unary_unary_rpc_method_handler(
+        cluster.describe,
+        request_deserializer=pb.DescribeClusterRequest.FromString,
+        response_serializer=pb.DescribeClusterResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    client = AdminClient([f"127.0.0.1:{port}"], "a secret")
+    try:
+        yield cluster, client
+    finally:
+        client.close()
+        server.stop(None).wait()

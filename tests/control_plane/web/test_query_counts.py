@@ -1,0 +1,240 @@
+"""Every page of the console asks the database as often for 200 rows of what it lists as for one."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from control_plane.brokers import client as brokers
+from control_plane.outbox import in_request
+from control_plane.rate_counters import counters
+from tenants.models import Invitation, OperatorToken, PasswordReset, Person
+from tenants.roles import Standing
+from tenants.tokens import token_hash
+from tests.control_plane.web.filling import FAR, Described, described, fill
+from tests.control_plane.world import House, make_house
+from web import broker_access
+from web.urls import urlpatterns
+
+pytestmark = pytest.mark.django_db
+
+ROWS = 200
+LISTED_MAX = 120
+"""Rows of tables and foldable entries on one page, headings included: a longer list is not read but searched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """How a page is asked for. `lists`: it shows more where there is more. `few`: a real service has few of them, and
+    the page shows them all."""
+
+    lists: bool = False
+    few: bool = False
+    status: int = 200
+    query: str = ""
+
+
+LISTS = Page(lists=True)
+ONE = Page()
+AWAY = Page(status=503)
+"""It is about what brokers hold, and no brokers run here."""
+GROUP = "?name=readers"
+PAGES = {
+    "home": Page(status=302),
+    "sign-in": Page(status=302),
+    "sign-up": ONE,
+    "new-tenant": ONE,
+    "account": LISTS,
+    "reset": ONE,
+    "join": ONE,
+    "overview": LISTS,
+    "overview-live": ONE,
+    "topics": LISTS,
+    "new-topic": ONE,
+    "topic": ONE,
+    "topic-live": ONE,
+    "edit-topic": ONE,
+    "delete-topic": ONE,
+    "messages": ONE,
+    "tail": Page(query="?after=0:0"),
+    "message": AWAY,
+    "message-value": AWAY,
+    "produce": ONE,
+    "groups": ONE,
+    "groups-live": ONE,
+    "group": Page(query=GROUP),
+    "group-live": Page(query=GROUP),
+    "reset-group": Page(status=503, query=GROUP),
+    "keys": LISTS,
+    "new-key": ONE,
+    "revoke-key": ONE,
+    "usage": LISTS,
+    "invoices": LISTS,
+    "invoice": LISTS,
+    "line-evidence": LISTS,
+    "proof": ONE,
+    "people": LISTS,
+    "invite": ONE,
+    "remove-person": LISTS,
+    "audit": LISTS,
+    "audit-chain": ONE,
+    "operator": Page(lists=True, few=True),
+    "operator-live": Page(lists=True, few=True),
+    "operator-partitions": LISTS,
+    "operator-tenants": LISTS,
+    "operator-tenant": ONE,
+    "operator-people": LISTS,
+    "operator-person": LISTS,
+    "operators": LISTS,
+    "revoke-operator": ONE,
+    "operator-sign-in": Page(status=302),
+}
+POSTS = {
+    "sign-out",
+    "end-other-sign-ins",
+    "end-sign-in",
+    "rotate-key",
+    "verify",
+    "withdraw-invitation",
+    "change-role",
+    "operator-suspend",
+    "operator-person-limit",
+    "operator-reset",
+    "operator-sign-out",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One answer, and what it asked of the database."""
+
+    status: int
+    length: int
+    listed: int
+    statements: tuple[str, ...]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
+    monkeypatch.setattr(broker_access, "DELIVERED_S", 0.0)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Described]:
+    with described() as (cluster, client):
+        monkeypatch.setattr(brokers, "client", lambda: client)
+        yield cluster
+
+
+@pytest.fixture
+def house() -> House:
+    made = make_house("acme")
+    owner = owner_of(made)
+    Invitation.objects.create(
+        tenant=made.tenant,
+        public_id="ivt_known",
+        email="known@acme.example",
+        role="auditor",
+        token_hash=token_hash("known"),
+        expires_at=FAR,
+    )
+    PasswordReset.objects.create(
+        person=owner, public_id="rst_known", token_hash=token_hash("known"), expires_at=FAR
+    )
+    fill(made.tenant, owner, range(1))
+    return made
+
+
+def owner_of(house: House) -> Person:
+    return Person.objects.get(email="owner@acme.example")
+
+
+def signed_in(house: House) -> Client:
+    """The owner, who is an operator too."""
+    client = Client()
+    client.cookies["penstock"] = house.credentials[Standing.OWNER]
+    client.post("/operator/sign-in", {"token": house.credentials[Standing.OPERATOR]})
+    return client
+
+
+def address_of(house: House, name: str, route: str) -> str:
+    known = {
+        "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
+        "name": "topic-000",
+        "key": "key_0",
+        "invoice": "inv_0",
+        "partition": "0",
+        "offset": "0",
+        "meter": "messages_in",
+        "member": owner_of(house).public_id,
+        "token": "known",
+        "held": OperatorToken.objects.get(name="op").public_id,
+        "invitation": "ivt_0",
+        "sign_in": "sin_0",
+    }
+    arguments = [known[argument] for argument in re.findall(r"<str:(\w+)>", route)]
+    return reverse(f"web:{name}", args=arguments)
+
+
+def look_at_all(house: House, client: Client) -> dict[str, Seen]:
+    seen = {}
+    for pattern in urlpatterns:
+        name = str(pattern.name)
+        if name not in PAGES:
+            continue
+        counters().forget_all()
+        address = address_of(house, name, str(pattern.pattern)) + PAGES[name].query
+        with CaptureQueriesContext(connection) as captured:
+            answer = client.get(address)
+        statements = tuple(re.sub(r"'[^']*'|\b\d+\b", "?", one["sql"]) for one in captured.captured_queries)
+        # The menu of one's tenants stands on every page, and scrolls.
+        shown = re.sub(
+            r'<details class="switcher">.*?</details>', "", answer.content.decode(), flags=re.DOTALL
+        )
+        seen[name] = Seen(
+            status=answer.status_code,
+            length=len(shown),
+            listed=len(re.findall(r"<tr>|<li>|<details", shown)),
+            statements=statements,
+        )
+    return seen
+
+
+def test_every_address_is_a_page_that_is_looked_at_or_takes_posts_only(house: House) -> None:
+    client = signed_in(house)
+    routes = {str(pattern.name): str(pattern.pattern) for pattern in urlpatterns}
+    assert set(routes) == PAGES.keys() | POSTS
+    for name in POSTS - PAGES.keys():
+        assert client.get(address_of(house, name, routes[name])).status_code == 405, name
+
+
+def test_every_page_asks_the_database_as_often_for_200_rows_as_for_one(
+    house: House, cluster: Described
+) -> None:
+    client = signed_in(house)
+    look_at_all(house, client)  # what a process asks once
+    few = look_at_all(house, client)
+    fill(house.tenant, owner_of(house), range(1, ROWS))
+    cluster.count = ROWS
+    many = look_at_all(house, client)
+    for name, page in PAGES.items():
+        assert (few[name].status, many[name].status) == (page.status, page.status), name
+        if page.lists:
+            assert many[name].length > few[name].length, f"{name} lists nothing"
+    more = {
+        name: (Counter(many[name].statements) - Counter(few[name].statements)).most_common(3)
+        for name in PAGES
+        if len(many[name].statements) != len(few[name].statements)
+    }
+    assert not more, more
+    long = {
+        name: seen.listed for name, seen in many.items() if seen.listed > LISTED_MAX and not PAGES[name].few
+    }
+    assert not long, f"too long to read: {long}"

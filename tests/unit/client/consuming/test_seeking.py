@@ -1,0 +1,111 @@
+"""A position that is moved again: what the last seek says holds, and nothing of the seeks before it."""
+
+import pytest
+
+from penstock.client.consuming.fetch_position import BEGINNING, END, seek_target
+from penstock.contract.errors import ErrorCode, Forbidden, InvalidRequest
+from penstock.contract.v1 import log_pb2
+from tests.unit.client.consuming.test_consuming import expected, fill, filled, values
+
+BASE_MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("second", "first_read"),
+    [({"offset": 4}, 4), ({"timestamp_ms": BASE_MS + 5}, 5), ({"timestamp_ms": BEGINNING}, 0)],
+)
+def test_a_seek_after_a_seek_to_a_time_leaves_out_nothing_for_the_first_one(
+    second: dict[str, int], first_read: int
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    position = consumer.position("orders", 0)
+    consumer.seek(position, timestamp_ms=BASE_MS + 8)
+    assert values(runner, consumer) == expected(range(8, 10))
+    consumer.seek(position, **second)
+    assert values(runner, consumer) == expected(range(first_read, 10))
+
+
+def test_seeks_at_once_count_by_the_last() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    position = consumer.position("orders", 0)
+    consumer.seek(position, offset=2)
+    consumer.seek(position, timestamp_ms=BASE_MS + 7)
+    consumer.seek(position, offset=5)
+    assert values(runner, consumer) == expected(range(5, 10))
+    consumer.seek(position, offset=5)
+    consumer.seek(position, timestamp_ms=BASE_MS + 7)
+    assert values(runner, consumer) == expected(range(7, 10))
+
+
+def test_a_lookup_that_fails_after_a_later_seek_moves_nothing() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    position = consumer.position("orders", 0)
+    runner.cluster.silent.update(dict.fromkeys(runner.cluster.brokers))
+    consumer.seek(position, timestamp_ms=END)
+    runner.run(10)
+    consumer.seek(position, offset=3)
+    runner.cluster.silent.clear()
+    runner.run(120_000)
+    assert position.offset == 3
+    assert values(runner, consumer) == expected(range(3, 10))
+
+
+def test_a_seek_to_the_end_is_passed_by_what_comes_later_only() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    position = consumer.position("orders", 0)
+    for number in (10, 12):
+        consumer.seek(position, timestamp_ms=END)
+        assert values(runner, consumer) == []
+        fill(runner, 2, start=number)
+        assert values(runner, consumer) == expected(range(number, number + 2))
+
+
+def test_a_seek_names_exactly_one_place() -> None:
+    assert seek_target(0, None, None) is None
+    assert seek_target(None, 0, None) == 0
+    assert seek_target(None, None, "beginning") == BEGINNING
+    assert seek_target(None, None, "end") == END
+    for wrong in ((None, None, None), (1, 1, None), (1, None, "end"), (None, 1, "beginning")):
+        with pytest.raises(InvalidRequest, match="exactly one"):
+            seek_target(*wrong)
+    for below in ((-1, None, None), (None, -1, None)):
+        with pytest.raises(InvalidRequest, match="-1; 0 or more required"):
+            seek_target(*below)
+    with pytest.raises(InvalidRequest, match="neither"):
+        seek_target(None, None, "middle")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FORBIDDEN, ErrorCode.NOT_LEADER])
+def test_a_question_for_an_offset_ends_with_a_refusal_or_is_asked_again(
+    code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    values(runner, consumer)
+    answers = [code]
+    listed = runner.cluster._list_offsets
+
+    def refused_once(broker: int, request: log_pb2.ListOffsetsRequest) -> bytes:
+        if not answers:
+            return listed(broker, request)
+        response = log_pb2.ListOffsetsResponse()
+        response.partitions.add(error=answers.pop(), message="once", offset=-1)
+        return response.SerializeToString()
+
+    monkeypatch.setattr(runner.cluster, "_list_offsets", refused_once)
+    for _ in range(2):
+        answers[:] = [code]
+        ends, failures = consumer.list_offsets([("orders", 0)], END, runner.now + 10_000)
+        runner.run(5_000)
+        if code is ErrorCode.FORBIDDEN:
+            assert (ends, [type(failure) for failure in failures]) == ({}, [Forbidden])
+        else:
+            assert (ends, failures) == ({("orders", 0): 10}, [])

@@ -1,0 +1,279 @@
+"""A consumer in a group: what it hands out, commits, gives up, and what it does when it is fenced or left alone."""
+
+import pytest
+
+from penstock.client.consuming.fetch_position import FetchPosition
+from penstock.client.consuming.fetch_stream import FetchStream
+from penstock.contract import errors
+from penstock.contract.frames import FrameKind, unpack_frame
+from penstock.contract.v1 import log_pb2
+from tests.unit.client.groups.members import Member, Service
+
+
+def filled(messages: int = 40, partitions: int = 4) -> Service:
+    service = Service(partitions)
+    producer = service.runner.producer()
+    for number in range(messages):
+        service.runner.send(producer, "orders", b"%d" % number, partition=number % partitions)
+    service.runner.run(100)
+    return service
+
+
+def test_alone_it_reads_everything_from_the_beginning() -> None:
+    service = filled()
+    member = Member(service)
+    read = member.poll()
+    while len(read) < 40:
+        read += member.poll()
+    assert member.events == [("assigned", [0, 1, 2, 3])]
+    assert {m.partition for m in read} == {0, 1, 2, 3}
+    assert service.told[0] == "beat 0 owns -"
+
+
+def test_only_what_the_previous_poll_returned_is_committed() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    first = member.poll(count=5)
+    assert [m.offset for m in first] == [0, 1, 2, 3, 4]
+    service.run(5_000)
+    assert service.committed() == {}, "the application may still be at work on them"
+    member.poll(count=5)
+    service.run(5_000)
+    assert service.committed() == {0: 5}
+
+
+def test_it_goes_on_where_the_group_has_committed() -> None:
+    service = filled(messages=20, partitions=1)
+    one = Member(service)
+    one.poll(count=7)
+    one.close()
+    assert service.committed() == {0: 7}
+    assert service.told[-2:] == ["commit 0@7", "beat -1 owns -"]
+    assert Member(service).poll(count=1)[0].offset == 7
+
+
+def test_a_close_in_the_middle_of_processing_does_not_move_past_the_last_poll() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    member.poll(count=7)
+    member.poll(count=7)
+    member.close(finished=False)
+    assert service.committed() == {0: 7}
+
+
+def test_what_must_be_given_up_is_no_longer_handed_out_then_committed_then_released() -> None:
+    service = filled(messages=40)
+    one, two = Member(service), Member(service)
+    read = one.poll(count=3)
+    two.poll(ms=20)
+    service.run(3_000)
+    assert one.owned == [0, 1]
+    assert service.told.count("beat 1 owns 0,1,2,3") >= 1, (
+        "told, and not released before the application is done"
+    )
+    assert two.owned == []
+    service.told.clear()
+    read += one.poll()
+    assert one.events[-1] == ("revoked", [2, 3])
+    service.run(50)
+    release = next(n for n, told in enumerate(service.told) if told == "beat 1 owns 0,1")
+    commits = [told for told in service.told[:release] if told.startswith("commit")]
+    given_up = {m.partition: m.offset + 1 for m in read if m.partition in (2, 3)}
+    assert all(f"{p}@{offset}" in " ".join(commits) for p, offset in given_up.items())
+    assert all(m.partition in (0, 1) for m in one.poll())
+    two.poll_until(lambda: two.owned == [2, 3], one)
+    assert one.events == [("assigned", [0, 1, 2, 3]), ("revoked", [2, 3])]
+
+
+def test_the_application_may_commit_while_it_is_told_what_it_loses() -> None:
+    service = filled(messages=40)
+    one, two = Member(service, auto_commit=False), Member(service, auto_commit=False)
+    taken = one.poll()
+
+    def commit(places: list[tuple[str, int]]) -> None:
+        request = one.core.commit(None, service.runner.now + 1_000)
+        service.run(10)
+        assert (request.done, request.error) == (True, None)
+
+    one.on_revoked = commit
+    two.poll(ms=20)
+    one.poll_until(lambda: len(two.owned) == 2, two)
+    assert service.committed() == {m.partition: m.offset + 1 for m in taken}
+
+
+def test_a_commit_of_ones_own_names_what_is_owned_and_read() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, auto_commit=False)
+    member.poll(count=4)
+    request = member.core.commit({("orders", 0): 3}, service.runner.now + 5_000)
+    service.run(10)
+    assert (request.done, request.error) == (True, None)
+    assert service.committed() == {0: 3}
+    with pytest.raises(errors.InvalidRequest, match="orders-7 is not assigned"):
+        member.core.commit({("orders", 7): 3}, 0)
+    with pytest.raises(errors.InvalidRequest, match="orders-0 offset 999; 0 to 20 can be committed"):
+        member.core.commit({("orders", 0): 999}, 0)
+
+
+def test_a_fenced_member_drops_everything_and_joins_anew() -> None:
+    service = filled(messages=40)
+    member = Member(service)
+    member.poll(count=2)
+    service.remove(member)
+    service.run(1_500)
+    assert member.core.epoch > 0, "it is a member again without a poll"
+    assert "beat 0 owns -" in service.told[2:]
+    with pytest.raises(errors.UnknownMember, match="lost its partitions"):
+        member.core.commit(None, service.runner.now)
+    again = member.poll(ms=1_000)
+    assert member.events == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3]), ("assigned", [0, 1, 2, 3])]
+    assert service.committed() == {}, "what the lost poll returned was never moved past"
+    assert min(m.offset for m in again) == 0
+
+
+def test_a_coordinator_that_falls_is_hidden() -> None:
+    service = filled(messages=40, partitions=1)
+    for topic in service.runner.cluster.topics.values():
+        topic.partitions[0].leader = 2
+    service.runner.cluster.changed()
+    member = Member(service)
+    member.poll(count=5)
+    member.poll(count=5)
+    service.fail_over(to=1)
+    service.run(8_000)
+    assert service.committed() == {0: 5}
+    member.poll(count=5)
+    service.run(3_000)
+    assert service.committed() == {0: 10}
+    assert member.events == [("assigned", [0])]
+
+
+def test_a_lost_answer_is_asked_for_again_and_nothing_moves() -> None:
+    service = filled(messages=40)
+    one, two = Member(service), Member(service)
+    one.poll()
+    two.poll(ms=20)
+    for _ in range(30):
+        service.forget_answers = 1
+        one.poll(ms=100)
+        two.poll(ms=100)
+    service.forget_answers = 0
+    one.poll_until(lambda: len(one.owned) == len(two.owned) == 2, two)
+    assert all(kind != "lost" for kind, _ in one.events + two.events)
+
+
+def test_who_does_not_poll_for_too_long_leaves_and_comes_back_with_the_next_poll() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, max_poll_interval_ms=5_000)
+    member.poll(count=5)
+    service.run(4_000)
+    assert member.owned == [0]
+    service.run(2_000)
+    assert service.told[-1].startswith("beat -1")
+    assert member.owned == []
+    service.run(5_000)
+    assert service.told[-1].startswith("beat -1"), "it stays away"
+    member.poll_until(lambda: member.owned == [0])
+    assert member.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
+
+
+def test_a_static_member_does_not_leave_and_a_newer_holder_ends_it() -> None:
+    service = filled(messages=20, partitions=1)
+    one = Member(service, instance_id="desk")
+    one.poll(count=5)
+    two = Member(service, instance_id="desk")
+    two.poll_until(lambda: two.owned == [0])
+    service.run(2_000)
+    for _ in range(2):
+        with pytest.raises(errors.FencedInstanceId, match="a newer member holds instance id 'desk'"):
+            for _ in range(3):
+                one.poll()
+    two.close()
+    assert not service.told[-1].startswith("beat -1")
+
+
+@pytest.mark.parametrize("reset", ["latest", "error"])
+def test_a_partition_that_is_new_to_the_group_is_read_from_its_beginning(reset: str) -> None:
+    service = filled(messages=8, partitions=2)
+    first = Member(service)
+    first.poll(count=8)
+    first.close()
+    topic = service.runner.cluster.topics["orders"]
+    written, *_ = topic.partitions[0].log
+    topic.partitions.append(type(topic.partitions[0])(leader=0, log=[written], next_offset=4))
+    service.runner.cluster.changed()
+    member = Member(service, auto_offset_reset=reset)
+    read = []
+    for _ in range(200):
+        read += member.poll(ms=20)
+    assert member.owned == [0, 1, 2]
+    assert [(m.partition, m.offset) for m in read] == [(2, 0), (2, 1), (2, 2), (2, 3)], (
+        "it was written before the group knew of its partition"
+    )
+
+
+def test_a_group_that_has_committed_nothing_yet_begins_where_its_rule_says() -> None:
+    service = filled(messages=8, partitions=2)
+    member = Member(service, auto_offset_reset="latest")
+    read = []
+    for _ in range(50):
+        read += member.poll(ms=20)
+    assert (member.owned, read) == ([0, 1], [])
+
+
+def test_a_group_that_refuses_for_good_says_so_at_each_poll() -> None:
+    service = filled()
+    Member(service, assignor="range").poll()
+    other = Member(service, assignor="sticky")
+    for _ in range(2):
+        with pytest.raises(errors.InvalidRequest, match="assigns by range"):
+            other.poll()
+
+
+def test_consumed_bytes_are_told_before_a_partition_is_closed() -> None:
+    stream = FetchStream(1, group="readers")
+    stream.opened(7, 0.0)
+    position = FetchPosition("orders", bytes(16), 0, 5)
+    stream.want_open(position)
+    kind, head, _ = unpack_frame(stream.next_frame() or b"")
+    assert (kind, log_pb2.ConsumeOpenHead.FromString(bytes(head)).group) == (
+        FrameKind.CONSUME_OPEN,
+        "readers",
+    )
+    position.credit_owed = 1_234
+    stream.want_close(position)
+    frames = [unpack_frame(stream.next_frame() or b"") for _ in range(2)]
+    assert [kind for kind, _, _ in frames] == [FrameKind.CONSUME_CREDIT, FrameKind.CONSUME_CLOSE]
+    (credit,) = log_pb2.ConsumeCreditHead.FromString(bytes(frames[0][1])).credits
+    assert (credit.handle, credit.generation, credit.credit_bytes) == (5, position.generation, 1_234)
+    assert stream.next_frame() is None
+
+
+def test_a_position_is_committed_with_its_epoch_and_an_offset_of_ones_own_with_none() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service, auto_commit=False)
+    member.poll(count=4)
+    member.poll(count=1)
+    member.core.commit(None, service.runner.now + 5_000)
+    service.run(10)
+    assert (service.committed(), service.epochs) == ({0: 5}, {0: 1})
+    member.core.commit({("orders", 0): 3}, service.runner.now + 5_000)
+    service.run(10)
+    assert (service.committed(), service.epochs) == ({0: 3}, {0: -1})
+
+
+def test_committed_offsets_are_asked_for_once_for_each_gain() -> None:
+    service = filled(messages=40)
+    one, two = Member(service), Member(service)
+    one.poll_until(lambda: len(one.owned) == 4)
+    assert service.fetched == 1
+    service.run(20_000)
+    one.poll()
+    assert service.fetched == 1
+    one.poll_until(lambda: len(two.owned) == 2 and len(one.owned) == 2, two)
+    assert service.fetched == 2
+    two.close()
+    one.poll_until(lambda: len(one.owned) == 4)
+    assert service.fetched == 3
+    one.poll_until(lambda: len(service.committed()) == 4)
+    assert all(not member.core._adding for member in (one, two))

@@ -1,0 +1,94 @@
+"""What waits for the outcome of a batch runs once, in order, whoever comes first; and what was lost is told."""
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+from penstock.client.producing.batch import ProducerBatch
+from penstock.client.producing.delivery import (
+    add_done_callback,
+    flush_timeout_after,
+    remove_done_callback,
+    run_callbacks,
+    warn_unacknowledged,
+)
+from penstock.contract.errors import Closed, PenstockError
+
+
+class Batch:
+    """What callbacks need of a batch."""
+
+    def __init__(self, count: int = 1, error: PenstockError | None = None) -> None:
+        self.callbacks: list[Any] = []
+        self.done, self.count, self.error = False, count, error
+
+
+def batch(count: int = 1, error: PenstockError | None = None) -> ProducerBatch:
+    return cast(ProducerBatch, Batch(count, error))
+
+
+def test_callbacks_run_once_in_their_order_when_the_outcome_is_known() -> None:
+    one, two, told = batch(), batch(), list[str]()
+    add_done_callback(one, lambda: told.append("a"))
+    add_done_callback(one, lambda: told.append("b"))
+    add_done_callback(two, lambda: told.append("c"))
+    assert told == []
+    one.done = two.done = True
+    run_callbacks([two, one])
+    run_callbacks([one, two])
+    assert told == ["c", "a", "b"]
+    add_done_callback(one, lambda: told.append("d"))
+    assert told == ["c", "a", "b", "d"], "it is known already"
+    assert one.callbacks == []
+
+
+def test_a_callback_is_taken_back_once_and_not_after_it_was_called() -> None:
+    one, told = batch(), list[str]()
+
+    def first() -> None:
+        told.append("first")
+
+    def second() -> None:
+        told.append("second")
+
+    add_done_callback(one, first)
+    add_done_callback(one, second)
+    assert remove_done_callback(one, first)
+    assert not remove_done_callback(one, first)
+    one.done = True
+    run_callbacks([one])
+    assert told == ["second"]
+    assert not remove_done_callback(one, second)
+
+
+def test_a_callback_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    one, told = batch(), list[str]()
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    add_done_callback(one, broken)
+    add_done_callback(one, lambda: told.append("after"))
+    one.done = True
+    with caplog.at_level(logging.ERROR, "penstock"):
+        run_callbacks([one])
+    assert told == ["after"]
+    assert "a delivery's callback failed" in caplog.text
+
+
+def test_a_block_that_ends_by_an_interrupt_does_not_wait_and_any_other_does() -> None:
+    assert flush_timeout_after(None) is None
+    assert flush_timeout_after(ValueError) is None
+    assert flush_timeout_after(KeyboardInterrupt) == 0.0
+
+
+def test_messages_that_were_lost_are_counted_and_told_and_others_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn_unacknowledged([batch(5), batch(7)], "the end")
+    assert not caplog.records
+    lost = [batch(5), batch(2, Closed("closed")), batch(3, Closed("later"))]
+    with pytest.warns(ResourceWarning, match=r"5 messages were not acknowledged before the end \(closed\)"):
+        warn_unacknowledged(lost, "the end")
+    assert "5 messages" in caplog.text

@@ -1,0 +1,111 @@
+"""What a process starts ends with it: also what has left its session, and what a command that has ended left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from local import guardian
+from local.processes import running
+from tests.integration.installed import ROOT
+
+pytestmark = pytest.mark.processes
+
+ENDED_S = 60.0
+_SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+_STARTS = """
+import subprocess, sys, time
+child = subprocess.Popen({command!r}, start_new_session=True, stdout=subprocess.DEVNULL, env={env})
+print(child.pid, flush=True)
+{then}
+"""
+_STAYS = "time.sleep(600)"
+
+
+def program(command: Sequence[str], *, then: str, env: str = "None", first: str = "") -> list[str]:
+    """A Python program that starts `command` in a session of its own, tells its process id, and does `then`."""
+    code = f"{first}\n{_STARTS.format(command=list(command), env=env, then=then)}"
+    return [sys.executable, "-c", code]
+
+
+GUARDS = "from local import guardian; guardian.guard()"
+
+
+def run(command: Sequence[str]) -> tuple["subprocess.Popen[str]", int]:
+    """The process of `command`, and the id of the process that it tells of."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + ENDED_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def end(process: "subprocess.Popen[str]", how: signal.Signals, started: int) -> None:
+    """End the process, and wait until what it started is gone too."""
+    assert running(started) is not None
+    process.send_signal(how)
+    process.communicate(timeout=ENDED_S)
+    wait_until(lambda: running(started) is None, f"{started} is still there after {how!r}")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_what_a_process_started_ends_with_it(how: signal.Signals) -> None:
+    process, started = run(program(_SLEEPER, then=_STAYS, first=GUARDS))
+    end(process, how, started)
+
+
+def test_what_a_command_left_behind_ends_with_the_process_that_ran_the_command() -> None:
+    detaches = program(_SLEEPER, then="")
+    process, started = run(
+        [
+            sys.executable,
+            "-c",
+            f"{GUARDS}\nimport subprocess, time\n"
+            f"print(subprocess.run({detaches!r}, stdout=subprocess.PIPE, text=True).stdout, end='', flush=True)\n"
+            f"{_STAYS}",
+        ]
+    )
+    end(process, signal.SIGKILL, started)
+
+
+def test_what_gets_an_environment_of_its_own_ends_with_it_when_that_holds_the_mark() -> None:
+    process, started = run(program(_SLEEPER, then=_STAYS, env="guardian.mark()", first=GUARDS))
+    end(process, signal.SIGKILL, started)
+
+
+def test_what_a_guarded_process_of_a_guarded_process_started_ends_with_the_outer_one() -> None:
+    inner = program(_SLEEPER, then=_STAYS, first=GUARDS)
+    process, started = run(
+        [
+            sys.executable,
+            "-c",
+            f"{GUARDS}\nimport subprocess, time\nsubprocess.Popen({inner!r}, start_new_session=True)\n{_STAYS}",
+        ]
+    )
+    end(process, signal.SIGKILL, started)
+
+
+def test_nothing_that_others_started_ends() -> None:
+    bystander = subprocess.Popen(_SLEEPER)
+    try:
+        process, started = run(program(_SLEEPER, then=_STAYS, first=GUARDS))
+        end(process, signal.SIGKILL, started)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_everything_that_these_tests_start_carries_their_mark() -> None:
+    assert guardian.mark(), "tests/conftest.py guards each process of pytest"

@@ -1,0 +1,300 @@
+"""The leader's side of replication: which of a follower's streams counts, whom the log's start passed, who returns."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from data_plane.contract import replication_pb2 as pb
+from data_plane.log.push import check_push
+from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.port import KeyValue
+from data_plane.node.config import NodeConfig
+from data_plane.node.ports import ConnectionLost
+from data_plane.node.replicas.catch_up import CatchUp
+from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
+from data_plane.node.replicas.replica import Listener, Replica
+from data_plane.node.stats import NodeStats
+from data_plane.replication.leader import NO_EPOCH
+from penstock.contract.errors import ErrorCode
+from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
+from penstock.contract.ids import BrokerId, TenantId
+from penstock.records.stamp import STAMP_BYTES, stamp_seed
+from tests.unit.log.batches import made_batch, with_header
+from tests.unit.log.miniature import SMALL, TOPIC, Miniature, where
+
+ME, FOLLOWER, OTHER = BrokerId(1), BrokerId(2), BrokerId(3)
+REGISTERED = 5
+CONFIG = NodeConfig(
+    broker_id=ME,
+    cluster_id="c",
+    client_address="",
+    internal_address="",
+    zone="",
+    cluster_secret="",
+    peppers={},
+)
+
+
+class StillClock:
+    """Stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0.0
+
+    def now_ms(self) -> int:
+        return 1_000
+
+    def monotonic_ms(self) -> float:
+        return 1_000.0 + self.passed_ms
+
+
+class Wire:
+    """What the follower sends is put in; its end is `lost`."""
+
+    peer = "follower"
+
+    def __init__(self) -> None:
+        self.frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.answered = asyncio.Event()
+        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def send(self, frame: bytes) -> None:
+        self.answered.set()
+        self.sent.put_nowait(frame)
+
+    async def receive(self) -> bytes:
+        frame = await self.frames.get()
+        if frame is None:
+            raise ConnectionLost("lost")
+        return frame
+
+    def close(self) -> None:
+        self.lose()
+
+    def lose(self) -> None:
+        self.frames.put_nowait(None)
+
+    def open(self, handle: int, end_offset: int = 0) -> None:
+        head = pb.ReplicaOpenHead(broker_id=FOLLOWER, broker_epoch=REGISTERED)
+        head.partitions.add(
+            handle=handle,
+            topic_id=TOPIC,
+            partition=0,
+            leader_epoch=1,
+            last_epoch=NO_EPOCH,
+            replica_generation=1,
+            log_end_offset=end_offset,
+            durable_end_offset=end_offset,
+            log_start_offset=end_offset,
+        )
+        self.frames.put_nowait(pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString()))
+
+    def held(self, handle: int, end_offset: int) -> None:
+        head = pb.ReplicaHeldHead()
+        head.held.add(
+            handle=handle, leader_epoch=1, durable_end_offset=end_offset, written_end_offset=end_offset
+        )
+        self.frames.put_nowait(pack_frame(FrameKind.REPLICA_HELD, head.SerializeToString()))
+
+    async def pushed(self) -> list[tuple[int, int]]:
+        """Of the next frame of pushes with batches: (handle, base offset) of each; what came before is skipped."""
+        while True:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), 30))
+            if kind is FrameKind.REPLICA_PUSH:
+                pushes = pb.ReplicaPushHead.FromString(bytes(head)).pushes
+                if any(push.stamps for push in pushes):
+                    return [(push.handle, push.base_offset) for push in pushes if push.stamps]
+
+    async def answer(self) -> pb.ReplicaAnswer:
+        """The next one; pushes before it are skipped."""
+        while True:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), 30))
+            if kind is FrameKind.REPLICA_ANSWER:
+                (answer,) = pb.ReplicaAnswerHead.FromString(bytes(head)).answers
+                return answer
+
+
+def led(broker: Miniature | None = None, unsettled: Listener = lambda replica: None) -> Replica:
+    """A replica that leads, in sync with another one than the follower."""
+    topic = model.TopicRecord(
+        topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
+    )
+    replica = Replica(
+        where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
+        wrote=lambda replica, size: None, unsettled=unsettled, stopped=lambda replica: None,
+        held_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", lacks_room=lambda: None,
+    )  # fmt: skip
+    replica.lead(
+        model.PartitionRecord(
+            partition=0,
+            replicas=(ME, FOLLOWER, OTHER),
+            replica_generations=(1, 1, 1),
+            leader=ME,
+            leader_epoch=1,
+            in_sync=(ME, OTHER),
+        )
+    )
+    return replica
+
+
+def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> FollowerStream:
+    image = ClusterImage()
+    live = model.LiveRecord(incarnation="i", directory_id="d").encode()
+    image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
+    return FollowerStream(
+        wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(), lambda _: None,
+        catch_up=CatchUp(0, StillClock(), NodeStats()),
+    )  # fmt: skip
+
+
+def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back() -> None:
+    replica = led()
+
+    def follows() -> bool:
+        assert replica.leading is not None
+        return next(lag.following for lag in replica.leading.describe(1_000.0) if lag.broker == FOLLOWER)
+
+    async def story() -> None:
+        wires = [Wire(), Wire()]
+        streams = []
+        for number, wire in enumerate(wires, start=1):
+            streams.append(asyncio.create_task(stream_of(wire, replica).serve()))
+            wire.open(number)
+            await wire.answered.wait()
+            assert follows()
+        for wire, still in zip(wires, (True, False), strict=True):
+            wire.lose()
+            await asyncio.wait(streams[:1], timeout=30)
+            assert isinstance(streams.pop(0).exception(), ConnectionLost)
+            assert follows() is still
+
+    asyncio.run(story())
+
+
+def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_takes_no_harm() -> None:
+    broker = Miniature()
+    replica = led(broker)
+
+    async def story() -> None:
+        wire = Wire()
+        serving = asyncio.create_task(stream_of(wire, replica).serve())
+        wire.open(1)
+        assert not (await wire.answer()).error
+        for number in range(40):
+            batch, header = with_header(made_batch(2, 400, fill=number))
+            replica.produce(batch, header, acks=0, claimed_epoch=1, principal=5, answer=lambda outcome: None)
+            broker.commit()
+        broker.move_log_start(60)  # before the follower was sent anything
+        refused = await wire.answer()
+        assert (refused.handle, refused.error) == (1, ErrorCode.OFFSET_OUT_OF_RANGE)
+        assert not replica.stopped, "it is whole"
+        assert replica.leading is not None, "it leads on"
+        wire.open(2)
+        answer = await wire.answer()
+        begins = replica.log.first_segment_offset
+        assert 0 < begins < 60, "the log begins within a segment"
+        assert (answer.handle, answer.start_over, answer.log_start_offset) == (2, True, begins)
+        wire.open(3, end_offset=begins)
+        assert not (await wire.answer()).start_over, "it may fetch that segment whole"
+        kind, head, payload = unpack_frame(await asyncio.wait_for(wire.sent.get(), 30))
+        assert kind is FrameKind.REPLICA_PUSH
+        (push,) = pb.ReplicaPushHead.FromString(bytes(head)).pushes
+        sizes = push.stamps * STAMP_BYTES
+        taken = check_push(
+            payload[:sizes], payload[sizes : sizes + push.batches_bytes], stamp_seed(where()), log_end=begins,
+            last_epoch=NO_EPOCH, leader_epoch=1, last_accepted_ms=0, active_size=None,
+        )  # fmt: skip
+        assert taken[0].begins_segment
+        wire.lose()
+        await asyncio.wait([serving], timeout=30)
+        assert isinstance(serving.exception(), ConnectionLost)
+
+    asyncio.run(story())
+
+
+def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() -> None:
+    looked_at: list[Replica] = []
+    replica = led(unsettled=looked_at.append)
+    made = replica.record
+    assert made is not None
+    looked_at.clear()
+    replica.lead(replace(made, in_sync=(ME,), partition_epoch=made.partition_epoch + 1))
+    assert looked_at == [replica], "who left may be even, and say no more"
+    replica.lead(replace(made, in_sync=made.replicas, partition_epoch=made.partition_epoch + 2))
+    assert looked_at == [replica], "a whole one costs nothing"
+
+
+class Pushing:
+    """A leader that pushes to a follower which says what it holds when it is told to."""
+
+    def __init__(self, body_bytes: int = 40) -> None:
+        self.broker = Miniature(tail_bytes=1 << 22)
+        self.replica = led(self.broker)
+        self.wire, self.clock = Wire(), StillClock()
+        self._body_bytes = body_bytes
+
+    def produce(self) -> None:
+        """One batch of one record."""
+        batch, header = with_header(made_batch(1, self._body_bytes))
+        self.replica.produce(batch, header, acks=0, claimed_epoch=1, principal=5, answer=lambda outcome: None)
+
+    async def nothing_comes(self) -> None:
+        """Longer than anything waits, if the clock did not stand."""
+        await asyncio.sleep(4 * HOLD_OFF_MS / 1_000)
+        assert self.wire.sent.empty()
+
+    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            serving = asyncio.create_task(stream_of(self.wire, self.replica, self.clock).serve())
+            self.wire.open(1)
+            assert not (await self.wire.answer()).error
+            await story()
+            self.wire.lose()
+            await asyncio.wait([serving], timeout=30)
+            assert isinstance(serving.exception(), ConnectionLost)
+
+        asyncio.run(whole())
+
+
+def test_what_is_produced_while_a_small_push_is_on_its_way_goes_together_once_the_follower_holds_it() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.produce()
+        await pushing.nothing_comes()
+        pushing.produce()
+        pushing.wire.held(1, 1)
+        assert await pushing.wire.pushed() == [(1, 1)]
+        pushing.wire.held(1, 3)
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 3)], "the frame before took both batches"
+
+    pushing.run(story)
+
+
+def test_nothing_waits_longer_than_the_hold_off_for_what_is_on_its_way() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        pushing.produce()
+        assert await pushing.wire.pushed() == [(1, 0)]
+        pushing.produce()
+        await pushing.nothing_comes()
+        pushing.clock.passed_ms += HOLD_OFF_MS
+        assert await pushing.wire.pushed() == [(1, 1)]
+
+    pushing.run(story)
+
+
+def test_behind_large_pushes_nothing_waits() -> None:
+    pushing = Pushing(body_bytes=SMALL_WINDOW_BYTES)
+
+    async def story() -> None:
+        for offset in range(3):
+            pushing.produce()
+            assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)

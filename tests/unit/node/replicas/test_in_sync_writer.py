@@ -1,0 +1,118 @@
+"""Writing changes of the in-sync set: what the store did not answer can never be applied later (RL17, RL36)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from data_plane.metadata import model
+from data_plane.metadata.port import Compare, KeyValue, Put, RangeResult, StoreUnavailable, TxnResult
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.membership.registration import Registration
+from data_plane.node.replicas.in_sync_writer import InSyncWriter
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.stats import NodeStats
+from data_plane.replication.leader import Accepted, Position
+from penstock.contract.ids import BrokerId
+
+from .test_follower_stream import CONFIG, FOLLOWER, ME, OTHER, REGISTERED, StillClock, led
+
+NOBODY: Any = None
+
+
+class Store:
+    """One cell, and what becomes of each transaction in turn: `lost`, `refused` or `applied`."""
+
+    def __init__(self, key: str, record: model.PartitionRecord, outcomes: Sequence[str]) -> None:
+        self.key, self.record, self.revision = key, record, 1
+        self.outcomes = list(outcomes)
+        self.written: list[model.PartitionRecord] = []
+
+    async def range(self, key: str) -> RangeResult:
+        cell = model.encode_cell({self.record.partition: self.record})
+        return RangeResult(self.revision, (KeyValue(self.key, cell, self.revision),))
+
+    async def txn(self, compares: Sequence[Compare], changes: Sequence[Put]) -> TxnResult:
+        outcome = self.outcomes.pop(0)
+        (put,) = changes
+        if outcome == "lost":
+            raise StoreUnavailable("no answer")
+        if outcome == "applied":
+            self.record = model.decode_cell(put.value)[self.record.partition]
+            self.written.append(self.record)
+            self.revision += 1
+        return TxnResult(succeeded=outcome == "applied", revision=self.revision)
+
+
+def _writer(replica: Replica, outcomes: Sequence[str]) -> tuple[InSyncWriter, Store]:
+    assert replica.record is not None
+    store = Store(model.cell_key(replica.where.topic_id, 0), replica.record, outcomes)
+    view = MetadataView(NOBODY, CONFIG.timings)
+    live = model.LiveRecord(incarnation="i", directory_id="d").encode()
+    known = {
+        key: value
+        for one in (ME, FOLLOWER, OTHER)
+        for key, value in ((model.live_key(one), live), (model.broker_key(one), _broker(one).encode()))
+    }
+    view.image.load([KeyValue(key, value, REGISTERED) for key, value in known.items()], REGISTERED)
+    registration = Registration(
+        CONFIG, "d", view, NOBODY, StillClock(), NOBODY,
+        data_lost=NOBODY, damaged=NOBODY, gained=NOBODY, lost=NOBODY,
+    )  # fmt: skip
+    return InSyncWriter(CONFIG, view, registration, cast(Any, store), StillClock(), NodeStats()), store
+
+
+def _broker(broker: BrokerId) -> model.BrokerRecord:
+    return model.BrokerRecord(
+        broker_id=broker, directory_id="d", client_address="c:1", internal_address="i:1", zone="z"
+    )
+
+
+def _replica_with_a_follower_that_may_join() -> Replica:
+    replica = led()
+    leading = replica.leading
+    assert leading is not None
+    position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=-1)
+    answer = leading.follower_opened(
+        FOLLOWER, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
+        epoch_lookup=lambda epoch: (-1, 0), held_from=0,
+    )  # fmt: skip
+    assert isinstance(answer, Accepted)
+    return replica
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "moved_on"), [(["refused"], 0), (["lost", "refused", "applied"], 1)], ids=["known", "lost"]
+)
+def test_a_record_is_moved_on_only_when_an_earlier_try_may_still_be_applied(
+    outcomes: list[str], moved_on: int
+) -> None:
+    replica = _replica_with_a_follower_that_may_join()
+    writer, store = _writer(replica, outcomes)
+    before = store.record
+
+    async def story() -> None:
+        for _ in range(outcomes.count("lost") + 1):
+            await writer._look([replica])
+
+    asyncio.run(story())
+    assert not store.outcomes, "each transaction was asked for"
+    assert [record.partition_epoch for record in store.written] == [before.partition_epoch + 1] * moved_on
+    assert store.record.in_sync == before.in_sync
+    assert replica.leading is not None and replica.leading.maximal == (ME, OTHER)
+
+
+def test_a_lost_answer_keeps_the_proposed_member_counted_until_it_is_known_what_holds() -> None:
+    replica = _replica_with_a_follower_that_may_join()
+    writer, store = _writer(replica, ["lost", "applied"])
+
+    async def story() -> None:
+        await writer._look([replica])
+        assert replica.leading is not None
+        assert replica.leading.maximal == (ME, OTHER, FOLLOWER) and replica.leading.in_sync_count == 2
+        await writer._look([replica])
+        assert set(replica.leading.record.in_sync) == {ME, OTHER, FOLLOWER}
+
+    asyncio.run(story())
+    assert not store.outcomes

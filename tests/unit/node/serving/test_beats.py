@@ -1,0 +1,91 @@
+"""Which calls are signs of life, which do not wait behind questions."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from data_plane.node.admission.fairness import Fairness
+from data_plane.node.groups.group_calls import is_beat
+from data_plane.node.ports import Caller
+from data_plane.node.serving.client_service import client_service
+from data_plane.node.stats import NodeStats
+from data_plane.throttling.spare import ALWAYS
+from penstock.contract import methods
+from penstock.contract.ids import TenantId
+from penstock.contract.v1 import groups_pb2 as pb
+from tests.unit.node.admission.test_fairness import Hands
+from tests.unit.node.admission.test_gate import gate, of
+
+
+def request(epoch: int, *topics: str, owned: int = 0) -> bytes:
+    made = pb.GroupHeartbeatRequest(group="g", member_id="m", member_epoch=epoch, topics=topics)
+    for partition in range(owned):
+        made.owned.add(topic_id=bytes(16), partition=partition)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("method", "sent", "expected"),
+    [
+        (methods.GROUP_HEARTBEAT, request(1, owned=300), True),
+        (methods.GROUP_HEARTBEAT, request(1, owned=10_000), False),
+        (methods.GROUP_HEARTBEAT, request(1, "another"), False),
+        (methods.GROUP_HEARTBEAT, request(0, "orders"), False),
+        (methods.GROUP_HEARTBEAT, request(-1), False),
+        (methods.GROUP_HEARTBEAT, b"\xff no message", False),
+        (methods.METADATA, request(1), False),
+    ],
+)
+def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
+    method: str, sent: bytes, expected: bool
+) -> None:
+    assert is_beat(method, sent) is expected
+
+
+def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
+    hands, (door, _) = Hands(), gate()
+    fair = Fairness(hands, NodeStats())
+    heard: list[bytes] = []
+
+    class Unasked:
+        def __getattr__(self, name: str) -> object:
+            return f"nobody asks for {name}"
+
+    class Groups(Unasked):
+        async def heartbeat(self, caller: Caller, request: bytes) -> bytes:
+            hands.at_ms += 1
+            heard.append(request)
+            return b"heard"
+
+        async def list_groups(self, caller: Caller, request: bytes) -> bytes:
+            raise AssertionError("it has to wait")
+
+    others = dict.fromkeys(("streams", "calls", "proofs", "commitments", "deletion", "scrubber"), Unasked())
+    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair)
+    caller, beat, joins = of("greedy"), request(1), request(0, "orders")
+
+    async def call(method: str, sent: bytes) -> bytes:
+        await service.turn(method, caller, sent)
+        return await service.calls[method](caller, sent)
+
+    async def story() -> None:
+        fair._spare.part = ALWAYS
+        for use in (fair._use, fair._spare.asked):
+            use.charge(TenantId("greedy"), 400, 0)
+        fair._use.charge(TenantId("modest"), 20, 0)
+        waiting = [
+            asyncio.create_task(call(*one))
+            for one in ((methods.GROUP_HEARTBEAT, joins), (methods.LIST_GROUPS, b""))
+        ]
+        await asyncio.sleep(0)
+        assert await call(methods.GROUP_HEARTBEAT, beat) == b"heard"
+        assert heard == [beat]
+        assert fair._spare.beats.of(TenantId("greedy"), hands.at_ms) > 0
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(story())
+    assert not fair._questions.queues

@@ -1,0 +1,154 @@
+"""Every process reads its configuration in one way and refuses what is wrong in one form."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from msgspec import Meta
+
+from control_plane.config import Config
+from penstock.contract.errors import ConfigurationError
+from process import settings
+from process.settings import Refused, Secret, Settings
+from spark_usage import configuration
+
+
+class Store(Settings, frozen=True, kw_only=True, tag_field="kind", tag="store"):
+    size: Annotated[int, Meta(ge=1)]
+
+    def __post_init__(self) -> None:
+        if self.size == 13:
+            raise Refused("size", "13 is unlucky; another number required")
+
+
+class Model(Settings, frozen=True, kw_only=True):
+    file: Path
+    name: Annotated[str, Meta(min_length=1)]
+    where: str | Store = ""
+    password: Secret = Secret("")
+    folder: Path | None = None
+    ratio: float = 1.0
+    peers: tuple[str, ...] = ()
+
+
+def read(folder: Path, values: Any, /, *others: str, **environment: str) -> Model:
+    file = folder / "some.json"
+    file.write_text(json.dumps(values))
+    return settings.read(
+        file, Model, given={"file": str(file)}, environment=environment, prefix="SOME_", others=others
+    )
+
+
+def test_a_model_is_read_from_file_and_environment(tmp_path: Path) -> None:
+    model = read(
+        tmp_path,
+        {"name": "a", "folder": "/f", "peers": ["x"], "where": {"kind": "store", "size": 2}},
+        SOME_NAME="b",
+        SOME_RATIO="0.5",
+        SOME_PEERS='["y", "z"]',
+        ELSE="c",
+    )
+    assert (model.name, model.folder, model.ratio, model.peers) == ("b", Path("/f"), 0.5, ("y", "z"))
+    assert model.where == Store(size=2)
+    assert model.file == tmp_path / "some.json"
+    assert read(tmp_path, {"name": "a"}, SOME_WHERE="/m.db").where == "/m.db"
+    assert read(tmp_path, {"name": "a"}, SOME_WHERE='{"kind": "store", "size": 3}').where == Store(size=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ([], "some.json: an object required"),
+        ({}, "some.json: name: missing; give it a value"),
+        ({"name": ""}, "some.json: name: text that is not empty required"),
+        ({"name": 1}, "some.json: name: text required, a whole number given"),
+        ({"nam": "a"}, "some.json: nam: no such setting; did you mean name?"),
+        ({"name": "a", "file": "/f"}, "some.json: file: no such setting; "),
+        (
+            {"name": "a", "zzzz": 1},
+            "zzzz: no such setting; known: folder, name, password, peers, ratio, where",
+        ),
+        ({"name": "a", "folder": 1}, "folder: the name of a file or folder required, a whole number given"),
+        ({"name": "a", "ratio": "1"}, "ratio: a number required, text given"),
+        ({"name": "a", "peers": ["x", None]}, "peers[1]: text required, null given"),
+        ({"name": "a", "where": 1}, "where: text or an object required, a whole number given"),
+        ({"name": "a", "where": {"kind": "shop"}}, "where.kind: 'store' required, 'shop' given"),
+        ({"name": "a", "where": {"size": 1}}, "where.kind: missing; 'store' required"),
+        (
+            {"name": "a", "where": {"kind": "store", "siez": 1}},
+            "where.siez: no such setting; did you mean size?",
+        ),
+        (
+            {"name": "a", "where": {"kind": "store", "size": 0}},
+            "where.size: a whole number of at least 1 required",
+        ),
+        ({"name": "a", "where": {"kind": "store", "size": 13}}, "where.size: 13 is unlucky; another number"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_path_fact_and_demand(tmp_path: Path, values: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        read(tmp_path, values)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "says"),
+    [
+        ("SOME_NMAE", "a", "SOME_NMAE: no such setting; did you mean SOME_NAME?"),
+        ("SOME_RATIO", "half", "SOME_RATIO: 'half' is not JSON"),
+        ("SOME_RATIO", "[]", "SOME_RATIO: a number required, a list given"),
+        (
+            "SOME_WHERE",
+            '{"kind": "store", "size": 0}',
+            "SOME_WHERE: size: a whole number of at least 1 required",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_told_with_its_variable(
+    tmp_path: Path, variable: str, text: str, says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="^" + re.escape(says)):
+        read(tmp_path, {"name": "a"}, **{variable: text})
+
+
+def test_settings_of_others_are_passed_over_and_misspelt_ones_are_not(tmp_path: Path) -> None:
+    others = ("colour", "where.shade")
+    values = {"name": "a", "colour": "red", "where": {"kind": "store", "size": 1, "shade": 2}}
+    assert read(tmp_path, values, *others).where == Store(size=1)
+    with pytest.raises(ConfigurationError, match="color: no such setting"):
+        read(tmp_path, {"name": "a", "color": "red"}, *others)
+
+
+def test_a_secret_is_its_text_and_is_not_shown(tmp_path: Path) -> None:
+    model = read(tmp_path, {"name": "a", "password": "hidden"})
+    assert model.password == "hidden"
+    assert "hidden" not in repr(model)
+
+
+def test_a_model_cannot_be_changed(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError):
+        read(tmp_path, {"name": "a"}).name = "b"  # type: ignore[misc]
+
+
+def test_the_usage_pipeline_knows_which_settings_of_the_shared_file_are_not_its_own() -> None:
+    own = {path for path, _ in settings.paths(configuration.Configuration)}
+    assert {path for path, _ in settings.paths(Config)} - own == configuration.OF_CONTROL_PLANE
+    assert own <= {path for path, _ in settings.paths(Config)}
+
+
+def test_the_usage_pipeline_passes_over_what_is_the_control_planes_and_refuses_what_is_misspelt(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "config.json"
+    values = {
+        "brokers": {"bootstrap": ["127.0.0.1:9"], "pepper_version": 1},
+        "usage_key_file": "/k",
+        "datasets": "/d",
+        "secret_key": "s",
+    }
+    file.write_text(json.dumps(values))
+    assert configuration.read(file).pipeline_interval_s == 20
+    file.write_text(json.dumps(values | {"pipeline_intervall_s": 5}))
+    with pytest.raises(ConfigurationError, match=r"no such setting; did you mean pipeline_interval_s\?"):
+        configuration.read(file)

@@ -1,0 +1,53 @@
+"""Forms about the people of a tenant."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.utils.html import format_html
+
+from tenants.roles import Role
+from web.forms.console_form import ConsoleForm
+from web.forms.fields import Choice, Text
+
+
+class InviteForm(ConsoleForm):
+    """An address and a role, one of `roles`: (name, what it means)."""
+
+    email = Text(
+        label="E-mail address",
+        help_text="Only a person of this address can take the invitation.",
+        widget=forms.EmailInput({"maxlength": 254, "autofocus": True, "autocomplete": "off"}),
+    )
+    role = Choice(
+        label="Role",
+        initial=Role.DEVELOPER.value,
+        widget=forms.RadioSelect,
+        template_name="web/fields/cards.html",
+    )
+
+    def __init__(self, roles: Sequence[tuple[str, str]], data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data)
+        told = '<strong>{}</strong><span class="quiet">{}</span>'
+        _choices(self, "role", [(name, format_html(told, name, meaning)) for name, meaning in roles])
+
+
+class RoleForm(ConsoleForm):
+    """Another role for somebody."""
+
+    role = Choice(label="Role")
+    confirmed = forms.BooleanField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self, roles: Sequence[str], data: Mapping[str, Any] | None = None, *, of: str = "", **initial: Any
+    ) -> None:
+        # One stands in each row of a list: without ids, each named by its person.
+        super().__init__(data, initial=initial, auto_id=False)
+        _choices(self, "role", [(name, name) for name in roles])
+        self.fields["role"].widget.attrs["aria-label"] = f"Role of {of}"
+
+
+def _choices(form: ConsoleForm, name: str, choices: Sequence[tuple[str, str]]) -> None:
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)
+    field.choices = choices
