@@ -1,4 +1,4 @@
-"""The billing app's configuration: cuts are delivered like every other change, drafts that wait are measured."""
+"""The billing app's configuration: registers the delivery of cuts and billing's metrics."""
 
 from django.apps import AppConfig
 

@@ -1,7 +1,7 @@
-"""Writes the billing chain of a tenant: one entry a document, in the transaction of the change that made it.
+"""Writes a tenant's billing chain: one entry for each document, in the transaction of its change.
 
-The first entry of every chain says which prices the tenant begins with. Where a cut brings credit notes and an invoice,
-the credit notes come first: what was billed too much is taken back before more is billed.
+The first entry of every chain is the tenant's first prices. When a cut causes credit notes and an invoice, the credit
+notes come first.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from billing.models import BillingEntry
 from penstock.contract import documents
 from penstock.contract.documents import NO_HASH, ChainEntry, Document
 from penstock.contract.invariant import invariant
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 
@@ -38,7 +38,7 @@ def append(tenant: Tenant, object_id: str, document: Document, at: datetime) -> 
     The caller holds the tenant's row lock, and writes the audit entry of the same change with `bound`.
     """
     invariant(connection.in_atomic_block, "a document is written in the transaction of its change")
-    # What is stored is what every reader accepts.
+    # A stored document is one that every reader accepts.
     content = documents.plain(documents.read_document(documents.plain(document), type(document), object_id))
     newest = _newest(tenant)
     invariant(newest is not None or document.kind == "prices", "a chain begins with the tenant's prices")
@@ -66,7 +66,7 @@ def append(tenant: Tenant, object_id: str, document: Document, at: datetime) -> 
 
 
 def bound(entry: BillingEntry | None) -> Mapping[str, Any]:
-    """What the audit entry of the same change says of the document; nothing when there is none."""
+    """Fields of the audit entry of the same change, which name the document. Empty without a document."""
     if entry is None:
         return {}
     return {
@@ -74,11 +74,6 @@ def bound(entry: BillingEntry | None) -> Mapping[str, Any]:
         "billing_sequence": entry.sequence,
         "billing_hash": entry.hash,
     }
-
-
-def whole_ms(moment: datetime) -> datetime:
-    """The moment without what is below a ms."""
-    return moment.replace(microsecond=moment.microsecond // 1_000 * 1_000)
 
 
 def _newest(tenant: Tenant) -> BillingEntry | None:

@@ -1,4 +1,4 @@
-"""Writes credit notes, in the transaction that settles the cut at which a declared loss was seen."""
+"""Issues credit notes, in the transaction that finalizes the invoice of the cut at which a declared loss was seen."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -6,30 +6,30 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from billing import chain_actions, document_building, queries
+from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
-from billing.settlement import Place, Usage
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.rules import rating
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owed:
-    """Issued invoices with what is to be credited of each. `unexplained`: lost, and on no invoice."""
+class CreditPlan:
+    """Issued invoices with the parts to credit of each. `unbilled` names reversals that are on no invoice."""
 
     notes: tuple[tuple[Invoice, tuple[CreditedPart, ...]], ...]
-    unexplained: tuple[str, ...]
+    unbilled: tuple[str, ...]
 
 
-def owed(cut: Cut, lost: Sequence[Usage], waived: Collection[Place]) -> Owed:
-    """What the invoices before this cut have billed too much. Within the transaction of the caller, who holds the
-    tenant's lock.
+def plan_credits(cut: Cut, reversals: Sequence[Usage], waived: Collection[PartitionRef]) -> CreditPlan:
+    """The credits that the cut's reversals require on earlier invoices.
 
-    A waived partition is credited as far as it was billed, and what was never billed of it keeps no draft.
+    Runs in the caller's transaction; the caller holds the lock on the tenant's row. A waived partition is credited up
+    to what was billed. What was never billed of it does not keep the invoice a draft.
     """
-    if not lost:
-        return Owed(notes=(), unexplained=())
+    if not reversals:
+        return CreditPlan(notes=(), unbilled=())
     invoices = list(
         Invoice.objects.filter(
             tenant=cut.tenant, status=Invoice.Status.ISSUED, cut__period_end__lte=cut.period_start
@@ -38,19 +38,19 @@ def owed(cut: Cut, lost: Sequence[Usage], waived: Collection[Place]) -> Owed:
         .order_by("-cut__period_end")
     )
     billed = [_billed(invoice) for invoice in invoices]
-    allocation = allocate(lost, billed)
-    demanded = allocate([row for row in lost if (row.topic_id, row.partition) not in waived], billed)
+    allocation = allocate(reversals, billed)
+    required = allocate([row for row in reversals if (row.topic_id, row.partition) not in waived], billed)
     notes = [(invoice, parts) for invoice, parts in zip(invoices, allocation.credits, strict=True) if parts]
-    return Owed(notes=tuple(notes), unexplained=demanded.unexplained)
+    return CreditPlan(notes=tuple(notes), unbilled=required.unbilled)
 
 
-def issue(actor: Actor, cut: Cut, owed: Owed, at: datetime) -> None:
-    """A credit note for each invoice, with lines, lost ranges, its document and an audit entry.
+def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -> None:
+    """Issue a credit note for each invoice of the plan: its lines, lost ranges, document and audit entry.
 
-    `at` is the chain's next moment. The credit of an invoice that was issued before documents existed has none either.
+    `at` is from `chain_actions.next_moment`. The credit note of an invoice without a document has none either.
     """
     number = CreditNote.objects.filter(tenant=cut.tenant).count()
-    for invoice, parts in owed.notes:
+    for invoice, parts in plan.notes:
         number += 1
         lost: dict[str, int] = defaultdict(int)
         for part in parts:
@@ -121,35 +121,35 @@ def issue(actor: Actor, cut: Cut, owed: Owed, at: datetime) -> None:
         )
 
 
-def _billed(invoice: Invoice) -> dict[Place, BilledPart]:
-    """What the invoice still bills of each partition."""
-    quantities: dict[Place, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    bounds: dict[Place, tuple[str, int, int, int]] = {}
-    given_up = queries.waived(invoice.cut)
+def _billed(invoice: Invoice) -> dict[PartitionRef, BilledPart]:
+    """What the invoice still bills of each partition, less earlier credits."""
+    quantities: dict[PartitionRef, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    bounds: dict[PartitionRef, tuple[str, int, int, int]] = {}
+    waived = queries.waived_partitions(invoice.cut)
     for row in invoice.cut.usage.filter(quantity__gte=0).order_by("topic_id", "partition", "first_offset"):
-        place = (row.topic_id, row.partition)
-        if place in given_up:
+        ref = (row.topic_id, row.partition)
+        if ref in waived:
             continue
-        quantities[place][row.meter] += row.quantity
-        _, generation, first, end = bounds.get(place, (row.topic, 0, row.first_offset, 0))
-        bounds[place] = (
+        quantities[ref][row.meter] += row.quantity
+        _, generation, first, end = bounds.get(ref, (row.topic, 0, row.first_offset, 0))
+        bounds[ref] = (
             row.topic,
             max(generation, row.log_generation),
             min(first, row.first_offset),
             max(end, row.end_offset),
         )
     for gone in CreditedRange.objects.filter(credit_note__invoice=invoice):
-        place = (gone.topic_id, gone.partition)
-        quantities[place][gone.meter] -= gone.quantity
-        topic, generation, first, end = bounds[place]
-        bounds[place] = (topic, generation, first, min(end, gone.first_offset))
+        ref = (gone.topic_id, gone.partition)
+        quantities[ref][gone.meter] -= gone.quantity
+        topic, generation, first, end = bounds[ref]
+        bounds[ref] = (topic, generation, first, min(end, gone.first_offset))
     return {
-        place: BilledPart(
+        ref: BilledPart(
             topic=topic,
             log_generation=generation,
             first_offset=first,
             end_offset=end,
-            quantities=dict(quantities[place]),
+            quantities=dict(quantities[ref]),
         )
-        for place, (topic, generation, first, end) in bounds.items()
+        for ref, (topic, generation, first, end) in bounds.items()
     }

@@ -1,19 +1,19 @@
-"""What a declared loss takes back from invoices that were issued: pure, rows in, credits by invoice out.
+"""Allocates reversals to the invoices that billed them. Pure: rows in, credits by invoice out.
 
-The log of a partition is lost from an offset on, so what is lost is what was counted last: it is taken from the newest
-invoice first, and from the one before when that one's usage of the partition is all gone.
+A declared loss removes a partition's log from an offset on, so it removes what was counted last. The newest invoice is
+credited first. The invoice before it is credited when nothing of the partition is left on the newer one.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from billing.settlement import Place, Usage
+from billing.completeness import PartitionRef, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledPart:
-    """What an issued invoice still bills of one partition, earlier credits taken off: [first_offset, end_offset)."""
+    """What an issued invoice still bills of one partition, less earlier credits: offsets [first_offset, end_offset)."""
 
     topic: str
     log_generation: int
@@ -25,7 +25,7 @@ class BilledPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreditedPart:
-    """What of an invoice's partition is lost. Both bounds are the log's as it was when it was billed."""
+    """The lost part of one partition on an invoice. Both bounds are offsets of the log as it was billed."""
 
     topic_id: str
     topic: str
@@ -38,51 +38,51 @@ class CreditedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Credits by invoice, in the order of the invoices given; `unexplained` names what no invoice had billed."""
+    """Credits by invoice, in the order of the invoices given. `unbilled` names reversals that no invoice had billed."""
 
     credits: tuple[tuple[CreditedPart, ...], ...]
-    unexplained: tuple[str, ...]
+    unbilled: tuple[str, ...]
 
 
-def allocate(lost: Sequence[Usage], invoices: Sequence[Mapping[Place, BilledPart]]) -> Allocation:
-    """Divide what was taken back (rows with negative quantities) over invoices, newest first."""
-    begins: dict[Place, int] = {}
-    left: dict[Place, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for row in lost:
-        place = (row.topic_id, row.partition)
-        begins[place] = min(row.first_offset, begins.get(place, row.first_offset))
-        left[place][row.meter] -= row.quantity
+def allocate(reversals: Sequence[Usage], invoices: Sequence[Mapping[PartitionRef, BilledPart]]) -> Allocation:
+    """Allocate reversals (rows with negative quantities) to invoices, newest first."""
+    begins: dict[PartitionRef, int] = {}
+    left: dict[PartitionRef, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in reversals:
+        ref = (row.topic_id, row.partition)
+        begins[ref] = min(row.first_offset, begins.get(ref, row.first_offset))
+        left[ref][row.meter] -= row.quantity
     credits: list[tuple[CreditedPart, ...]] = []
     for billed in invoices:
         parts = []
-        for place in sorted(left):
-            part = billed.get(place)
-            if part is None or part.end_offset <= begins[place]:
+        for ref in sorted(left):
+            part = billed.get(ref)
+            if part is None or part.end_offset <= begins[ref]:
                 continue
             taken = {
                 meter: min(quantity, part.quantities.get(meter, 0))
-                for meter, quantity in sorted(left[place].items())
+                for meter, quantity in sorted(left[ref].items())
             }
             if not any(taken.values()):
                 continue
             for meter, quantity in taken.items():
-                left[place][meter] -= quantity
+                left[ref][meter] -= quantity
             parts.append(
                 CreditedPart(
-                    topic_id=place[0],
+                    topic_id=ref[0],
                     topic=part.topic,
-                    partition=place[1],
+                    partition=ref[1],
                     log_generation=part.log_generation,
-                    first_offset=max(begins[place], part.first_offset),
+                    first_offset=max(begins[ref], part.first_offset),
                     end_offset=part.end_offset,
                     quantities=taken,
                 )
             )
         credits.append(tuple(parts))
-    unexplained = tuple(
-        f"{topic_id}-{partition}: {quantity} {meter} taken back by a declared loss were never billed"
+    unbilled = tuple(
+        f"{topic_id}-{partition}: {quantity} {meter} reversed by a declared loss were never billed"
         for (topic_id, partition), meters in sorted(left.items())
         for meter, quantity in sorted(meters.items())
         if quantity
     )
-    return Allocation(credits=tuple(credits), unexplained=unexplained)
+    return Allocation(credits=tuple(credits), unbilled=unbilled)

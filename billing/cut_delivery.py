@@ -1,31 +1,33 @@
-"""Delivers cuts: asks the brokers for the vector and stores it, a tenant's cuts in their order.
+"""Delivers cuts: asks the brokers for the vector and stores it. A tenant's cuts are delivered in their order.
 
-Repeating a cut gives the same offsets.
+A repeated cut gives the same offsets.
 """
 
 from django.db import transaction
 
-from billing import actions, queries
+from billing import period_actions, queries
 from billing.models import Cut
 from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import wake_ups
 from control_plane.outbox.registry import Delivered
 from penstock.contract.errors import BrokerUnavailable
-from penstock.rules.usage_folding import time_ms
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.cut import CutEnd
+from penstock.rules.timestamps import time_ms
 
-KIND_CUT = actions.KIND_CUT
+KIND_CUT = period_actions.KIND_CUT
 _CUT_S = 15.0
 """Below the lease of a delivery."""
 _NAMED_MAX = 5
 
 
 class CutDeliverer:
-    """A cut: every leader of the tenant's partitions gives one more reading."""
+    """Delivers a cut: each leader of the tenant's partitions makes one more reading."""
 
     def deliver(self, object_id: str, generation: int) -> Delivered:
-        """Raises `BrokerUnavailable` while a partition has no reading, or the tenant's cut before is not delivered; the
-        same cut is then asked for again.
+        """Raises `BrokerUnavailable` while a partition has no reading, or the tenant's previous cut is not delivered.
+        The cut is then delivered again later.
         """
         cut = queries.cut_for_delivery(object_id)
         if cut.delivered_at is None:
@@ -33,24 +35,24 @@ class CutDeliverer:
         return Delivered(generation=generation)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        """The vector is stored already, with the time. The cut behind it need not wait for its next attempt."""
+        """The vector is stored already. Deliver the tenant's next cut now, if one waits."""
         after = queries.cut_after(object_id)
         if after is not None and outbox.due_now(KIND_CUT, after.public_id):
             transaction.on_commit(lambda: wake_ups.wake(KIND_CUT, after.public_id))
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        actions.note_cut_failed(object_id, message)
+        period_actions.note_cut_failed(object_id, message)
 
 
 def ask(cut: Cut) -> None:
-    """Ask the brokers for the vector and store it; a cut that has one is compared. No transaction is open.
+    """Ask the brokers for the vector, then store it or compare it with the stored one. No transaction is open.
 
     Raises as `CutDeliverer.deliver` does, and `InvalidRequest` for an answer that does not agree.
     """
     before = queries.cut_before(cut)
     if before is not None and before.delivered_at is None:
         raise BrokerUnavailable(
-            f"{cut.public_id}: waits for the tenant's cut before, {before.public_id}, which is not delivered yet"
+            f"{cut.public_id}: waits for the tenant's previous cut {before.public_id}, which is not delivered yet"
         )
     answer = brokers.client().cut(
         cut.public_id,
@@ -58,7 +60,10 @@ def ask(cut: Cut) -> None:
         time_ms(cut.period_end),
         previous_end_ms=0 if before is None else time_ms(before.period_end),
         billing=(cut.chain_sequence, cut.chain_hash),
-        waived=[(bytes.fromhex(topic_id), partition) for topic_id, partition in sorted(queries.waived(cut))],
+        waived=[
+            (bytes.fromhex(topic_id), partition)
+            for topic_id, partition in sorted(queries.waived_partitions(cut))
+        ],
         timeout_s=_CUT_S,
     )
     failed = [
@@ -70,12 +75,11 @@ def ask(cut: Cut) -> None:
         raise BrokerUnavailable(
             f"{cut.public_id}: no reading of {len(failed)} partitions: {'; '.join(failed[:_NAMED_MAX])}"
         )
-    actions.store_vector(
+    period_actions.store_vector(
         cut.public_id,
         [
-            actions.VectorEntry(
-                topic_id=reading.topic_id.hex(),
-                partition=reading.partition,
+            CutEnd(
+                where=TopicPartition(TopicId(reading.topic_id), reading.partition),
                 log_generation=reading.log_generation,
                 end_offset=reading.end_offset,
                 accepted_ms=reading.accepted_ms,

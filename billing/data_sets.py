@@ -1,6 +1,6 @@
-"""Reads published data sets (docs/data-sets.md): a manifest that holds, files that are those of the manifest.
+"""Reads published data sets (docs/data-sets.md): checks the manifest, and the files against the manifest.
 
-Nothing here knows who wrote them. A data set that cannot be trusted as a whole is refused as a whole.
+It does not depend on who wrote them. A data set with one wrong file, row or check is refused as a whole.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ FORMAT = 1
 _RUN = re.compile(r"[0-9a-f]{32}\Z")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,199}\.parquet\Z")
 ROWS_MAX = 20_000_000
-"""A run is imported in one transaction; more rows than that need another way in."""
+"""A run is imported in one transaction, and its rows are in memory at once."""
 
 QUANTITY = "decimal(38,0)"
 SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
@@ -91,11 +91,11 @@ SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("cost_micro", QUANTITY),
     ),
 }
-"""Columns that billing reads, in order, with the names of types that manifests use."""
+"""The columns of each data set in order, with the type names of manifests."""
 
 
 _SAME_TYPES = {"bigint": "long", "integer": "int", "varchar": "string"}
-"""Other names of the same types in manifests."""
+"""Other type names that manifests may have."""
 
 
 class DataSetRefused(Exception):
@@ -116,7 +116,7 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A manifest that may be trusted to describe its files."""
+    """A manifest whose form and conservation checks are right. Its files are not read yet."""
 
     name: str
     run_id: str
@@ -163,10 +163,10 @@ def read_data_set(manifest: Manifest) -> DataSet:
             table = _in_microseconds(pq.ParquetFile(pa.BufferReader(content)).read())
         except (pa.ArrowException, OSError) as error:
             raise DataSetRefused(f"{named}: file {file_name}: no Parquet: {error}") from error
-        held = tuple((field.name, _type_name(field.type)) for field in table.schema)
-        if held != wanted:
+        columns = tuple((field.name, _type_name(field.type)) for field in table.schema)
+        if columns != wanted:
             raise DataSetRefused(
-                f"{named}: file {file_name} has the columns {_shown(held)}; {_shown(wanted)} required"
+                f"{named}: file {file_name} has the columns {_shown(columns)}; {_shown(wanted)} required"
             )
         rows.extend(_plain(row) for row in table.to_pylist())
         if len(rows) > ROWS_MAX:

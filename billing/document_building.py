@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime
 
+from billing.completeness import METERS, PartitionRef
 from billing.credits import CreditedPart
 from billing.models import BillingEntry, CreditNote, Cut, CutCoverage, CutReading, CutUsage, Invoice
-from billing.settlement import METERS, Place
 from penstock.contract import documents
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import CutEnd
 from penstock.rules import rating
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 
 MESSAGES, BYTES = METERS
 
@@ -44,9 +44,9 @@ def invoice_document(
     book: rating.PriceBook,
     rated: rating.Rated,
     previous: documents.Predecessor | None,
-    waived: Collection[Place],
+    waived: Collection[PartitionRef],
 ) -> documents.InvoiceDocument:
-    """The invoice as it is issued. `previous` is the tenant's invoice before, if it has a document."""
+    """The invoice as it is issued. `previous` is the tenant's previous invoice, if it has a document."""
     cut = invoice.cut
     start_ms, end_ms = time_ms(cut.period_start), time_ms(cut.period_end)
     return documents.InvoiceDocument(
@@ -167,8 +167,8 @@ def prices_document(
     )
 
 
-def _partitions(cut: Cut, waived: Collection[Place]) -> tuple[documents.BilledPartition, ...]:
-    rows: dict[Place, list[CutUsage]] = defaultdict(list)
+def _partitions(cut: Cut, waived: Collection[PartitionRef]) -> tuple[documents.BilledPartition, ...]:
+    rows: dict[PartitionRef, list[CutUsage]] = defaultdict(list)
     for row in cut.usage.filter(meter__in=METERS).order_by("first_offset", "day", "meter"):
         rows[row.topic_id, row.partition].append(row)
     return tuple(
@@ -183,7 +183,7 @@ def _partition(part: CutCoverage, rows: Iterable[CutUsage]) -> documents.BilledP
     counts_from = part.start_offset
     for row in rows:
         if row.quantity < 0:
-            # What a declared loss took back is counted again from there.
+            # A reversal: this cut counts again from there.
             counts_from = min(counts_from, row.first_offset)
             continue
         days.setdefault((row.first_offset, row.end_offset, row.day), {})[row.meter] = row.quantity

@@ -1,4 +1,4 @@
-"""Reads invoices that are drafts: for operators, with why each waits and what helps."""
+"""Reads drafts for operators: why each invoice is still a draft, and the next steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,34 +11,36 @@ from billing import price_actions
 from billing.models import CutCoverage, CutReading, DataSetState, Invoice, PartitionWaiver
 
 OVERDUE = timedelta(days=1)
-"""A draft that waits longer is an alert: readings come within seconds, rounds of the pipeline within minutes."""
-RESTS_ON = ("cut_coverage", "cut_usage")
-"""Data sets without which no invoice is issued."""
+"""An older draft raises an alert: readings come within seconds, runs of the usage pipeline within minutes."""
+REQUIRED_DATA_SETS = ("cut_coverage", "cut_usage")
+"""The completeness check reads these data sets."""
 
 
 def drafts() -> QuerySet[Invoice]:
-    """Every tenant's drafts. Each waits since its period has ended and its cut was made."""
+    """The drafts of every tenant. Its age counts from its period's end, or from its cut if that is later."""
     return Invoice.objects.filter(status=Invoice.Status.DRAFT).select_related("tenant", "cut__tenant")
 
 
 def overdue(now: datetime) -> QuerySet[Invoice]:
-    """Drafts that wait too long."""
+    """Drafts that are older than `OVERDUE`."""
     latest = now - OVERDUE
     return drafts().filter(cut__period_end__lte=latest, cut__created_at__lte=latest)
 
 
 def waiting(now: datetime) -> tuple[int, datetime | None]:
-    """How many drafts wait too long, and since when the oldest draft waits."""
+    """How many drafts are overdue, and since when the oldest draft waits."""
     since = Min(Greatest("cut__period_end", "cut__created_at"))
     return overdue(now).count(), drafts().aggregate(first=since)["first"]
 
 
 def alerts(now: datetime) -> list[str]:
-    """What an operator has to look at, one sentence each."""
+    """What needs an operator, one sentence each."""
     found = []
     number, _ = waiting(now)
     if number:
-        found.append(f"{number} {'draft waits' if number == 1 else 'drafts wait'} for over a day")
+        found.append(
+            f"{number} {'invoice has' if number == 1 else 'invoices have'} been a draft for over a day"
+        )
     problem = price_actions.configured_file_problem(now)
     if problem:
         found.append(problem)
@@ -46,25 +48,25 @@ def alerts(now: datetime) -> list[str]:
 
 
 def refused_data_sets() -> list[str]:
-    """Why newer data sets that invoices rest on are not imported."""
-    states = DataSetState.objects.filter(dataset__in=RESTS_ON).exclude(error="").order_by("dataset")
+    """Why the newest run of a required data set was refused, one text for each data set."""
+    states = DataSetState.objects.filter(dataset__in=REQUIRED_DATA_SETS).exclude(error="").order_by("dataset")
     return [state.error for state in states]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An invoice that waits: how long, why, and what helps."""
+    """An invoice that is still a draft: its age, the reasons and the next steps."""
 
     invoice: Invoice
     age_s: int
-    """Since its period ended and its cut was made."""
+    """Since its period's end, or since its cut if that is later."""
     overdue: bool
     reasons: tuple[str, ...]
-    to_do: tuple[str, ...]
+    next_steps: tuple[str, ...]
 
 
 def explained(invoices: Sequence[Invoice], now: datetime, refused: list[str]) -> list[Draft]:
-    """Each of `drafts` with its reasons, in as many queries for many as for one. `refused` is from
+    """Each of `drafts` with its reasons; the number of queries does not grow with them. `refused` is from
     `refused_data_sets`."""
     before = _drafts_before(invoices)
     lacking = _lacking(invoices)
@@ -78,14 +80,14 @@ def explained(invoices: Sequence[Invoice], now: datetime, refused: list[str]) ->
                 age_s=max(0, int(age.total_seconds())),
                 overdue=age >= OVERDUE,
                 reasons=tuple(_reasons(invoice, first, refused)),
-                to_do=tuple(_to_do(invoice, first, lacking[invoice.pk], refused)),
+                next_steps=tuple(_next_steps(invoice, first, lacking[invoice.pk], refused)),
             )
         )
     return found
 
 
 def reasons(invoice: Invoice, refused: list[str]) -> list[str]:
-    """Everything that keeps the invoice a draft; empty when it is issued."""
+    """Why the invoice is still a draft; empty when it is issued."""
     if invoice.status == Invoice.Status.ISSUED:
         return []
     before = _drafts_before([invoice]).get((invoice.tenant_id, invoice.cut.period_start))
@@ -95,43 +97,47 @@ def reasons(invoice: Invoice, refused: list[str]) -> list[str]:
 def _reasons(invoice: Invoice, before: Invoice | None, refused: list[str]) -> list[str]:
     cut = invoice.cut
     if cut.delivered_at is None:
-        found = [f"the brokers have not answered the cut: {cut.error or 'they were not asked yet'}"]
+        found = [f"the brokers have not answered the cut: {cut.error or 'they have not been asked yet'}"]
         if before is not None:
-            found.append(f"the invoice before, {before.public_id}, is a draft still")
+            found.append(f"the previous invoice {before.public_id} is still a draft")
     else:
         found = list(invoice.gaps)
     return [*found, *(f"a data set is refused: {text}" for text in refused)]
 
 
-def _to_do(invoice: Invoice, before: Invoice | None, lacking: "_Lacking", refused: list[str]) -> list[str]:
+def _next_steps(
+    invoice: Invoice, before: Invoice | None, lacking: "_Lacking", refused: list[str]
+) -> list[str]:
     cut = invoice.cut
-    mend = f"penstock billing mend {cut.public_id}"
+    command = f"penstock billing finalize {cut.public_id}"
     found = []
     if before is not None:
-        found.append(f"Mend the invoice before first: penstock billing mend {before.cut.public_id}")
+        found.append(f"Finalize the previous invoice first: penstock billing finalize {before.cut.public_id}")
     if cut.delivered_at is None:
-        found.append(f"Bring back the brokers that are named, then: {mend}")
-    elif lacking.unread:
-        found.append(f"Have the brokers write the cut's readings again: {mend}")
+        found.append(f"Bring the named brokers back, then run: {command}")
+    elif lacking.uncovered:
+        found.append(f"Ask the brokers for the cut's readings again: {command}")
     if refused:
-        found.append("See why the pipeline's data sets are refused: GET /v1/billing/data-sets")
+        found.append("See why the data sets are refused: GET /v1/billing/data-sets")
     if cut.delivered_at is None or lacking.deleted:
-        found.append(f"Give up what cannot be had back of a deleted topic: {mend} --waive TOPIC_ID-PARTITION")
+        found.append(
+            f"Waive a deleted topic's partition whose reading is lost: {command} --waive TOPIC_ID-PARTITION"
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lacking:
-    """What stands in the way of a cut's invoice, of its vector."""
+    """What keeps the invoice of a delivered cut a draft."""
 
-    unread: bool
-    """The data sets do not cover all of its partitions, as `queries.unread` counts them."""
+    uncovered: bool
+    """The data sets do not cover each partition of the cut, as in `queries.uncovered_partitions`."""
     deleted: bool
-    """It has partitions of deleted topics."""
+    """The cut has partitions of deleted topics."""
 
 
 def _drafts_before(invoices: Sequence[Invoice]) -> dict[tuple[int, datetime], Invoice]:
-    """Drafts that one of these waits for, by the tenant's key and the period's end."""
+    """The previous invoices of these that are drafts, by the tenant's key and the period's end."""
     rows = Invoice.objects.filter(
         status=Invoice.Status.DRAFT,
         tenant__in={invoice.tenant_id for invoice in invoices},
@@ -143,16 +149,16 @@ def _drafts_before(invoices: Sequence[Invoice]) -> dict[tuple[int, datetime], In
 def _lacking(invoices: Sequence[Invoice]) -> dict[int, _Lacking]:
     """By the invoice's key."""
     readings = CutReading.objects.filter(cut=OuterRef("cut"))
-    place = {"topic_id": OuterRef("topic_id"), "partition": OuterRef("partition")}
-    covered = CutCoverage.objects.filter(cut=OuterRef("cut"), status="covered", **place)
-    given_up = PartitionWaiver.objects.filter(
-        tenant=OuterRef("cut__tenant"), from_cut__period_end__lte=OuterRef("cut__period_end"), **place
+    partition = {"topic_id": OuterRef("topic_id"), "partition": OuterRef("partition")}
+    covered = CutCoverage.objects.filter(cut=OuterRef("cut"), status="covered", **partition)
+    waived = PartitionWaiver.objects.filter(
+        tenant=OuterRef("cut__tenant"), from_cut__period_end__lte=OuterRef("cut__period_end"), **partition
     )
     rows = Invoice.objects.filter(pk__in=[invoice.pk for invoice in invoices]).annotate(
-        unread=Exists(readings.filter(~Exists(covered), ~Exists(given_up))),
+        uncovered=Exists(readings.filter(~Exists(covered), ~Exists(waived))),
         deleted=Exists(readings.filter(last=True)),
     )
     return {
-        pk: _Lacking(unread=unread, deleted=deleted)
-        for pk, unread, deleted in rows.values_list("pk", "unread", "deleted")
+        pk: _Lacking(uncovered=uncovered, deleted=deleted)
+        for pk, uncovered, deleted in rows.values_list("pk", "uncovered", "deleted")
     }

@@ -1,7 +1,7 @@
-"""Writes what data sets bring: each run once, in one transaction, guarded by its run id and digest.
+"""Imports data sets: each run once, in one transaction, identified by its run id and digest.
 
-A run holds the whole of its data set, so importing it means: what differs is written, what is gone is removed. Two
-things stay whatever a run says: the usage of cuts whose invoice is issued, and seals.
+A run contains its whole data set. The import writes rows that differ and removes rows that are gone, with two
+exceptions: the usage of cuts whose invoice is issued, and seals, never change.
 """
 
 import logging
@@ -34,10 +34,10 @@ from tenants.models import Tenant
 
 IMPORTER = system("billing.import")
 ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour", "coverage_issue")
-"""Usage before coverage: what a coverage row promises is there when it is seen."""
+"""Usage before coverage, so that the usage of every coverage row is there."""
 BIGGEST = 2**63 - 1
 RUNS_KEPT = 1_000
-"""Of each data set: whoever asks what was imported has hours of rounds."""
+"""Of each data set: the runs of several hours."""
 _CHUNK = 500
 _DISAGREEMENTS_MAX = 100
 Row = Mapping[str, Any]
@@ -47,24 +47,24 @@ _log = logging.getLogger(__name__)
 
 
 def import_data_sets(datasets: Path) -> dict[str, str]:
-    """Import the current run of every data set that is new here; what became of each: `imported`, or why not.
+    """Import the current run of every data set that has a new one. Returns `imported` or the reason, by data set.
 
-    A refused data set leaves what was imported before and keeps none of the others.
+    A refused data set does not change the rows of its last import, and the others are still imported.
     """
-    told: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     for name in ORDER:
         try:
             if _import_one(datasets, name):
-                told[name] = "imported"
+                outcomes[name] = "imported"
         except DataSetRefused as refused:
             _note_refused(name, str(refused))
-            told[name] = str(refused)
+            outcomes[name] = str(refused)
         except Exception:
-            # Our own fault. It must not keep the other data sets out.
-            _log.exception("import broke", extra={"data_set": name})
-            told[name] = f"{name}: the import broke; see the log"
-            _note_refused(name, told[name])
-    return told
+            # A fault of the service. The other data sets are still imported.
+            _log.exception("data set import failed", extra={"data_set": name})
+            outcomes[name] = f"{name}: the import failed; see the log"
+            _note_refused(name, outcomes[name])
+    return outcomes
 
 
 def _import_one(datasets: Path, name: str) -> bool:
@@ -75,7 +75,7 @@ def _import_one(datasets: Path, name: str) -> bool:
     known = DataSetRun.objects.filter(dataset=name, run_id=manifest.run_id).first()
     if known is not None and known.digest != manifest.digest:
         raise DataSetRefused(
-            f"{name} run {manifest.run_id}: was imported with the digest {known.digest}, now it says {manifest.digest}"
+            f"{name} run {manifest.run_id}: imported with digest {known.digest}, the manifest now has {manifest.digest}"
         )
     if state.run_id == manifest.run_id and not state.error:
         return False
@@ -121,7 +121,7 @@ def _note_refused(name: str, message: str) -> None:
 
 
 def _forget_runs(name: str) -> None:
-    """Keep the newest runs and every one that disagreed with an invoice: a run comes with each round."""
+    """Delete old runs that agreed with every invoice. Each round of the pipeline can add a run."""
     kept = DataSetRun.objects.filter(dataset=name).order_by("-imported_at").values_list("pk", flat=True)
     old = list(kept[RUNS_KEPT : RUNS_KEPT + _CHUNK])
     DataSetRun.objects.filter(pk__in=old, disagreements=[]).delete()
@@ -149,7 +149,7 @@ def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
 
 
 def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
-    """What the usage log lacks concerns no tenant by itself."""
+    """Missing offsets of `__usage`; these rows belong to no tenant."""
     key, values = ("src_partition", "first_missing"), ("missing",)
     wanted = {tuple(row[name] for name in key): _checked(data, row, key, values) for row in data.rows}
     known = {
@@ -177,7 +177,7 @@ def _import_cut_coverage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Impor
 
 
 def _import_seals(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
-    """New ones are added; none is changed or removed."""
+    """Adds new seals. No seal is changed or removed."""
     key = ("topic_id", "partition", "log_generation", "base_offset")
     known = {
         (seal.tenant_id, *(getattr(seal, name) for name in key)): bytes(seal.seal)
@@ -189,9 +189,9 @@ def _import_seals(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
         if tenant is None:
             skipped += 1
             continue
-        place = (tenant.pk, *(row[name] for name in key))
+        key_values = (tenant.pk, *(row[name] for name in key))
         content = bytes(row["seal"])
-        stored = known.get(place)
+        stored = known.get(key_values)
         named = f"seal of {row['topic_id']}-{row['partition']} at offset {row['base_offset']}"
         try:
             unpack_seal(content)
@@ -275,10 +275,10 @@ def _import_of_cuts(
     disagreements: list[str] = []
     by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in data.rows:
-        place = tuple(row[name] for name in key)
-        by_cut.setdefault(row["cut_id"], {})[place] = _checked(data, row, key, values)
+        key_values = tuple(row[name] for name in key)
+        by_cut.setdefault(row["cut_id"], {})[key_values] = _checked(data, row, key, values)
     tenant_of = {row["cut_id"]: row["tenant"] for row in data.rows}
-    # Issuing takes the same lock, so that no row changes under an invoice.
+    # `finalize` takes the same lock, so that no row changes while an invoice is issued.
     drafts = (
         Cut.objects.select_for_update(of=("self",), no_key=True)
         .filter(invoice__status=Invoice.Status.DRAFT)
@@ -301,7 +301,7 @@ def _import_of_cuts(
             for row in model._default_manager.filter(cut=cut).values("pk", *key, *values)
         }
         if cut_id in cuts:
-            wanted = {place: row | {"cut": cut} for place, row in rows.items()}
+            wanted = {key_values: row | {"cut": cut} for key_values, row in rows.items()}
             changed += _write(model, wanted, known, values)
         else:
             disagreements.extend(_differences(cut_id, rows, known, values))
@@ -318,12 +318,12 @@ def _differences(
     known: Mapping[tuple[Any, ...], Row],
     values: Sequence[str],
 ) -> Iterable[str]:
-    for place in sorted({*rows, *known}, key=str):
-        now, then = rows.get(place), known.get(place)
+    for key_values in sorted({*rows, *known}, key=str):
+        now, then = rows.get(key_values), known.get(key_values)
         if now is None or then is None or any(now[name] != then[name] for name in values):
             shown = None if now is None else {name: now[name] for name in values}
             stored = None if then is None else {name: then[name] for name in values}
-            yield f"{cut_id} {'/'.join(map(str, place))}: invoiced {stored}, now {shown}"
+            yield f"{cut_id} {'/'.join(map(str, key_values))}: invoiced {stored}, now {shown}"
 
 
 def _write(
@@ -332,24 +332,24 @@ def _write(
     known: Mapping[tuple[Any, ...], Row],
     values: Sequence[str],
 ) -> int:
-    """Make `known` what is `wanted`; how many rows that took."""
+    """Change the stored rows from `known` to `wanted`. Returns how many rows were written or removed."""
     manager = model._default_manager
-    gone = [row["pk"] for place, row in known.items() if place not in wanted]
+    gone = [row["pk"] for key_values, row in known.items() if key_values not in wanted]
     for at in range(0, len(gone), _CHUNK):
         manager.filter(pk__in=gone[at : at + _CHUNK]).delete()
-    fresh = [model(**fields) for place, fields in wanted.items() if place not in known]
+    fresh = [model(**fields) for key_values, fields in wanted.items() if key_values not in known]
     manager.bulk_create(fresh, batch_size=_CHUNK)
     changed = [
-        model(pk=known[place]["pk"], **fields)
-        for place, fields in wanted.items()
-        if place in known and any(known[place][name] != fields[name] for name in values)
+        model(pk=known[key_values]["pk"], **fields)
+        for key_values, fields in wanted.items()
+        if key_values in known and any(known[key_values][name] != fields[name] for name in values)
     ]
     manager.bulk_update(changed, values, batch_size=_CHUNK)
     return len(gone) + len(fresh) + len(changed)
 
 
 def _checked(data: DataSet, row: Row, key: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """The row's fields, if they can be stored. Raises `DataSetRefused`."""
+    """The row's fields. Raises `DataSetRefused` when they cannot be stored."""
     fields = {name: row[name] for name in (*key, *values)}
     for name, value in fields.items():
         if value is None or (isinstance(value, int) and not -BIGGEST <= value <= BIGGEST):

@@ -1,4 +1,4 @@
-"""Billing's gauges at /metrics: drafts that wait, and prices that cannot be followed."""
+"""Billing's gauges at /metrics: overdue drafts, and a configured price book that is refused."""
 
 from django.utils import timezone
 from prometheus_client import Gauge
@@ -7,20 +7,24 @@ from billing import draft_queries, price_actions
 from control_plane.api.metrics import registry
 
 _overdue = Gauge(
-    "penstock_invoice_drafts_overdue", "Invoices that are drafts for over a day", registry=registry
+    "penstock_invoice_drafts_overdue",
+    "Number of invoices that have been drafts for over a day.",
+    registry=registry,
 )
 _oldest = Gauge(
-    "penstock_invoice_draft_oldest_seconds", "Age of the oldest invoice that is a draft", registry=registry
+    "penstock_invoice_draft_oldest_seconds",
+    "Age in seconds of the oldest draft invoice, 0 when there is none.",
+    registry=registry,
 )
 _refused = Gauge(
     "penstock_price_book_file_refused",
-    "1 while the configured price book cannot be followed",
+    "1 while the file of the setting price_book_file is refused, else 0.",
     registry=registry,
 )
 
 
 def refresh() -> None:
-    """Set them from the database and the file."""
+    """Set the gauges from the database and the configured file."""
     now = timezone.now()
     overdue, since = draft_queries.waiting(now)
     _overdue.set(overdue)

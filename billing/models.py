@@ -1,4 +1,4 @@
-"""Price books, cuts, invoices with lines and evidence, and what was imported of data sets: shape and constraints only.
+"""Price books, cuts, invoices with lines and evidence, and imported data sets: shape and constraints only.
 
 Quantities are whole messages and bytes, amounts micro-units of the currency; periods are half open, in UTC.
 """
@@ -17,7 +17,7 @@ NAME_LENGTH_MAX = 255
 
 
 class Immutable(models.Model):
-    """A row that is written once."""
+    """A row that is written once and never changed."""
 
     class Meta:
         abstract = True
@@ -55,7 +55,7 @@ class PriceBook(Immutable):
     """Canonical."""
     sha256 = models.CharField(max_length=SHA256_DIGITS, unique=True)
     effective_from = models.DateTimeField()
-    """Periods that begin then or later are rated with it, until a later book."""
+    """Periods that begin then or later are rated with it, until a later book is in effect."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -82,7 +82,7 @@ class BillingEntry(Immutable):
     document = models.JSONField()
     document_sha256 = models.CharField(max_length=SHA256_DIGITS)
     at = models.DateTimeField()
-    """Whole ms, never before the entry before."""
+    """Whole ms, never earlier than the previous entry."""
     previous_hash = models.CharField(max_length=SHA256_DIGITS)
     hash = models.CharField(max_length=SHA256_DIGITS)
 
@@ -94,24 +94,24 @@ class BillingEntry(Immutable):
 
 
 class Cut(models.Model):
-    """The end of a tenant's period: the offset vector is all that rating reads."""
+    """The end of a tenant's period. Only usage up to its offset vector is rated."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_cut_id)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="cuts")
     period_start = models.DateTimeField()
     period_end = models.DateTimeField()
     delivered_at = models.DateTimeField(null=True)
-    """When all leaders had answered: the vector is there and stays."""
+    """When all leaders had answered. The vector is stored since then and does not change."""
     error = models.TextField(blank=True)
-    """Why it could not be delivered, of the last attempt."""
+    """Why the last attempt to deliver it failed."""
     sha256 = models.CharField(max_length=SHA256_DIGITS, blank=True)
-    """What the brokers keep the vector by (`penstock.records.cut`); empty until delivered, and of cuts that were
-    delivered before brokers gave totals.
+    """Hash under which the brokers store the vector (`penstock.records.cut`). Empty until the cut is delivered, and for
+    cuts that are older than the totals of brokers.
     """
     chain_sequence = models.PositiveBigIntegerField(default=0)
     chain_hash = models.CharField(max_length=SHA256_DIGITS, blank=True)
-    """The newest entry of the tenant's billing chain when the period ended, which brokers keep with the cut. 0 and
-    empty of cuts from before the chain.
+    """The newest entry of the tenant's billing chain when the period was closed. Brokers store it with the cut. 0 and
+    empty for cuts that are older than the chain.
     """
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -138,15 +138,15 @@ class LogPart(models.Model):
 
 
 class CutReading(Immutable, LogPart):
-    """Where one partition's log ends at a cut, as its leader answered, with the committed totals of the log's prefix.
+    """The end of one partition's log at a cut, as its leader answered, with the committed totals up to there.
 
-    Readings from before brokers gave totals have none.
+    Older readings have no totals.
     """
 
     cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="readings")
     end_offset = models.PositiveBigIntegerField()
     accepted_ms = models.BigIntegerField(null=True)
-    """Acceptance of the last batch below `end_offset`; -1 = there is none."""
+    """Acceptance time of the last batch below `end_offset`; -1 = there is none."""
     messages = models.PositiveBigIntegerField(null=True)
     bytes = models.PositiveBigIntegerField(null=True)
     last = models.BooleanField(default=False)
@@ -180,14 +180,14 @@ class CutCoverage(LogPart):
 
 
 class CutUsage(LogPart):
-    """What one day's part of a partition's log added by a cut (data set `cut_usage`): what is billed and shown."""
+    """Usage of one partition on one day, up to a cut (data set `cut_usage`). Invoices bill it."""
 
     cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="usage")
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
     day = models.DateField()
     meter = models.CharField(max_length=METER_LENGTH_MAX)
     quantity = models.BigIntegerField()
-    """Below 0 where a loss declared later takes back what a cut before had counted."""
+    """Negative for a reversal: a declared loss removed what an earlier cut had counted."""
     first_offset = models.PositiveBigIntegerField()
     end_offset = models.PositiveBigIntegerField()
 
@@ -201,7 +201,7 @@ class CutUsage(LogPart):
 
 
 class PartitionWaiver(Immutable):
-    """A partition of a deleted topic that an operator gave up: from this cut on it is in no cut and is not billed."""
+    """A deleted topic's partition that an operator waived: from this cut on it is in no cut and is not billed."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="waivers")
     topic_id = models.CharField(max_length=TOPIC_ID_DIGITS)
@@ -209,7 +209,7 @@ class PartitionWaiver(Immutable):
     from_cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="waivers")
     reason = models.TextField()
     actor = models.CharField(max_length=64)
-    """Who gave it up; the audit log says more."""
+    """Who waived it. The audit log has more."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -221,7 +221,7 @@ class PartitionWaiver(Immutable):
 
 
 class Invoice(models.Model):
-    """What a tenant owes for one period. A draft until its cut is covered without a gap; then it never changes."""
+    """What a tenant owes for one period. It is a draft until it is complete, then it is issued and never changes."""
 
     class Status(models.TextChoices):
         DRAFT = "draft"
@@ -236,14 +236,14 @@ class Invoice(models.Model):
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.DRAFT)
     total_micro = models.BigIntegerField(null=True)
     gaps = models.JSONField(default=list, blank=True)
-    """Why it is a draft still, one text each."""
+    """Why it is still a draft, one text each."""
     alerted_at = models.DateTimeField(null=True)
-    """When the log said last that it waits too long."""
+    """When it was last logged as overdue."""
     created_at = models.DateTimeField(auto_now_add=True)
     issued_at = models.DateTimeField(null=True)
     audit_sequence = models.PositiveBigIntegerField(null=True)
     audit_hash = models.CharField(max_length=SHA256_DIGITS, blank=True)
-    """The tenant's audit log with the entry of its issue: whoever has the invoice can tell what is missing of it."""
+    """The audit entry of its issue. With the invoice a tenant can tell whether entries up to it are missing."""
 
     class Meta:
         constraints = (
@@ -257,7 +257,7 @@ class Invoice(models.Model):
 
 
 class InvoiceLine(Immutable):
-    """Meter x price version x period. Its evidence is the cut's usage of that meter."""
+    """The amount of one meter in the period. Its evidence is the cut's usage of that meter."""
 
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="lines")
     line_id = models.CharField(max_length=LENGTH_MAX, unique=True)
@@ -279,7 +279,7 @@ class InvoiceLine(Immutable):
 
 
 class CreditNote(Immutable):
-    """What an issued invoice is lowered by: a loss declared later took back a part of what it counted."""
+    """Lowers an issued invoice: a declared loss removed a part of what it billed."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_credit_note_id)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="credit_notes")
@@ -287,9 +287,9 @@ class CreditNote(Immutable):
     """1, 2, … within the tenant."""
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="credit_notes")
     cut = models.ForeignKey(Cut, on_delete=models.PROTECT, related_name="credit_notes")
-    """The cut at whose readings the loss was seen."""
+    """The cut with the reversals."""
     total_micro = models.BigIntegerField()
-    """What is credited, from 0 on."""
+    """The credited amount; not negative."""
     issued_at = models.DateTimeField()
 
     class Meta:
@@ -301,7 +301,7 @@ class CreditNote(Immutable):
 
 
 class CreditNoteLine(Immutable):
-    """What one of the invoice's lines is lowered by, at the invoice's prices."""
+    """Lowers one line of the invoice, at the invoice's prices."""
 
     credit_note = models.ForeignKey(CreditNote, on_delete=models.PROTECT, related_name="lines")
     line_id = models.CharField(max_length=LENGTH_MAX, unique=True)
@@ -320,7 +320,7 @@ class CreditNoteLine(Immutable):
 
 
 class CreditedRange(Immutable, LogPart):
-    """Offsets of the invoice's that are lost, with what they had been counted as. `log_generation` is the lost one."""
+    """Lost offsets of the invoice, with the usage that they were billed as. `log_generation` is the lost one."""
 
     credit_note = models.ForeignKey(CreditNote, on_delete=models.PROTECT, related_name="ranges")
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -358,7 +358,7 @@ class Seal(Immutable, LogPart):
 
 
 class UsageDay(models.Model):
-    """Usage of a topic's day by meter (data set `usage_day`): what is shown, billed or not yet."""
+    """Usage of one topic on one day by meter (data set `usage_day`). It is shown, whether it is billed yet or not."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="usage_days")
     topic_id = models.CharField(max_length=TOPIC_ID_DIGITS)
@@ -376,7 +376,7 @@ class UsageDay(models.Model):
 
 
 class SlaWindow(models.Model):
-    """Requests of five minutes (data set `sla_5m`), without clients' faults."""
+    """Requests within five minutes (data set `sla_5m`), without those that failed by the client's fault."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="sla_windows")
     operation = models.CharField(max_length=32)
@@ -393,7 +393,7 @@ class SlaWindow(models.Model):
 
 
 class CostHour(models.Model):
-    """A tenant's share of what an asset cost in an hour (data set `cost_hour`)."""
+    """A tenant's share of an asset's cost in an hour (data set `cost_hour`)."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="cost_hours")
     asset = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -411,12 +411,12 @@ class CostHour(models.Model):
 
 
 class CoverageIssue(models.Model):
-    """Offsets of the usage log that are not there (data set `coverage_issue`): readings that were lost."""
+    """Missing offsets of `__usage` (data set `coverage_issue`): readings that were lost."""
 
     src_partition = models.PositiveIntegerField()
     first_missing = models.PositiveBigIntegerField()
     missing = models.PositiveBigIntegerField()
-    """How many, from the first on."""
+    """How many offsets, from the first on."""
 
     class Meta:
         constraints = (
@@ -436,7 +436,7 @@ class DataSetRun(models.Model):
     inputs = models.JSONField()
     rows = models.PositiveBigIntegerField()
     skipped = models.PositiveBigIntegerField()
-    """Rows of tenants or cuts that are not known here."""
+    """Rows of unknown tenants or cuts."""
     disagreements = models.JSONField(default=list)
     """Rows that contradict an issued invoice, which stays as it is."""
     imported_at = models.DateTimeField()
@@ -448,7 +448,7 @@ class DataSetRun(models.Model):
 
 
 class DataSetState(models.Model):
-    """Which run of a data set counts here, and why the newest one does not if it was refused."""
+    """The imported run of a data set, and why a newer one was refused."""
 
     dataset = models.CharField(max_length=63, unique=True)
     run_id = models.CharField(max_length=32, blank=True)

@@ -1,7 +1,7 @@
-"""Writes price books, and which of them a tenant's periods are rated with.
+"""Publishes price books, and assigns them to tenants.
 
-A tenant's prices stand in its billing chain: the first entry from the tenant's beginning on, a later one for the period
-that begins when another ends. A book that is published never changes the prices of a period that runs already.
+A tenant's prices are in its billing chain. The first entry holds from the tenant's beginning, a later one from the
+start of the next period. A newly published book never changes the prices of a running period.
 """
 
 import json
@@ -21,29 +21,30 @@ from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
+from penstock.contract.limits import MIB
 from penstock.rules import rating
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-2.json"
-"""Of services that begin now. The books before it stay beside it: services that began with one keep it."""
-FILE_BYTES_MAX = 4 * 1024 * 1024
-"""Of a configured price book; the largest that can be read is smaller."""
+"""For new services. Older standard books stay beside it: a service keeps the one that it began with."""
+FILE_BYTES_MAX = 4 * MIB
+"""Size limit of the configured file. The largest valid price book is smaller."""
 
 
 # -- books ----------------------------------------------------------------------------------------------
 
 
 def checked_price_book(document: object, *, effective_from: datetime, now: datetime) -> rating.PriceBook:
-    """The book of this document, if it may be published now to hold from `effective_from` on, or was published before.
+    """The book of this document, if it can be published with this `effective_from`, or was published already.
 
-    Prices change for the future only; the first book alone holds from `now` or before, because every tenant needs
+    Prices change for the future only. Only the first book is effective from `now` or earlier, as every tenant needs
     prices. Raises `InvalidRequest`, and `AlreadyExists` when the version or the time is taken by other prices.
     """
     book = rating.PriceBook.read(document)
-    # What a tenant's document cannot hold is no price book.
+    # Each price book becomes a document of tenants, so it must be a valid one.
     content = documents.read_document(book.document(), documents.PriceBookDocument, "price book")
     invariant(documents.document_sha256(content) == book.sha256, "both forms of a price book are one")
     if PriceBook.objects.filter(sha256=book.sha256).exists():
@@ -64,7 +65,7 @@ def checked_price_book(document: object, *, effective_from: datetime, now: datet
         )
     if not first and effective_from < now:
         raise InvalidRequest(
-            f"effective_from: {effective_from.isoformat()} is past; prices change for periods that begin later"
+            f"effective_from: {effective_from.isoformat()} is in the past; prices change for future periods only"
         )
     if PriceBook.objects.filter(effective_from=effective_from).exists():
         raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
@@ -74,7 +75,7 @@ def checked_price_book(document: object, *, effective_from: datetime, now: datet
 def publish_price_book(
     actor: Actor, *, document: object, effective_from: datetime, now: datetime
 ) -> PriceBook:
-    """The price book of this document; the same document again is the same book, whatever time is given.
+    """The price book of this document. Publishing the same document again returns the same book, at any time.
 
     Raises as `checked_price_book` does.
     """
@@ -95,7 +96,7 @@ def publish_price_book(
                 )
         except IntegrityError:
             raise AlreadyExists(
-                f"price book {book.name} {book.version}: a book was published at the same moment; ask again"
+                f"price book {book.name} {book.version}: another book was published at the same moment; retry"
             ) from None
         audit.record(
             actor,
@@ -113,8 +114,8 @@ def publish_price_book(
 
 
 def publish_first_price_book(now: datetime) -> PriceBook:
-    """The oldest price book. Where there is none: that of the configuration, or the standard one of the service, which
-    holds from the beginning.
+    """The oldest price book. The first call publishes the configured file or the service's standard book, effective
+    from the beginning.
 
     Raises `ConfigurationError` when the file cannot be read, and as `publish_price_book` does.
     """
@@ -126,10 +127,11 @@ def publish_first_price_book(now: datetime) -> PriceBook:
 
 
 def follow_configured_file(now: datetime) -> None:
-    """Publish what the configured file holds, when it is new, for periods that begin from now on.
+    """Publish the configured file when it is new, for periods that begin from now on.
 
-    The service's standard book is published once and not followed: bringing the service to a newer version changes no
-    prices. Raises `ConfigurationError`, and as `publish_price_book` does.
+    The service's standard book is published once. An upgrade of the service changes no prices.
+
+    Raises `ConfigurationError`, and as `publish_price_book` does.
     """
     publish_first_price_book(now)
     file = config.current().price_book_file
@@ -138,7 +140,7 @@ def follow_configured_file(now: datetime) -> None:
 
 
 def configured_file_problem(now: datetime) -> str:
-    """Why the configured file cannot be followed; empty when it can be, or none is configured."""
+    """Why the configured file is refused; empty when it is accepted, or none is configured."""
     file = config.current().price_book_file
     if file is None:
         return ""
@@ -163,29 +165,29 @@ def _read(file: Path) -> object:
 
 
 def begin_chain(tenant: Tenant) -> None:
-    """The tenant's first prices, if its chain has none yet: those that held when its first period began.
+    """Assign the tenant's first prices, if its chain is empty: the book in effect when its first period began.
 
-    A tenant from before chains existed begins with the prices of its drafts and of its running period. Within the
-    transaction of the caller, who holds the tenant's row lock.
+    A tenant that is older than billing chains gets the prices of its drafts and of its running period. Runs in the
+    caller's transaction; the caller holds the lock on the tenant's row.
     """
     if BillingEntry.objects.filter(tenant=tenant).exists():
         return
     drafts = Invoice.objects.filter(tenant=tenant, status=Invoice.Status.DRAFT).select_related(
         "cut", "price_book"
     )
-    held = [(draft.cut.period_start, draft.price_book) for draft in drafts.order_by("cut__period_start")]
+    assigned = [(draft.cut.period_start, draft.price_book) for draft in drafts.order_by("cut__period_start")]
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
     running = tenant_begins(tenant) if last is None else last.period_end
-    # Where none held then: the oldest are the first prices that there ever were.
-    held.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
-    _assign(tenant, held[0][1], tenant_begins(tenant))
-    for (_, before), (begins, book) in pairwise(held):
+    # Without a book that was in effect then: the oldest book.
+    assigned.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
+    _assign(tenant, assigned[0][1], tenant_begins(tenant))
+    for (_, before), (begins, book) in pairwise(assigned):
         if book != before:
             _assign(tenant, book, begins)
 
 
 def begin_chains(limit: int) -> int:
-    """The first prices of tenants that have none; how many tenants that were."""
+    """Assign first prices to tenants that have none. Returns the number of tenants."""
     waiting = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(billing_entries=None)
     ids = list(waiting.order_by("pk").values_list("pk", flat=True)[:limit])
     for pk in ids:
@@ -195,7 +197,7 @@ def begin_chains(limit: int) -> int:
 
 
 def prices_from(tenant: Tenant, begins: datetime) -> None:
-    """A period ends and another begins: from then on the newest book in effect counts. As `begin_chain`, behind it."""
+    """Assign the book in effect at `begins` to the next period, if it is a new one. Runs as `begin_chain`, after it."""
     newest = _book_at(begins)
     assigned = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
     if newest is not None and newest.public_id != assigned.object_id:
@@ -203,7 +205,7 @@ def prices_from(tenant: Tenant, begins: datetime) -> None:
 
 
 def prices_of(tenant: Tenant, period_start: datetime) -> PriceBook:
-    """The book by which a period that begins then is rated, as the tenant's chain says."""
+    """The book of a period that begins then, from the tenant's chain."""
     start_ms = time_ms(period_start)
     entries = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES)
     for entry in entries.order_by("-sequence").iterator():
@@ -221,10 +223,7 @@ def prices_of(tenant: Tenant, period_start: datetime) -> PriceBook:
 
 
 def running_prices_of(tenant: Tenant) -> PriceBook | None:
-    """The book by which the tenant's running period is rated; before its chain begins, the one that it begins with.
-
-    None while there are no prices.
-    """
+    """The book of the tenant's running period, or the one that its chain will begin with. None while no book exists."""
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
     begins = tenant_begins(tenant) if last is None else last.period_end
     if BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).exists():
@@ -234,7 +233,7 @@ def running_prices_of(tenant: Tenant) -> PriceBook | None:
 
 def tenant_begins(tenant: Tenant) -> datetime:
     """Where the tenant's first period begins: its creation, in whole ms."""
-    return chain_actions.whole_ms(tenant.created_at.astimezone(UTC))
+    return whole_ms(tenant.created_at.astimezone(UTC))
 
 
 def _assign(tenant: Tenant, book: PriceBook, effective_from: datetime) -> None:

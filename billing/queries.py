@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Count, F, Prefetch, Q, QuerySet, Sum
 
+from billing.completeness import PartitionRef, Vector
 from billing.models import (
     BillingEntry,
     CostHour,
@@ -25,14 +26,13 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
-from billing.settlement import Place
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants.models import Tenant
 
 GROUPS = ("topic", "day")
 SLA_VALID_MIN = 20
-"""A window with fewer valid requests says nothing by itself."""
+"""A window with fewer valid requests is counted as one with few requests."""
 
 
 # -- usage ----------------------------------------------------------------------------------------------
@@ -46,13 +46,14 @@ def usage(
     end: date | None,
     only: Sequence[tuple[Any, ...]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Usage by any of `GROUPS`, days [first, end): a row a group with its meters; of some of `usage_groups` `only`.
+    """Usage by any of `GROUPS`, days [first, end): one row for each group, with its meters. `only` names some of
+    `usage_groups`.
 
-    A meter's `quantity` is what is shown everywhere; `billed` of it stands on issued invoices, the rest is provisional.
+    `billed` is the part of `quantity` on issued invoices; `provisional` is the rest.
     """
     shown, invoiced = _usage_rows(tenant, first, end)
     if only is not None:
-        within = {f"{name}__in": {group[place] for group in only} for place, name in enumerate(by)}
+        within = {f"{name}__in": {group[position] for group in only} for position, name in enumerate(by)}
         shown, invoiced = shown.filter(**within), invoiced.filter(**within)
     groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
     for name, rows in (("quantity", shown), ("billed", invoiced)):
@@ -64,7 +65,7 @@ def usage(
     for group in sorted(groups) if only is None else (group for group in only if group in groups):
         meters = groups[group]
         for numbers in meters.values():
-            # A cut may be imported a moment before the day it belongs to.
+            # The rows of a cut may be imported shortly before the rows of their day.
             numbers["quantity"] = max(numbers["quantity"], numbers["billed"])
             numbers["provisional"] = numbers["quantity"] - numbers["billed"]
         items.append({**dict(zip(by, group, strict=True)), "meters": dict(sorted(meters.items()))})
@@ -80,14 +81,14 @@ def usage_groups(
     after: Sequence[Any] | None,
     most: int,
 ) -> list[tuple[Any, ...]]:
-    """The groups of `usage` in the database's order, without their sums: at most so many, behind the group `after`."""
+    """The groups of `usage` in the database's order, without their sums: at most `most`, after the group `after`."""
     shown, invoiced = _usage_rows(tenant, first, end)
     if not by:
         return [()] if after is None and (shown.exists() or invoiced.exists()) else []
     if after is not None:
         behind = Q(pk__in=[])
-        for place, name in enumerate(by):
-            behind |= Q(**dict(zip(by[:place], after, strict=False)), **{f"{name}__gt": after[place]})
+        for position, name in enumerate(by):
+            behind |= Q(**dict(zip(by[:position], after, strict=False)), **{f"{name}__gt": after[position]})
         shown, invoiced = shown.filter(behind), invoiced.filter(behind)
     rows = shown.values_list(*by).union(invoiced.values_list(*by))
     return list(rows.order_by(*by)[:most])
@@ -96,7 +97,7 @@ def usage_groups(
 def _usage_rows(
     tenant: Tenant, first: date | None, end: date | None
 ) -> tuple[QuerySet[UsageDay], QuerySet[CutUsage]]:
-    """What is shown of days [first, end), and what of it stands on issued invoices."""
+    """The usage of days [first, end), and the part of it on issued invoices."""
     shown = UsageDay.objects.filter(tenant=tenant)
     invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
     for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
@@ -113,7 +114,7 @@ def _usage_rows(
 
 
 def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
-    """Requests by operation, windows [first, end), without clients' faults."""
+    """Requests by operation, windows [first, end), without those that failed by the client's fault."""
     rows = SlaWindow.objects.filter(tenant=tenant)
     if first is not None:
         rows = rows.filter(window__gte=first)
@@ -139,9 +140,9 @@ def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None
 
 
 def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> dict[str, Any]:
-    """What the tenant's share of the assets cost in hours [first, end), and per million messages produced.
+    """The cost of the tenant's share of the assets in hours [first, end), and per million produced messages.
 
-    Both moments are in UTC. Messages are known by the day: None unless the range is of whole days.
+    Both times are in UTC. Messages are counted by day, so `messages` is None unless the range has whole days.
     """
     rows = CostHour.objects.filter(tenant=tenant)
     messages = UsageDay.objects.filter(tenant=tenant, meter="messages_in")
@@ -167,7 +168,7 @@ def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> di
 
 
 def ratio_text(part: int, whole: int) -> str | None:
-    """A ratio with six places, cut off and never rounded up to 1; None of nothing."""
+    """A ratio with six decimals, rounded down so that it never becomes 1; None when `whole` is 0."""
     if whole <= 0:
         return None
     millionths = part * 10**6 // whole
@@ -178,7 +179,7 @@ def ratio_text(part: int, whole: int) -> str | None:
 
 
 def invoices(tenant: Tenant) -> QuerySet[Invoice]:
-    """The tenant's invoices with all that is shown of them."""
+    """The tenant's invoices with their lines and credit notes."""
     lines = Prefetch("lines", queryset=InvoiceLine.objects.order_by("position"))
     return (
         Invoice.objects.filter(tenant=tenant)
@@ -196,7 +197,7 @@ def invoice(tenant: Tenant, public_id: str) -> Invoice:
 
 
 def credit_notes(tenant: Tenant) -> QuerySet[CreditNote]:
-    """The tenant's credit notes with all that is shown of them."""
+    """The tenant's credit notes with their lines and ranges."""
     lines = Prefetch("lines", queryset=CreditNoteLine.objects.order_by("position"))
     ranges = Prefetch("ranges", queryset=CreditedRange.objects.order_by("topic", "partition", "meter"))
     return (
@@ -215,7 +216,7 @@ def credit_note(tenant: Tenant, public_id: str) -> CreditNote:
 
 
 def lost_ranges(note: CreditNote) -> list[dict[str, Any]]:
-    """What the credit note is for: each partition's offsets that are lost, with what they had been counted as."""
+    """The lost offsets of each partition, with the usage that they were billed as."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for row in note.ranges.all():
         entry = found.setdefault(
@@ -235,9 +236,7 @@ def lost_ranges(note: CreditNote) -> list[dict[str, Any]]:
 
 
 def evidence(invoice: Invoice) -> dict[str, Any]:
-    """What the invoice claims: its document; why there is none, of a draft. An invoice that was issued before documents
-    existed has none either.
-    """
+    """The invoice's document. A draft has gaps instead, and an invoice that is older than documents has none."""
     entry = BillingEntry.objects.filter(
         tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
     ).first()
@@ -250,7 +249,7 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
 
 
 def invoices_from_before(invoice: Invoice) -> QuerySet[Invoice]:
-    """The tenant's issued invoices from the one before this on."""
+    """The tenant's issued invoices, from the previous one on."""
     return Invoice.objects.filter(
         tenant=invoice.tenant,
         status=Invoice.Status.ISSUED,
@@ -259,16 +258,16 @@ def invoices_from_before(invoice: Invoice) -> QuerySet[Invoice]:
 
 
 def chain(tenant: Tenant) -> QuerySet[BillingEntry]:
-    """The tenant's billing chain; rows by primary key are in the order of the chain."""
+    """The tenant's billing chain. Primary keys are in the order of the chain."""
     return BillingEntry.objects.filter(tenant=tenant)
 
 
 def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
-    """The rows under each line, by meter: topic, partition, day and offsets."""
+    """The usage rows of each line, by meter: topic, partition, day and offsets."""
     found: dict[str, list[dict[str, Any]]] = {}
-    given_up = waived(invoice.cut)
+    waived = waived_partitions(invoice.cut)
     for row in invoice.cut.usage.order_by("topic", "topic_id", "partition", "first_offset", "day"):
-        if (row.topic_id, row.partition) in given_up:
+        if (row.topic_id, row.partition) in waived:
             continue
         found.setdefault(row.meter, []).append(
             {
@@ -302,30 +301,38 @@ def cut_for_delivery(public_id: str) -> Cut:
 
 
 def cut_before(cut: Cut) -> Cut | None:
-    """The tenant's cut at which this one's period began; None for the first."""
+    """The tenant's previous cut; None for the first."""
     return Cut.objects.filter(tenant=cut.tenant, period_end=cut.period_start).first()
 
 
 def cut_after(public_id: str) -> Cut | None:
-    """The tenant's cut that begins where this one ends, if there is one."""
+    """The tenant's next cut, if there is one."""
     row = Cut.objects.get(public_id=public_id)
     return Cut.objects.filter(tenant=row.tenant, period_start=row.period_end).first()
 
 
-def waived(cut: Cut) -> frozenset[Place]:
-    """Partitions that were given up at this cut or before: they are in no cut and are not billed."""
+def vector(cut: Cut) -> Vector:
+    """The end offsets that the brokers answered."""
+    return {
+        (reading.topic_id, reading.partition, reading.log_generation): reading.end_offset
+        for reading in cut.readings.all()
+    }
+
+
+def waived_partitions(cut: Cut) -> frozenset[PartitionRef]:
+    """Partitions that were waived at this cut or earlier: they are in no later cut and are not billed."""
     rows = PartitionWaiver.objects.filter(
         tenant=cut.tenant, from_cut__period_end__lte=cut.period_end
     ).values_list("topic_id", "partition")
     return frozenset(rows)
 
 
-def unread(cut: Cut) -> int:
+def uncovered_partitions(cut: Cut) -> int:
     """How many partitions of the cut's vector the data sets do not cover."""
     covered = set(cut.coverage.filter(status="covered").values_list("topic_id", "partition"))
-    given_up = waived(cut)
-    places = set(cut.readings.values_list("topic_id", "partition"))
-    return len(places - covered - given_up)
+    waived = waived_partitions(cut)
+    refs = set(cut.readings.values_list("topic_id", "partition"))
+    return len(refs - covered - waived)
 
 
 def undelivered_up_to(cut: Cut) -> list[str]:
@@ -334,8 +341,8 @@ def undelivered_up_to(cut: Cut) -> list[str]:
     return list(rows.order_by("period_end").values_list("public_id", flat=True))
 
 
-def cuts_to_settle(limit: int) -> list[str]:
-    """Public ids of cuts whose vector is there and whose invoice is a draft, oldest first."""
+def cuts_to_finalize(limit: int) -> list[str]:
+    """Public ids of cuts that the brokers have answered and whose invoice is a draft, oldest first."""
     drafts = Cut.objects.filter(delivered_at__isnull=False, invoice__status=Invoice.Status.DRAFT)
     return list(drafts.order_by("pk").values_list("public_id", flat=True)[:limit])
 
@@ -348,8 +355,8 @@ def readings(cut: Cut) -> QuerySet[CutReading]:
 # -- the service ----------------------------------------------------------------------------------------
 
 
-def tenants_to_cut(end: datetime) -> list[str]:
-    """Public ids of the tenants whose running period began before `end`, in the order in which they came."""
+def tenants_to_close(end: datetime) -> list[str]:
+    """Public ids of the tenants whose running period began before `end`, oldest tenant first."""
     rows = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(
         created_at__lt=end - timedelta(milliseconds=1)
     )
@@ -363,7 +370,7 @@ def price_books() -> QuerySet[PriceBook]:
 
 
 def data_set_states() -> list[dict[str, Any]]:
-    """Which run of each data set counts, and what was refused: for operators."""
+    """The imported run of each data set, and refused ones: for operators."""
     runs = {(run.dataset, run.run_id): run for run in DataSetRun.objects.filter(run_id__in=_current_runs())}
     shown = []
     for state in DataSetState.objects.order_by("dataset"):
@@ -383,7 +390,7 @@ def data_set_states() -> list[dict[str, Any]]:
 
 
 def missing_usage() -> list[dict[str, int]]:
-    """Offsets of the usage log that were lost: for operators."""
+    """Lost offsets of `__usage`: for operators."""
     return [
         {"partition": issue.src_partition, "first_offset": issue.first_missing, "offsets": issue.missing}
         for issue in CoverageIssue.objects.order_by("src_partition", "first_missing")

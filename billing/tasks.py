@@ -1,4 +1,4 @@
-"""Celery tasks of billing: data sets in, invoices out, and the ends of months."""
+"""The Celery task of billing: the bill run imports data sets, finalizes drafts and closes months."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -6,68 +6,68 @@ from datetime import UTC, datetime, timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from billing import actions, draft_actions, import_actions, price_actions, queries
+from billing import draft_actions, import_actions, invoice_actions, period_actions, price_actions, queries
 from control_plane import config
 from penstock.contract.errors import PenstockError
 
-_SETTLED_MAX = 1_000
-"""Drafts that are looked at in one round."""
+_FINALIZED_MAX = 1_000
+"""Drafts of one bill run; the rest come with the next."""
 _CHAINS_MAX = 1_000
-"""New tenants that get their prices in one round."""
-TOLD_AGAIN = timedelta(hours=1)
-"""What stays wrong is logged at most this often."""
+"""New tenants that get their prices in one bill run."""
+LOG_INTERVAL = timedelta(hours=1)
+"""A problem that persists is logged at most this often."""
 _log = logging.getLogger(__name__)
 
 
-class _Told:
-    """What this process has logged, newest text alone."""
+class _LoggedProblem:
+    """The problem that this process logged last."""
 
     def __init__(self) -> None:
         self._text, self._at = "", datetime.min.replace(tzinfo=UTC)
 
     def is_due(self, text: str, now: datetime) -> bool:
-        """Is the text new, or was it logged long enough ago? It counts as logged then."""
-        if text == self._text and now - self._at < TOLD_AGAIN:
+        """True when the text is new or `LOG_INTERVAL` has passed. The caller logs it then."""
+        if text == self._text and now - self._at < LOG_INTERVAL:
             return False
         self._text, self._at = text, now
         return True
 
 
-_told = _Told()
+_price_file_problem = _LoggedProblem()
 
 
-@shared_task(name="billing.round")  # type: ignore[untyped-decorator]
-def run_round() -> None:
-    """Follow the prices, import what is new, issue what is covered, end what is over."""
+@shared_task(name="billing.bill_run")  # type: ignore[untyped-decorator]
+def bill_run() -> None:
+    """Publish configured prices, import new data sets, finalize drafts, and close the periods of months that ended."""
     now = timezone.now()
     try:
         price_actions.follow_configured_file(now)
     except PenstockError as error:
-        if _told.is_due(error.message, now):
+        if _price_file_problem.is_due(error.message, now):
             _log.error("price_book_file refused", extra={"error": error.message})
     try:
         price_actions.begin_chains(_CHAINS_MAX)
     except Exception:
-        # Our own fault; the invoices of others must not wait for it.
-        _log.exception("new tenants have no prices")
-    told = import_actions.import_data_sets(config.current().datasets)
-    for name, outcome in told.items():
+        # A fault of the service. Invoices of other tenants must not wait for it.
+        _log.exception("new tenants did not get their prices")
+    outcomes = import_actions.import_data_sets(config.current().datasets)
+    for name, outcome in outcomes.items():
         if outcome != "imported":
             _log.error("data set refused", extra={"data_set": name, "error": outcome})
-    for cut in queries.cuts_to_settle(_SETTLED_MAX):
+    for cut in queries.cuts_to_finalize(_FINALIZED_MAX):
         try:
-            invoice = actions.settle(cut)
+            invoice = invoice_actions.finalize(cut)
         except Exception:
-            # Our own fault with one invoice; the others must not wait for it.
-            _log.exception("invoice not settled", extra={"cut": cut})
+            # A fault of the service with one invoice. The others must not wait for it.
+            _log.exception("invoice not finalized", extra={"cut": cut})
             continue
         if invoice.issued_at is not None:
             _log.info("invoice issued", extra={"invoice": invoice.public_id})
     try:
-        draft_actions.tell_overdue(now)
+        draft_actions.alert_overdue(now)
     except Exception:
-        _log.exception("drafts that wait were not told of")
+        _log.exception("overdue drafts were not logged")
     try:
-        actions.close_months(timezone.now())
+        period_actions.close_months(timezone.now())
     except PenstockError as error:
-        _log.error("periods not ended", extra={"error": error.message})
+        _log.error("periods not closed", extra={"error": error.message})

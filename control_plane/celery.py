@@ -82,7 +82,7 @@ app.conf.update(
             "schedule": PLACEMENT_S,
             "options": {"expires": PLACEMENT_S * 2},
         },
-        "billing": {"task": "billing.round", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
+        "billing": {"task": "billing.bill_run", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
         "checkpoint": {
             "task": "database.checkpoint",
             "schedule": CHECKPOINT_S,

@@ -16,8 +16,6 @@ from local.cluster import DRAIN_S, DevCluster, Report
 from local.layout import (
     BROKERS_DEFAULT,
     METADATA_STORES,
-    MIN_INSYNC_DEFAULT,
-    REPLICATION_DEFAULT,
     ClusterSpec,
 )
 from local.profile import PROFILE, pointed_elsewhere
@@ -27,6 +25,7 @@ from local.status import BrokerStatus, ClusterStatus, look
 from local.supervision import WATCH_S, Supervisor
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import Bar, print_json, print_table, progress, say
+from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.profiles import PROFILE_FILE, profile_file
 
 

@@ -25,13 +25,12 @@ from typing import IO, Any, Self
 
 from local.free_ports import HOST, free_port
 from penstock.contract.errors import InvalidRequest, NotFound, Throttled
+from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 
 DEFAULT_DIRECTORY = Path("var/penstock-dev")
 BROKERS_DEFAULT = 3
 BROKERS_MAX = 20
 """Each takes some 100 MB of memory; more would not be a dev cluster."""
-REPLICATION_DEFAULT = 3
-MIN_INSYNC_DEFAULT = 2
 SQLITE, ETCD = METADATA_STORES = ("sqlite", "etcd")
 ETCD_NAME = "etcd"
 _CHANGING_S = 2.0

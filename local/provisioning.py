@@ -17,6 +17,7 @@ from local.profile import read_api_key, write_profile
 from penstock.contract.api_keys import RANDOM_BYTES, ApiKey, make_api_key, parse_api_key
 from penstock.contract.errors import AlreadyExists
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.contract.methods import AUTHORIZATION, METADATA
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
@@ -24,8 +25,6 @@ from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 ENVIRONMENT = "dev"
 INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))
 """Name and partitions of the topics that the service keeps for itself."""
-_REPLICATION_MAX = 3
-_MIN_INSYNC_MAX = 2
 _PROOF_S = 5.0
 _ACTIVE_S = 20.0
 """A broker that is ready and was suspected wrongly registers anew within a second or two."""
@@ -84,10 +83,10 @@ def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
     too few brokers are active.
     """
     admin.put_tenant(SYSTEM_TENANT)
-    replication = min(_REPLICATION_MAX, brokers)
+    replication = min(REPLICATION_DEFAULT, brokers)
     settings = TopicSettings(
         replication=replication,
-        min_insync_replicas=min(_MIN_INSYNC_MAX, replication),
+        min_insync_replicas=min(MIN_INSYNC_DEFAULT, replication),
         retention_ms=UNLIMITED,
         retention_bytes=UNLIMITED,
     )

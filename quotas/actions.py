@@ -5,12 +5,12 @@ from django.db import transaction
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from quotas.models import Quota
 from quotas.queries import limits_of
 from tenants import actions as tenants
 from tenants.models import Tenant
 
-PRODUCE_BYTES_PER_S_MAX = 2**53
 PARTITIONS_MAX_MAX = 2**31 - 1
 
 

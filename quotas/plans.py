@@ -1,8 +1,8 @@
-"""Plans: the limits that a tenant has when nobody set others. Pure."""
+"""Plans: a tenant's limits while no others are set. Pure."""
 
 from dataclasses import dataclass
 
-MIB = 1024 * 1024
+from penstock.contract.limits import MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

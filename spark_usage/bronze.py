@@ -1,7 +1,7 @@
 """Bronze: `__usage` as read, kept as Parquet by a stream with a checkpoint; each record is in it exactly once.
 
-What the file sink wrote counts only once Spark's own log in the folder names it, so bronze is read through that log
-(`read`). A driver killed anywhere repeats its batch: files without an entry in the log are never read.
+Bronze is read through the log that Spark's file sink keeps in the folder (`read`). A driver that is killed repeats its
+batch, and files without an entry in that log are never read.
 """
 
 import json
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.rules.timestamps import DAY_MS
 from spark_usage.decode import Damaged, parse_record
 
 TOPIC = "__usage"
@@ -29,12 +30,11 @@ SCHEMA = pa.schema(
         ("record", pa.binary()),
     ]
 )
-_DAY_MS = 86_400_000
 _LOG = "_spark_metadata"
 
 
 class BronzeFolders:
-    """Where bronze and the checkpoint of its stream rest, below the folder of the data sets."""
+    """Paths of bronze and of its stream's checkpoint, below the folder of the data sets."""
 
     def __init__(self, datasets: Path) -> None:
         self.data = datasets / NAME
@@ -42,7 +42,7 @@ class BronzeFolders:
 
 
 def ingest(spark: SparkSession, datasets: Path, options: dict[str, str], topic: str = TOPIC) -> int:
-    """Bring into bronze what the topic holds now; how many rows came. Raises what ends the stream."""
+    """Append the topic's new records to bronze. Returns the number of new rows. Raises what ends the stream."""
     query = start(spark, datasets, options, topic)
     query.awaitTermination()
     error = query.exception()
@@ -52,7 +52,7 @@ def ingest(spark: SparkSession, datasets: Path, options: dict[str, str], topic: 
 
 
 def start(spark: SparkSession, datasets: Path, options: dict[str, str], topic: str = TOPIC) -> StreamingQuery:
-    """The stream up to what the topic holds now."""
+    """The stream up to the topic's present end."""
     folders = BronzeFolders(datasets)
     records = spark.readStream.format("penstock").options(**options, topic=topic).load()
     return (
@@ -105,7 +105,7 @@ def _with_heads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 | {
                     "src_partition": row["src_partition"],
                     "src_offset": row["src_offset"],
-                    "ingest_date": max(0, row["timestamp_ms"]) // _DAY_MS,
+                    "ingest_date": max(0, row["timestamp_ms"]) // DAY_MS,
                     "record": value,
                 }
             )

@@ -30,11 +30,11 @@ def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
 
 
 def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame) -> Check:
-    """Every reading tells a point that is used or void, or is in `rejected`."""
+    """Every reading belongs to a used or void point, or is in `rejected`."""
     own = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below")).select(*POINT, "totals")
     row = (
         readings.select(*POINT, "totals", "src_partition", "src_offset", "row")
-        .join(own.withColumn("told", F.lit(1)), [*POINT, "totals"], "left")
+        .join(own.withColumn("used", F.lit(1)), [*POINT, "totals"], "left")
         .join(
             rejected.select("src_partition", "src_offset", "row", F.lit(1).alias("refused")),
             ["src_partition", "src_offset", "row"],
@@ -42,7 +42,7 @@ def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame
         )
         .agg(
             F.count("*").alias("readings"),
-            F.count("told").alias("used"),
+            F.count("used").alias("used"),
             F.count("refused").alias("rejected"),
         )
         .collect()[0]
@@ -77,15 +77,15 @@ def hours_equal_totals(hours: DataFrame, seen: DataFrame) -> Check:
 
 def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
     """Delivered usage is the sum of what was counted once."""
-    told = delivered.agg(_total("messages"), _total("bytes")).collect()[0]
+    delivered_records = delivered.agg(_total("messages"), _total("bytes")).collect()[0]
     found = hours.agg(
         _total_where("messages_out"),
         _total_where("bytes_out"),
     ).collect()[0]
     numbers = {
-        "messages_told": int(told["messages"]),
+        "messages_told": int(delivered_records["messages"]),
         "messages": int(found["messages_out"]),
-        "bytes_told": int(told["bytes"]),
+        "bytes_told": int(delivered_records["bytes"]),
         "bytes": int(found["bytes_out"]),
     }
     return Check(

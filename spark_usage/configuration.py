@@ -19,7 +19,7 @@ MICRO_PER_HOUR_MAX = 10**15
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Asset:
-    """Something that costs money each hour; in millionths of the currency unit."""
+    """Something that costs money each hour, in millionths of the currency unit."""
 
     name: str
     micro_per_hour: int
@@ -70,12 +70,12 @@ class Configuration(Settings, frozen=True, kw_only=True):
 
     @property
     def state_directory(self) -> Path:
-        """Where the heartbeat rests: the folder of the configuration."""
+        """Folder of the heartbeat: that of the configuration."""
         return self.file.parent
 
     @property
     def wake_file(self) -> Path:
-        """Touched by whoever wants a round at once."""
+        """Touching this file starts a round at once."""
         return self.datasets / "wake"
 
 

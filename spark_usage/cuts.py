@@ -1,14 +1,14 @@
 """Cuts: which reading ends each partition's period, what is missing, and the usage between a tenant's cuts.
 
-The cuts of a tenant stand in the order of their period ends. A partition belongs to a cut when it has a reading with
-the cut's id, or when any reading shows usage from before the period's end. It is *covered* by the cut's reading, else
-it is a *gap*. Its period is from where the cut before it that covers it ended. A cut's reading that is a partition's
-*last* says that the topic was deleted: it counts before any other reading of the same cut, and the partition is in no
-later cut. Nor is one whose final reading promises no such reading (brokers of before made it so).
+A tenant's cuts are ordered by the ends of their periods. A partition belongs to a cut when it has a reading with the
+cut's id, or when any reading shows usage from before the period's end. It is *covered* when the cut's reading is there,
+else it is a *gap*. Its period begins where the last cut that covers it ended. A cut's reading that is a partition's
+*last* says that the topic was deleted: it is preferred to other readings of the same cut, and the partition is in no
+later cut. The same holds after a final reading that announces no last one (older brokers wrote these).
 
-When a loss was declared between two cuts, the earlier one may end above the start of the new generation: what was
-counted there never became part of the log. The later cut then takes it back: rows of the old generation with negative
-quantities. An issued cut itself never changes through it.
+When a loss was declared between two cuts, the earlier cut may end above the start of the new generation. The log does
+not contain what it counted there. The later cut then has reversals: rows of the old generation with negative
+quantities. The earlier cut does not change.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
     cuts = cuts.withColumn(
         "end_ms", F.when(F.col("told_end_ms") > 0, F.col("told_end_ms")).otherwise(F.col("taken_ms"))
     )
-    # A reading that was refused answers only where there is no other.
+    # A rejected reading counts only where there is no other.
     worth = F.struct(F.col("point").isNull(), ~F.col("last"), -F.col("log_generation"), "end_offset")
     answers = (
         made.join(usable, [*POINT, "totals"], "left")
@@ -124,7 +124,7 @@ def cut_usage(marks: DataFrame, intervals: DataFrame, starts: DataFrame) -> Data
         .groupBy(*names)
         .agg(F.min(F.when(lost & (F.col("from_view") >= 0), F.col("begun_at"))).alias("lost_from"))
     )
-    # What both cuts have in common reaches to here.
+    # Both cuts have the same log up to here.
     shared = F.least("from_offset", F.coalesce("lost_from", "from_offset"))
     per_view = intervals.drop("tenant")
     added = (

@@ -1,8 +1,8 @@
 """Records of `__usage` become facts: rows of one wide table, each with its kind; what is damaged becomes a rejection.
 
 A record gives one `record` fact and one fact for each reading, delivered row, request row and seal in it, numbered in
-that order from 0 (`row`). A record that cannot be read gives one `rejected` fact with row -1, a damaged part of a
-good record one with the part's own number: nothing is lost.
+that order from 0 (`row`). An unreadable record gives one `rejected` fact with row -1. A damaged part of a good record
+gives one with the part's number. So each record and part gives a fact.
 """
 
 import hashlib
@@ -199,7 +199,7 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 
 def _principal_rows(reading: Reading) -> list[dict[str, int]]:
-    """By principal, one row each, of the reading's own minute; rows of other minutes tell nothing."""
+    """The reading's rows of its own minute, one for each principal. Rows of other minutes are not used."""
     minute = minute_of(reading.accepted_ms)
     sums: dict[int, tuple[int, int]] = {}
     for row in reading.minute_rows:

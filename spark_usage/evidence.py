@@ -66,8 +66,8 @@ def link(previous: bytes, record: bytes | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What bronze holds: rows, rows with a place of their own, and (partition, first missing offset, how many) of
-    each hole, in order.
+    """The content of bronze: rows, rows with distinct offsets, and (partition, first missing offset, count) of each
+    hole, in order.
     """
 
     records: int

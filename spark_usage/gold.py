@@ -37,8 +37,8 @@ def usage_minute(by_minute: DataFrame) -> DataFrame:
 def cost_hour(spark: SparkSession, hours: DataFrame, assets: Sequence[Asset]) -> DataFrame:
     """The data set `cost_hour`: each asset's price of an hour with traffic, shared by bytes in and out.
 
-    Shares are cut down to whole micro-units; what is left goes, a unit each, to the largest remainders, equal ones
-    in the order of tenants. So they add up to the price.
+    Shares are rounded down to whole micro-units; the rest goes to the largest remainders, one unit each, equal ones
+    in the order of tenants. So the shares add up to the price.
     """
     prices = spark.createDataFrame(
         [(asset.name, asset.micro_per_hour) for asset in assets], "asset string, price bigint"

@@ -1,4 +1,4 @@
-"""The runner's heartbeat: a file that says which process it is and its state, written anew every other second."""
+"""The runner's heartbeat: a file that says which process it is and its state, rewritten every other second."""
 
 import os
 import threading
@@ -26,17 +26,17 @@ class Heartbeat:
         self._write()
         self._thread.start()
 
-    def tell(self, **values: Any) -> None:
-        """Change what is told, and tell it at once."""
+    def report(self, **values: Any) -> None:
+        """Change the reported values, and write them at once."""
         with self._lock:
             self._values |= values
         self._write()
 
     def end(self) -> None:
-        """The last word: `stopped`."""
+        """Write the last state, `stopped`."""
         self._ended.set()
         self._thread.join(EVERY_S * 2)
-        self.tell(state="stopped", busy=False)
+        self.report(state="stopped", busy=False)
 
     def _beat(self) -> None:
         while not self._ended.wait(EVERY_S):
@@ -47,4 +47,4 @@ class Heartbeat:
             try:
                 write_json(self._file, self._values | {"at": time.time()})
             except OSError:
-                pass  # a full disk must not end the pipeline; the old beat grows stale and tells of it
+                pass  # a full disk must not end the pipeline; the old heartbeat becomes stale, which shows it

@@ -23,13 +23,13 @@ MANIFEST = "manifest.json"
 CURRENT = "current.json"
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
-"""Runs of a data set that stay: whoever reads one has several rounds of time."""
+"""Runs of a data set that are kept, so that a reader has several rounds of time."""
 _PENDING = ".pending-"
 _BATCH_ROWS = 10_000
 
 
 class CheckFailed(Exception):
-    """What a run would publish contradicts its inputs: our own fault, nothing of it was published."""
+    """A run contradicts its inputs. This is a fault of the pipeline; the run was not published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Catalog:
         return spark.read.schema(dataset.struct).parquet(str(folder / "*.parquet"))
 
     def write(self, dataset: DataSet, rows: DataFrame, inputs: Mapping[str, Any]) -> "PendingRun":
-        """Write the rows in the order of their key where nobody reads them yet."""
+        """Write the rows in the order of their key, under a name that readers do not know yet."""
         run_id = run_id_of(dataset.name, inputs)
         folder = self.folder / dataset.name / f"{_PENDING}{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,7 @@ SPARK_FOLDER = ".spark"
 
 
 class NotYet(Exception):
-    """What the pipeline reads is not there yet; it will be once the service is set up."""
+    """The key or the topic that the pipeline reads does not exist yet. The setup of the service creates it."""
 
 
 class Pipeline:
@@ -46,7 +46,7 @@ class Pipeline:
 
     def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
         """Read what is new and fold. Raises `NotYet`, `CheckFailed`, and what the SDK and Spark raise."""
-        wanted = self.told()
+        wanted = self.reported()
         spark = self.start()
         if wanted != bronze.committed_offsets(self.datasets):
             began = time.monotonic()
@@ -55,8 +55,8 @@ class Pipeline:
         return fold(spark, self.datasets, read_assets(self.datasets), again=again, progress=progress)
 
     def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
-        """A round, and once more when it failed for a reason that may have passed: a broker that fell, a worker of
-        Spark that was late. Raises as `round`.
+        """A round, and a second one when the first failed for a reason that may be over: a broker that failed, a Spark
+        worker that was late. Raises as `round`.
         """
         try:
             return self.round(again=again, progress=progress)
@@ -69,7 +69,7 @@ class Pipeline:
             self.forget_connections()
             return self.round(again=again, progress=progress)
 
-    def told(self) -> Offsets:
+    def reported(self) -> Offsets:
         """The ends of `__usage`, by the brokers. Raises `NotYet`."""
         key_file = self._configuration.usage_key_file
         if not key_file.exists():
@@ -83,7 +83,7 @@ class Pipeline:
             raise NotYet(str(error)) from error
 
     def forget_connections(self) -> None:
-        """Connect anew with the key as it then is."""
+        """Connect again with the present key."""
         if self._client is not None:
             self._client.close(0)
             self._client = None

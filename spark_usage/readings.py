@@ -1,17 +1,17 @@
 """Readings of odometers become intervals: what each partition gained between two neighbouring readings.
 
-A *point* is a place in a partition's log, (log generation, end offset), with the totals that readings tell of it;
-however often it was read, it is one. A *view* of a partition is its log as a generation sees it: the points of that
-generation and older ones, but for those that a later generation's start made void. The view of the newest generation is
-current; older ones matter only for cuts made in them.
+A *point* is a position in a partition's log, (log generation, end offset), with its totals. Several readings of the
+same position are one point. A *view* of a partition is its log as one generation sees it: the points of that
+generation and of older ones, without those that a later generation's start made void. The view of the newest
+generation is current. Older views matter only for cuts made in them.
 
-Within a view points stand in the order of generation and offset. A point whose totals or offset are below those of any
-point before it contradicts them and is rejected; the next good one closes the gap, so totals stay right. The interval
-between two neighbours counts in the minute of its last batch, in full: when readings are lost only minutes get coarser.
+The points of a view are ordered by generation and offset. A point whose totals or offset are below those of an earlier
+point is rejected. The next good point closes the gap, so totals stay right. The whole interval between two neighbouring
+points counts in the minute of its last batch. So lost readings make minutes coarser and change no total.
 
-By principal: the rows of a reading tell who produced what in its minute so far. Less the rows of the point before, if
-that is of the same minute, they are the interval's. What they do not explain (rows of lost readings) has principal 0;
-rows that contradict the totals are not used at all.
+By principal: the rows of a reading say who produced what in its minute so far. The rows of the previous point, if it is
+of the same minute, are subtracted. Usage that rows do not explain (rows of lost readings) has principal 0. Rows that
+contradict the totals are not used.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -27,8 +27,8 @@ _TOTALS = 6
 def points_of(readings: DataFrame) -> DataFrame:
     """One row a point: `POINT`, tenant, topic, totals, accepted_ms, principal_rows, is_start.
 
-    Of readings that disagree the one with the smallest totals counts; `contradicting` finds the others. Where a
-    generation begins the one before it ends, with the same totals.
+    When readings disagree, the one with the smallest totals counts; `contradicting` finds the others. A generation
+    ends where the next one begins, with the same totals.
     """
     best = F.min(
         F.struct("totals", -F.size("principal_rows"), "accepted_ms", "tenant", "topic", "principal_rows")
@@ -72,7 +72,7 @@ def _ends_of_older(readings: DataFrame) -> DataFrame:
 
 
 def contradicting(readings: DataFrame, points: DataFrame) -> DataFrame:
-    """(src_partition, src_offset, row, reason) of readings that tell other totals of a point than the one used."""
+    """(src_partition, src_offset, row, reason) of readings whose totals differ from the one used for their point."""
     used = points.select(*POINT, F.col("totals").alias("used"))
     return (
         readings.join(used, list(POINT))
@@ -135,15 +135,15 @@ def intervals_of(seen: DataFrame) -> DataFrame:
         .withColumn("sorted", _sorted_rows())
         .withColumn("known", _known())
     )
-    told = "aggregate(known, CAST(0 AS BIGINT), (sum, row) -> sum + row.{0})"
+    explained = "aggregate(known, CAST(0 AS BIGINT), (sum, row) -> sum + row.{0})"
     fits = F.expr(
         "forall(known, row -> row.messages >= 0 AND row.bytes >= 0) "
-        f"AND {told.format('messages')} <= messages AND {told.format('bytes')} <= bytes"
+        f"AND {explained.format('messages')} <= messages AND {explained.format('bytes')} <= bytes"
     )
     pairs = pairs.withColumn("known", F.when(fits, F.col("known")).otherwise(F.expr("slice(known, 1, 0)")))
     rest = F.expr(
         "array(named_struct('principal', CAST(0 AS BIGINT), "
-        f"'messages', messages - {told.format('messages')}, 'bytes', bytes - {told.format('bytes')}))"
+        f"'messages', messages - {explained.format('messages')}, 'bytes', bytes - {explained.format('bytes')}))"
     )
     return pairs.withColumn("shares", F.concat("known", rest)).select(
         *POINT,
@@ -165,7 +165,7 @@ def _gained(index: int) -> Column:
 
 
 def _sorted_rows() -> Column:
-    """The reading's rows and, when the point before is of the same minute, those that it told, by principal: each of
+    """The reading's rows and, when the point before is of the same minute, those that it has, by principal: each of
     them (`now` 0) stands right before the reading's own row (`now` 1) of its principal.
     """
     return F.expr(
@@ -182,7 +182,7 @@ def _sorted_rows() -> Column:
 
 
 def _known() -> Column:
-    """The reading's rows less those that the point before told of the same minute."""
+    """The reading's rows less those that the previous point has of the same minute."""
     less = "IF(at > 0 AND sorted[at - 1].principal = row.principal, sorted[at - 1].{0}, CAST(0 AS BIGINT))"
     return F.expr(
         f"""

@@ -1,4 +1,4 @@
-"""One round of the pipeline: everything that bronze holds, folded anew into all data sets, checked and published."""
+"""One round of the pipeline: all of bronze is folded into all data sets, checked and published."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ _SOURCE_ROW = ("src_partition", "src_offset", "row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What a round came to. `offsets` is what of `__usage` it holds: partition -> next offset."""
+    """The result of a round. `offsets` is the part of `__usage` that it covers: partition -> next offset."""
 
     offsets: Mapping[str, int]
     records: int
@@ -197,7 +197,7 @@ class _Fold:
         )
 
     def _missing(self, waived: DataFrame) -> str:
-        """What a gap can be due to: missing offsets, else missing sequences of a broker's boot."""
+        """Possible causes of a gap: missing offsets, else missing sequences of a broker's boot."""
         if self.holes:
             return evidence.named(self.holes)
         boots = waived.where("missing > 0").orderBy("broker_id", "boot_id").limit(20).collect()
@@ -207,7 +207,7 @@ class _Fold:
         )
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """Computed once, and its plan forgotten, so that what is built upon it plans quickly."""
+        """The rows, computed once and without their plan, so that plans of later steps stay small."""
         return frame.localCheckpoint()
 
     def _write(

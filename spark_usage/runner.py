@@ -2,8 +2,8 @@
 
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
-A round that fails is tried once more at once; when that
-fails too it is told in the heartbeat, and tried again after the interval.
+A round that fails is tried again at once. When that
+fails too, the heartbeat reports it, and the next round begins after the interval.
 """
 
 import logging
@@ -24,9 +24,9 @@ from spark_usage.rounds import Round
 log = logging.getLogger("spark_usage.runner")
 _LOOK_S = 0.2
 _WAITING_S = 1.0
-"""While the service is being set up it is looked for this often."""
+"""Interval of the tries while the service is being set up."""
 _PATIENCE_S = 15.0
-"""A round under way at SIGTERM may end by itself in this time; it is harmless to end it at any moment."""
+"""After SIGTERM a running round has this time to end. Ending it at any moment is harmless."""
 
 
 class Runner:
@@ -50,35 +50,37 @@ class Runner:
         try:
             self._pipeline.start()
             log.info("spark is up", extra={"master": self._configuration.spark.master})
-            heartbeat.tell(state="ready")
+            heartbeat.report(state="ready")
             while not self._stopping.is_set():
                 self._woken_ns = self._wake_ns()
                 pause = self._round(heartbeat)
                 self._rest(pause)
-            heartbeat.tell(state="stopping")
+            heartbeat.report(state="stopping")
         finally:
             self._pipeline.close()
             heartbeat.end()
             log.info("stopped")
 
     def _round(self, heartbeat: Heartbeat) -> float:
-        """One round; how long to rest after it."""
-        heartbeat.tell(busy=True)
+        """Do one round. Returns the seconds to wait after it."""
+        heartbeat.report(busy=True)
         try:
             done = self._pipeline.round_or_again()
         except NotYet as error:
-            heartbeat.tell(state="waiting", busy=False, error=str(error))
+            heartbeat.report(state="waiting", busy=False, error=str(error))
             return min(_WAITING_S, self._configuration.pipeline_interval_s)
         except Exception as error:
             if self._stopping.is_set():
                 return 0.0
             log.exception("the round failed")
             self._pipeline.forget_connections()
-            heartbeat.tell(state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}")
+            heartbeat.report(
+                state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}"
+            )
             return self._configuration.pipeline_interval_s
         if done.recomputed:
-            log.info("round", extra=_told(done))
-        heartbeat.tell(state="ready", busy=False, error=None, round=_told(done))
+            log.info("round", extra=_summary(done))
+        heartbeat.report(state="ready", busy=False, error=None, round=_summary(done))
         return self._configuration.pipeline_interval_s
 
     def _rest(self, seconds: float) -> None:
@@ -105,7 +107,7 @@ def _set_up_logs() -> None:
     logging.getLogger("spark_usage").setLevel(logging.INFO)
 
 
-def _told(done: Round) -> dict[str, Any]:
+def _summary(done: Round) -> dict[str, Any]:
     return {
         "records": done.records,
         "offsets": dict(done.offsets),

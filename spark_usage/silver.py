@@ -29,7 +29,7 @@ def counted_once(facts: DataFrame, records: DataFrame, kind: str) -> DataFrame:
 
 
 def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
-    """The columns of `usage_hour` with `minute` in the place of `hour`, not summed up."""
+    """The columns of `usage_hour` with `minute` instead of `hour`, not summed up."""
     where = ("tenant", "topic_id", "topic", "partition")
     produced = (
         intervals.where("current")
@@ -80,8 +80,8 @@ def usage_hour(by_minute: DataFrame) -> DataFrame:
 def waived(records: DataFrame) -> DataFrame:
     """The data set `waived`: by boot, which sequences never came.
 
-    A boot is open until its last record says that it ends. Of one that is its broker's latest nothing is missing
-    yet: records may still be on their way.
+    A boot is open until its last record says that it ends. The latest boot of a broker has no missing sequences yet:
+    its records may still arrive.
     """
     boot = Window.partitionBy("broker_id", "boot_id").orderBy("sequence")
     before = F.lag("sequence", 1, 0).over(boot)

@@ -4,7 +4,7 @@ Options: `bootstrap` (addresses, comma between), `topic`, `api_key_file` (a file
 `ca_file`, `max_rows_per_batch` (of a stream), `timeout_s` (how long a partition may bring nothing).
 
 An offset of a stream is {"<partition>": next offset}; a partition that is not named stands at 0, so that a topic may
-grow. Every offset that is told names all that an earlier one named.
+grow. Every reported offset names all partitions that an earlier one named.
 """
 
 import time

@@ -25,11 +25,11 @@ from penstock.contract.errors import (
     NotFound,
     Unauthenticated,
 )
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX
 from tenants import tokens
 from tenants.credentials import credential_of, new_key
 from tenants.models import (
     BROWSER_LENGTH_MAX,
-    KEY_NAME_LENGTH_MAX,
     TENANT_NAME_LENGTH_MAX,
     ApiKey,
     Membership,

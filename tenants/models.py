@@ -8,10 +8,10 @@ from django.db.models.functions import Lower
 
 from control_plane.ids import LENGTH_MAX, new_person_id, new_sign_in_id, new_tenant_id
 from control_plane.outbox.models import DesiredObject
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX
 from tenants.roles import Role
 
 TENANT_NAME_LENGTH_MAX = 63
-KEY_NAME_LENGTH_MAX = 100
 BROWSER_LENGTH_MAX = 200
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from penstock.rules.rating import shown_amount
+from penstock.rules.timestamps import moment_of
 
 _STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
@@ -106,8 +107,8 @@ def time_of(timestamp_ms: int) -> str:
     if timestamp_ms < 0:
         return "no time"
     try:
-        at = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    except (OverflowError, ValueError, OSError):
+        at = moment_of(timestamp_ms)
+    except OverflowError:
         return f"{timestamp_ms} ms"
     return f"{at:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
 

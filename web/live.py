@@ -5,12 +5,13 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 
 from penstock import Client
 from penstock.client.descriptions import PartitionDescription, TopicDescription
 from penstock.contract.errors import PenstockError
+from penstock.rules.timestamps import moment_of
 
 PARTITIONS_MAX = 2_000
 """Above this a page does not ask for all offsets."""
@@ -123,7 +124,7 @@ def read_back(client: Client, now: TopicNow) -> ReadBack | None:
     return ReadBack(
         messages=sum(one.verified_end_offset - one.log_start_offset for one in checked),
         copies=min((one.replicas for one in checked), default=0),
-        since=None if oldest is None else datetime.fromtimestamp(oldest / 1000, UTC),
+        since=None if oldest is None else moment_of(oldest),
     )
 
 

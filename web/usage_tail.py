@@ -16,7 +16,7 @@ from control_plane import config
 from data_plane.contract import usage_pb2
 from penstock import Client, Consumer
 from penstock.contract.errors import PenstockError
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from web.recent import Hour, RecentUsage
 
 TOPIC = "__usage"

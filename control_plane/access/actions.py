@@ -1,6 +1,5 @@
 """Makes keys, bound to a part of their tenant's topics or to all."""
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,14 +8,9 @@ from django.db import transaction
 from control_plane.access.models import KeyBinding
 from control_plane.audit.actor import Actor
 from penstock.contract.api_keys import ApiKey as KeyText
-from penstock.contract.errors import InvalidRequest
-from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
+from penstock.rules.names import OPERATIONS, check_operations, check_topic_prefix
 from tenants import actions as tenants
 from tenants.models import ApiKey, Tenant
-
-OPERATIONS = ("describe", "produce", "consume", "delete")
-
-_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 
 
 def create_key(
@@ -35,18 +29,13 @@ def create_key(
     """
     bound = topic_prefix is not None or bool(operations)
     prefix = topic_prefix or ""
-    if len(prefix) > TOPIC_NAME_LENGTH_MAX or not _PREFIX.fullmatch(prefix):
-        raise InvalidRequest(
-            f"topic_prefix: {prefix[:64]!r}: at most {TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
-        )
-    for operation in operations:
-        if operation not in OPERATIONS:
-            raise InvalidRequest(f"operations: {operation[:32]!r} is not one of {', '.join(OPERATIONS)}")
+    check_topic_prefix(prefix)
+    check_operations(operations)
     chosen = [operation for operation in OPERATIONS if operation in operations]
     with transaction.atomic():
-        told: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
+        binding: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
         key, text = tenants.create_key(
-            actor, tenant, name=name, expires_at=expires_at, bound_to=told, within_service=within_service
+            actor, tenant, name=name, expires_at=expires_at, bound_to=binding, within_service=within_service
         )
         if bound:
             KeyBinding.objects.create(key=key, topic_prefix=prefix, operations=chosen)

@@ -12,13 +12,25 @@ from control_plane.outbox import queries as outbox
 registry = CollectorRegistry()
 _before: list[Callable[[], None]] = []
 _requests = Counter(
-    "penstock_http_requests", "Requests answered", ["method", "route", "status"], registry=registry
+    "penstock_http_requests",
+    "Number of HTTP requests that were answered.",
+    ["method", "route", "status"],
+    registry=registry,
 )
 _seconds = Histogram(
-    "penstock_http_request_seconds", "Time to the answer", ["method", "route"], registry=registry
+    "penstock_http_request_seconds",
+    "Seconds from an HTTP request to its answer.",
+    ["method", "route"],
+    registry=registry,
 )
-_waiting = Gauge("penstock_outbox_waiting", "Outbox rows not delivered", registry=registry)
-_oldest = Gauge("penstock_outbox_oldest_seconds", "Age of the oldest row not delivered", registry=registry)
+_waiting = Gauge(
+    "penstock_outbox_waiting", "Number of changes that the brokers still have to get.", registry=registry
+)
+_oldest = Gauge(
+    "penstock_outbox_oldest_seconds",
+    "Age in seconds of the oldest change that the brokers still have to get, 0 when there is none.",
+    registry=registry,
+)
 
 
 def count(method: str, route: str, status: int, took_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Writes the audit log: an entry in the same transaction as the change that it tells of."""
+"""Writes the audit log: an entry in the same transaction as the change that it describes."""
 
 from collections.abc import Mapping
 from typing import Any

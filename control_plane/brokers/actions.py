@@ -1,4 +1,4 @@
-"""Writes what is remembered of the cluster. Nobody asked for it, so that no audit log tells of it."""
+"""Stores the brokers that the cluster reported. It is no change by a user, so it has no audit entry."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What /metrics adds of the brokers: how often this process has called them."""
+"""The gauge of calls to the brokers at /metrics."""
 
 from prometheus_client import Gauge
 
@@ -7,13 +7,13 @@ from control_plane.brokers import client as brokers
 
 _calls = Gauge(
     "penstock_broker_calls",
-    "Calls of this process to the brokers' Admin service",
+    "Number of calls of this process to the brokers' Admin service.",
     ["call"],
     registry=registry,
 )
 
 
 def refresh() -> None:
-    """As it is now; none before the first call."""
+    """Set the gauge. It has no value before the first call."""
     for call, number in brokers.calls().items():
         _calls.labels(call).set(number)

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class KnownBroker(models.Model):
-    """One broker, as the brokers told of it. Any of them answers for all, so that those in the configuration may go."""
+    """One broker, as the cluster reported it. Any broker answers for all, so the configured ones may be removed."""
 
     broker = models.PositiveIntegerField(unique=True)
     internal_address = models.CharField(max_length=300)

@@ -34,7 +34,7 @@ class PartitionSeen:
     target: tuple[int, ...] = ()
     """Not empty: it is moving to these brokers."""
     last_known: tuple[int, ...] = ()
-    """Who may hold what was acknowledged last, when nobody can lead."""
+    """Brokers that may store the newest acknowledged records, while no broker can lead."""
     log_generation: int = 1
 
 
@@ -53,7 +53,7 @@ class LossSeen:
     offset: int
     """Where the generation begins: what the old one held from here on is lost."""
     known_end_offset: int
-    """The furthest end that was told by anybody."""
+    """The furthest end offset that a replica reported."""
     asked_by: str
     """Empty: the brokers' controller."""
     declared_ms: int

@@ -1,1 +1,1 @@
-"""Django app: what must still be told to the brokers, one delivery at a time per object. Imports no other app."""
+"""Django app: changes that the brokers still have to get, one delivery at a time per object. Imports no other app."""

@@ -7,15 +7,15 @@ from typing import Any
 Condition = dict[str, Any]
 
 DELIVERY = "delivery"
-"""The brokers refused, or could not be told."""
+"""The brokers refused the change, or could not be reached."""
 RECREATED = "recreated"
 """It was gone on the brokers and was made again."""
 ADOPTED = "adopted"
 """It was changed on the brokers, and is taken as it is."""
 DRIFT = "drift"
-"""The brokers hold something else than what was delivered; they have been told anew."""
+"""The object on the brokers differs from what was delivered. It has been delivered again."""
 UNKNOWN_OBJECTS = "unknown_objects"
-"""The brokers hold something of this tenant that nobody asked for."""
+"""The brokers have objects of this tenant that the control plane does not know."""
 MESSAGE_LENGTH_MAX = 500
 
 

@@ -14,7 +14,7 @@ ROUNDS_MAX = 5
 """An object that changes faster than it is delivered is left to the next wake-up."""
 SWEEP_MAX = 200
 DELIVERY_S = actions.LEASE_S - 2.0
-"""Of all calls of one delivery together, so that nobody else begins one before it has ended."""
+"""Of all calls of one delivery together, so that it ends before its lease does."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def deliver(kind: str, object_id: str) -> bool:
             actions.settle_failed(claim, error.code.name.lower(), error.message, timezone.now())
             return False
         except Exception:
-            # Our own fault: it is noted on the object too, or it would be tried at once for ever.
+            # A fault of the service. It is stored on the object, too; else it would be retried at once, without an end.
             _log.exception("delivery broke", extra={"object": object_id})
             actions.settle_failed(claim, "internal", "the delivery broke; see the log", timezone.now())
             return False

@@ -1,4 +1,4 @@
-"""Delivers in the request that made the change, after its commit; or waits for whoever has the object's lease."""
+"""Delivers in the request that made the change, after its commit, or waits for the worker that has the lease."""
 
 import time
 

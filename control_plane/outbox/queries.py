@@ -22,7 +22,7 @@ def is_with_somebody(kind: str, object_id: str) -> bool:
 
 
 def due(now: datetime, limit: int) -> list[tuple[str, str]]:
-    """(kind, object id) of what waits, is due and is with nobody, longest waiting first."""
+    """(kind, object id) of each delivery that is due and has no lease, longest waiting first."""
     free = Q(lease_until=None) | Q(lease_until__lte=now)
     return list(
         Delivery.objects.filter(free, delivered_at=None, next_attempt_at__lte=now)

@@ -119,7 +119,7 @@ def plan_moves(
 
 
 def begin(move: Move) -> bool:
-    """It is this move's turn: the brokers are told. False if it changed meanwhile."""
+    """Start this move: deliver it to the brokers. False if it changed meanwhile."""
     with transaction.atomic():
         locked = Move.objects.select_for_update(no_key=True).get(pk=move.pk)
         if locked.state != MoveState.WAITING:
@@ -157,13 +157,13 @@ def cancel(actor: Actor, move: Move) -> Move:
 
 
 def _cancel(move: Move) -> Move:
-    """Under its lock. One that waits was never told; the brokers take back one that moves."""
-    told = move.state == MoveState.MOVING
+    """Under its lock. A waiting move was never delivered; the brokers undo a started one."""
+    delivered = move.state == MoveState.MOVING
     move.state, move.finished_at = MoveState.CANCELLED, timezone.now()
-    if told:
+    if delivered:
         move.generation += 1
     move.save(update_fields=["state", "finished_at", "generation", "updated_at"])
-    if told:
+    if delivered:
         _deliver(KIND_MOVE, move)
     return move
 

@@ -18,6 +18,7 @@ from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.placement import moves
 from data_plane.placement.planner import PlacementRefused
+from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants import queries as tenants
 
@@ -92,7 +93,7 @@ def forget(actor: Actor, broker: int) -> None:
 
 
 def drive() -> int:
-    """One round; how many rows it changed. Raises `BrokerUnavailable` when nobody says how things are."""
+    """One round; how many rows it changed. Raises `BrokerUnavailable` when no broker answers."""
     actor = system("placement")
     changed = _more_copies_of_the_services_own(actor)
     drains, growing = list(queries.drains()), list(topics.with_copies_due())
@@ -118,8 +119,8 @@ def _more_copies_of_the_services_own(actor: Actor) -> int:
         wanted: dict[str, int] = {}
         if topic.settings["replication"] < copies:
             wanted["replication"] = copies
-        elif topic.settings["min_insync_replicas"] < min(topic_actions.MIN_INSYNC_DEFAULT, copies):
-            wanted["min_insync_replicas"] = topic_actions.MIN_INSYNC_DEFAULT
+        elif topic.settings["min_insync_replicas"] < min(limits.MIN_INSYNC_DEFAULT, copies):
+            wanted["min_insync_replicas"] = limits.MIN_INSYNC_DEFAULT
         if wanted:
             topic_actions.update_topic(actor, tenant, topic.name, settings=wanted)
             changed += 1
@@ -185,15 +186,15 @@ def _plan_copies(actor: Actor, topic: Topic, seen: view.ClusterView) -> int:
 def _begin_due() -> int:
     """The next moves, as many as may go on at once; of brokers that take part in few the first."""
     under_way = list(queries.open_moves().filter(state=MoveState.MOVING))
-    room = MOVING_MAX - len(under_way)
-    if room <= 0:
+    capacity = MOVING_MAX - len(under_way)
+    if capacity <= 0:
         return 0
     busy: Counter[int | None] = Counter(
         number for move in under_way for number in (move.source, move.destination)
     )
     waiting = list(queries.open_moves().filter(state=MoveState.WAITING)[: 20 * MOVING_MAX])
     waiting.sort(key=lambda move: (busy[move.source] + busy[move.destination], move.pk))
-    return sum(actions.begin(move) for move in waiting[:room])
+    return sum(actions.begin(move) for move in waiting[:capacity])
 
 
 def _described() -> view.ClusterView:

@@ -36,7 +36,7 @@ OPEN = (MoveState.WAITING, MoveState.MOVING)
 
 
 class Move(DesiredObject):
-    """One partition's change of brokers. `source` goes, `destination` comes; None = nobody does."""
+    """One partition's change of brokers. `source` is removed, `destination` is added; None = no broker is."""
 
     cause = models.CharField(max_length=16)
     """`drain`, `rebalance` or `replication`."""

@@ -78,7 +78,7 @@ def _system_tenant(actor: Actor) -> Tenant:
 
 
 def _usage_key(actor: Actor, tenant: Tenant) -> ApiKey:
-    """The key is written down before it is made valid: no valid key is left that nobody has."""
+    """The key is stored before it becomes valid, so that every valid key can be used."""
     file = config.current().usage_key_file
     if file.exists():
         text = _read_key(file)
@@ -126,8 +126,8 @@ def _delivered(kind: str, row: DesiredObject, deadline: float) -> None:
             return
         if time.monotonic() > deadline:
             fresh = type(row)._default_manager.get(pk=row.pk)
-            told = "; ".join(c["message"] for c in fresh.conditions) or "no answer yet"
-            raise BrokerUnavailable(f"{row.public_id} has not reached the brokers: {told}")
+            reasons = "; ".join(c["message"] for c in fresh.conditions) or "no answer yet"
+            raise BrokerUnavailable(f"{row.public_id} has not reached the brokers: {reasons}")
         time.sleep(_RETRY_S)
 
 

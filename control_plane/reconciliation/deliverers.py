@@ -18,6 +18,7 @@ from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRe
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
+from penstock.rules.timestamps import time_ms
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
@@ -117,7 +118,7 @@ class TopicDeliverer:
                         f"{topic.name}: the deletion of the topic that had this name has not reached the brokers yet"
                     ) from None
                 raise
-            # Internal topics may have been made by whoever started the brokers; they are never deleted.
+            # Internal topics may have been created when the brokers were started; they are never deleted.
             topic.topic_id = found.topic_id
             topic_actions.note_made(topic.public_id, topic.topic_id)
             return self._update(topic)
@@ -184,7 +185,7 @@ class TopicDeliverer:
 
 def ms_of(at: datetime | None) -> int:
     """Wall clock in ms, 0 for never."""
-    return 0 if at is None else int(at.timestamp() * 1000)
+    return 0 if at is None else time_ms(at)
 
 
 def _tenant_first(tenant: Tenant) -> None:

@@ -13,14 +13,16 @@ from control_plane.brokers import client as brokers
 from control_plane.brokers import view
 
 DECLARED = "partition.loss_declared"
-DEMANDED = "partition.declare_loss"
+REQUESTED = "partition.declare_loss"
 
 
-def demand(
+def declare(
     actor: Actor, *, topic_id: str, partition: int, broker: int | None, accept: bool
 ) -> tuple[view.LossSeen, bool]:
-    """What would be declared, or was: the broker's replica leads whatever is lost by it, or (None) the only copy is cut
-    where its damage begins. The demand stands in the audit log before the brokers hear of it.
+    """The loss that would be declared, or was. The broker's replica becomes the leader, whatever is lost by it.
+
+    With `broker` None the only copy is truncated where its damage begins. The request is in the audit log before the
+    brokers get it.
 
     Raises `NotFound`, `InvalidRequest` when it is not needed, `BrokerUnavailable`, `OutcomeUnknown`.
     """
@@ -31,19 +33,20 @@ def demand(
         audit.record(
             actor,
             tenant=loss.tenant,
-            action=DEMANDED,
+            action=REQUESTED,
             object_id=_named(loss),
             after={"broker": broker, **_shown(loss)},
         )
-    told, declared = brokers.declare_loss(topic_id, partition, broker, accept=True, asked_by=actor.id)
+    reported, declared = brokers.declare_loss(topic_id, partition, broker, accept=True, asked_by=actor.id)
     if declared:
-        note(actor, [told])
-    return told, declared
+        note(actor, [reported])
+    return reported, declared
 
 
 def note(actor: Actor, losses: Iterable[view.LossSeen]) -> list[view.LossSeen]:
-    """Losses that their tenants' audit logs did not tell of yet, told now. Those of internal topics are the system
-    tenant's.
+    """Record losses that are not in their tenants' audit logs yet, and return them.
+
+    Losses of internal topics belong to the system tenant.
     """
     fresh = []
     for loss in losses:

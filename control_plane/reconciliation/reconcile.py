@@ -1,10 +1,10 @@
-"""Reconciliation: what the brokers hold is compared with what is wanted, and what differs is mended or reported.
+"""Reconciliation: compares the brokers with the desired state, and repairs or reports each difference.
 
-Only what was delivered is judged, and only by a view that is not older than its delivery; what waits for delivery is
-the outbox's. Mended: an object that the brokers have lost or that was changed by hand (told anew; a lost topic is
-made again, empty, under a new id). Taken as it is: a topic made anew by hand under the same name, more partitions, a
-key revoked by hand. Noted in the tenants' audit logs: losses that the brokers declared. Reported only: topics and
-keys of a tenant that nobody asked for; the control plane may have forgotten them, and data is never deleted for that.
+It compares delivered objects only, with a view that is not older than the delivery. Objects that wait for delivery are
+the outbox's. Repaired: an object that the brokers lost or that was changed by hand is delivered again; a lost topic is
+created again, empty, under a new id. Adopted: a topic that was created again by hand under the same name, more
+partitions, a key that was revoked by hand. Recorded in the tenants' audit logs: losses that the brokers declared.
+Reported only: unknown topics and keys of a tenant. The control plane may have lost them, so no data is deleted.
 """
 
 import json
@@ -35,8 +35,8 @@ from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey, Tenant
 
-TOLD_AGAIN = timedelta(minutes=5)
-"""Brokers that still differ after they were told anew are told again only then."""
+REDELIVERY_INTERVAL = timedelta(minutes=5)
+"""An object that differs again after a redelivery is delivered again only then."""
 LISTED_MAX = 20
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def reconcile() -> list[Finding]:
     """Ask the brokers and compare once. Raises `BrokerUnavailable`."""
     seen = brokers.describe(objects=True)
     actions.remember_brokers(seen.brokers)
-    findings = mend(seen)
+    findings = repair(seen)
     for loss in loss_actions.note(system("reconciliation"), seen.losses):
         findings.append(Finding(object_id=loss.topic_id, what=f"a loss was declared: {loss.kind}"))
     for finding in findings:
@@ -62,12 +62,12 @@ def reconcile() -> list[Finding]:
     return findings
 
 
-def mend(seen: view.ClusterView) -> list[Finding]:
-    """Compare what is wanted with what was seen, objects included, and write down what must be done about it."""
+def repair(seen: view.ClusterView) -> list[Finding]:
+    """Compare the desired state with the view, objects included, and enqueue what differs."""
     actor = system("reconciliation")
     if not seen.tenants and tenants.all_tenants().filter(delivered_generation__gt=0).exists():
         # An empty metadata store: making every topic again, empty, is for a person to decide.
-        _log.error("the brokers hold no tenant at all; nothing is reconciled")
+        _log.error("the brokers have no tenant at all; nothing is reconciled")
         return []
     return [
         *_tenants(actor, seen),
@@ -94,15 +94,15 @@ def _note_drift(
 
 
 def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
-    held = {tenant.tenant: tenant for tenant in seen.tenants}
+    on_brokers = {tenant.tenant: tenant for tenant in seen.tenants}
     for row in tenants.all_tenants().order_by("pk").iterator():
         if not _judged(row, seen):
             continue
-        found = held.get(row.public_id)
+        found = on_brokers.get(row.public_id)
         why = "it is gone on the brokers" if found is None else _tenant_difference(row, found)
         if not why:
-            _settle(row)
-        elif _may_tell(row):
+            _clear_drift(row)
+        elif _may_redeliver(row):
             with transaction.atomic():
                 _note_drift(actor, Tenant, row.public_id, row.public_id, "tenant.reassert", why)
                 tenant_actions.touch_tenant(actor, row, at_least=0 if found is None else found.generation)
@@ -112,14 +112,14 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
 def _tenant_difference(row: Tenant, found: view.TenantSeen) -> str:
     limits = limits_of(row)
     if found.generation > row.generation:
-        return f"the brokers hold generation {found.generation}, {row.generation} is wanted"
-    for name, held, wanted in (
+        return f"the brokers have generation {found.generation}, {row.generation} is wanted"
+    for name, on_brokers, wanted in (
         ("produce_bytes_per_s", found.produce_bytes_per_s, limits.produce_bytes_per_s),
         ("partitions_max", found.partitions_max, limits.partitions_max),
         ("suspended", found.suspended, row.suspended),
     ):
-        if held != wanted:
-            return f"{name} is {held} on the brokers, {wanted} is wanted"
+        if on_brokers != wanted:
+            return f"{name} is {on_brokers} on the brokers, {wanted} is wanted"
     return ""
 
 
@@ -134,10 +134,10 @@ def _topics(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         other = by_name.get((row.tenant.public_id, row.name))
         why = ""
         if row.deleted_at is not None:
-            if found is not None and _judged(row, seen) and _may_tell(row):
-                why = _deleted_anew(actor, row, found)
+            if found is not None and _judged(row, seen) and _may_redeliver(row):
+                why = _redelete(actor, row, found)
         elif found is None and _has_been_there(row, seen):
-            # Even when a change of it waits: that cannot be told of a topic that is not there.
+            # Even when a change of it waits: brokers cannot apply that to a topic that does not exist.
             why = _recreated(actor, row) if other is None else _replaced(actor, row, other)
         elif found is not None and _judged(row, seen):
             why = _topic_as_wanted(actor, row, found)
@@ -149,11 +149,11 @@ def _has_been_there(row: Topic, seen: view.ClusterView) -> bool:
     return row.delivered_generation > 0 and row.delivered_revision <= seen.revision
 
 
-def _deleted_anew(actor: Actor, row: Topic, found: view.TopicSeen) -> str:
-    return _told_anew(actor, row, found, "it was deleted, and the brokers still hold it")
+def _redelete(actor: Actor, row: Topic, found: view.TopicSeen) -> str:
+    return _redeliver(actor, row, found, "it was deleted, and the brokers still have it")
 
 
-def _told_anew(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> str:
+def _redeliver(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> str:
     with transaction.atomic():
         if not topic_actions.touch(actor, row, "topic.reassert", at_least=found.generation, why=why):
             return ""
@@ -167,34 +167,34 @@ def _recreated(actor: Actor, row: Topic) -> str:
 
 
 def _replaced(actor: Actor, row: Topic, other: view.TopicSeen) -> str:
-    why = f"the brokers hold another topic of this name, {other.topic_id} instead of {row.topic_id}"
+    why = f"the brokers have another topic of this name, {other.topic_id} instead of {row.topic_id}"
     return why if _adopt(actor, row, other, why) else ""
 
 
 def _topic_as_wanted(actor: Actor, row: Topic, found: view.TopicSeen) -> str:
-    """What was mended, empty if nothing had to be."""
+    """What was repaired; empty when nothing was."""
     if found.partitions > row.partitions:
         why = f"it has {found.partitions} partitions on the brokers, {row.partitions} were wanted"
         return why if _adopt(actor, row, found, why) else ""
     why = _topic_difference(row, found)
     if not why:
-        _settle(row)
+        _clear_drift(row)
         return ""
-    return _told_anew(actor, row, found, why) if _may_tell(row) else ""
+    return _redeliver(actor, row, found, why) if _may_redeliver(row) else ""
 
 
 def _topic_difference(row: Topic, found: view.TopicSeen) -> str:
     if found.generation > row.generation:
-        return f"the brokers hold generation {found.generation}, {row.generation} is wanted"
+        return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     if found.partitions < row.partitions:
         return f"it has {found.partitions} partitions on the brokers, {row.partitions} are wanted"
     try:
-        held = TopicSettings.from_dict(json.loads(found.settings_json)).to_dict()
+        on_brokers = TopicSettings.from_dict(json.loads(found.settings_json)).to_dict()
     except (ValueError, PenstockError):
         return "its settings on the brokers cannot be read"
-    for name in sorted(held):
-        if held[name] != row.settings.get(name):
-            return f"{name} is {held[name]} on the brokers, {row.settings.get(name)} is wanted"
+    for name in sorted(on_brokers):
+        if on_brokers[name] != row.settings.get(name):
+            return f"{name} is {on_brokers[name]} on the brokers, {row.settings.get(name)} is wanted"
     return ""
 
 
@@ -218,21 +218,21 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         why = "who made it may hold no keys any more"
         tenant_actions.revoke_key(actor, row, reason=why)
         yield Finding(object_id=row.public_id, what=why)
-    held = {key.key_id: key for key in seen.keys}
+    on_brokers = {key.key_id: key for key in seen.keys}
     for row in tenants.keys_of_all().order_by("pk").iterator():
         if not _judged(row, seen):
             continue
-        found = held.get(row.key_id)
+        found = on_brokers.get(row.key_id)
         if found is not None and found.revoked and row.revoked_at is None:
-            # Whoever revoked it had a reason; a key is never made valid again by itself.
+            # It was revoked for a reason. A key never becomes valid again by itself.
             why = "it was revoked on the brokers"
             tenant_actions.revoke_key(actor, row, reason=why)
             yield Finding(object_id=row.public_id, what=why)
             continue
         why = _key_difference(row, found)
         if not why:
-            _settle(row)
-        elif _may_tell(row):
+            _clear_drift(row)
+        elif _may_redeliver(row):
             with transaction.atomic():
                 _note_drift(actor, ApiKey, row.public_id, row.tenant.public_id, "key.reassert", why)
                 tenant_actions.touch_key(actor, row, at_least=0 if found is None else found.generation)
@@ -245,15 +245,15 @@ def _key_difference(row: ApiKey, found: view.KeySeen | None) -> str:
     if found is None:
         return "it is gone on the brokers"
     if found.generation > row.generation:
-        return f"the brokers hold generation {found.generation}, {row.generation} is wanted"
+        return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     if found.expires_at_ms != ms_of(row.expires_at):
         return "its expiry differs on the brokers"
-    held = [(b.topic_prefix, tuple(sorted(b.operations))) for b in found.bindings]
+    on_brokers = [(b.topic_prefix, tuple(sorted(b.operations))) for b in found.bindings]
     wanted = [(b.topic_prefix, tuple(sorted(b.operations))) for b in access.bindings(row)]
-    return "" if held == wanted else "what it is bound to differs on the brokers"
+    return "" if on_brokers == wanted else "what it is bound to differs on the brokers"
 
 
-# -- what nobody asked for ------------------------------------------------------------------------------
+# -- unknown objects ------------------------------------------------------------------------------------
 
 
 def _unknown(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
@@ -288,20 +288,20 @@ def _unknown(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
                 object_id=row.public_id,
                 after={"objects": listed[:LISTED_MAX], "count": len(listed)},
             )
-        yield Finding(object_id=row.public_id, what=f"nobody asked for {message}")
+        yield Finding(object_id=row.public_id, what=f"unknown objects: {message}")
 
 
-# -- telling anew, with patience ------------------------------------------------------------------------
+# -- redelivery -----------------------------------------------------------------------------------------
 
 
-def _may_tell(row: DesiredObject) -> bool:
-    """Not told anew of late: brokers that differ nevertheless are not told in a circle."""
-    told = next((c for c in row.conditions if c["type"] == conditions.DRIFT), None)
-    return told is None or datetime.fromisoformat(told["since"]) + TOLD_AGAIN <= timezone.now()
+def _may_redeliver(row: DesiredObject) -> bool:
+    """False within `REDELIVERY_INTERVAL` after the last redelivery, so that a lasting difference makes no loop."""
+    drift = next((c for c in row.conditions if c["type"] == conditions.DRIFT), None)
+    return drift is None or datetime.fromisoformat(drift["since"]) + REDELIVERY_INTERVAL <= timezone.now()
 
 
-def _settle(row: DesiredObject) -> None:
-    """The brokers hold what is wanted: the condition that told otherwise goes."""
+def _clear_drift(row: DesiredObject) -> None:
+    """The object on the brokers is as desired: remove its condition `drift`."""
     if not any(c["type"] == conditions.DRIFT for c in row.conditions):
         return
     if isinstance(row, Topic):

@@ -1,6 +1,6 @@
 """REST of usage, invoices with their documents, cuts and prices."""
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import partial
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import actions, draft_actions, draft_queries, price_actions, queries
+from billing import draft_actions, draft_queries, period_actions, price_actions, queries
 from billing.cut_delivery import KIND_CUT
 from control_plane.api.pages import Ordered, in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
@@ -17,6 +17,7 @@ from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.views import CallerView, OperatorView, TenantView
 from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.rules.timestamps import read_moment
 from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
@@ -178,7 +179,7 @@ class PriceBooksView(CallerView):
     @extend_schema(
         operation_id="price_books_publish",
         parameters=[IDEMPOTENCY],
-        request=shapes.PriceBookDemand,
+        request=shapes.PriceBookRequest,
         responses={
             200: shapes.PublishedBookShape,
             201: shapes.PublishedBookShape,
@@ -190,7 +191,7 @@ class PriceBooksView(CallerView):
 
         The same document again is the same book.
         """
-        asked = shapes.PriceBookDemand(data=request.data)
+        asked = shapes.PriceBookRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         document, effective_from = asked.validated_data["document"], asked.validated_data["effective_from"]
         now = timezone.now()
@@ -220,13 +221,13 @@ class CutsView(OperatorView):
         responses={201: shapes.CutsShape, **problems(403, 404)},
     )
     def post(self, request: Request) -> Response:
-        """End the period of a tenant, or of all. Waits up to 2 s for the brokers' vectors."""
+        """Operators: close the period of a tenant, or of all tenants. Waits up to 2 s for the brokers' answers."""
         asked = shapes.CutRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         end = asked.validated_data.get("end") or timezone.now()
         wanted = asked.validated_data["tenant"]
-        tenants = queries.tenants_to_cut(end) if wanted == ALL else [wanted]
-        cuts = [actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
+        tenants = queries.tenants_to_close(end) if wanted == ALL else [wanted]
+        cuts = [period_actions.close_period(self.actor, tenant, end=end) for tenant in tenants]
         if cuts:
             in_request.deliver_now(KIND_CUT, cuts[-1].public_id, 1)
         made = [queries.cut(cut.public_id) for cut in cuts]
@@ -254,7 +255,7 @@ class DraftsView(OperatorView):
         },
     )
     def get(self, request: Request) -> Response:
-        """Operators: every invoice that is a draft, why, and what helps."""
+        """Operators: every invoice that is still a draft, with the reasons and the next steps."""
         now = timezone.now()
         refused = draft_queries.refused_data_sets()
         return self.paged(
@@ -265,28 +266,32 @@ class DraftsView(OperatorView):
         )
 
 
-class MendView(OperatorView):
+class FinalizeView(OperatorView):
     permissions: ClassVar = {"POST": Permission.BILLING_CUT}
 
     @extend_schema(
-        operation_id="cuts_mend",
+        operation_id="cuts_finalize",
         parameters=[IDEMPOTENCY],
-        request=shapes.MendDemand,
-        responses={200: shapes.MendedShape, **problems(403, 404, 503)},
+        request=shapes.FinalizeRequest,
+        responses={200: shapes.FinalizeShape, **problems(403, 404, 503)},
     )
     def post(self, request: Request, cut: str) -> Response:
-        """Operators: ask the brokers again, wake the usage pipeline, settle; say what was done and what remains.
+        """Operators: take every step that can finalize the cut's invoice. The brokers are asked again, the usage
+        pipeline is woken, and the invoice is issued if it is complete. The answer says what was done and why the
+        invoice is still a draft.
 
-        What is given up with `waive` is not billed any more, from this cut on.
+        Partitions in `waive` are not billed from this cut on.
         """
-        asked = shapes.MendDemand(data=request.data)
+        asked = shapes.FinalizeRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         waive = [
             (topic_id, int(partition))
             for topic_id, _, partition in (text.partition("-") for text in asked.validated_data["waive"])
         ]
-        mended = draft_actions.mend(self.actor, cut, waive=waive, reason=asked.validated_data["reason"])
-        return Response(shapes.MendedShape(mended).data)
+        outcome = draft_actions.finalize_draft(
+            self.actor, cut, waive=waive, reason=asked.validated_data["reason"]
+        )
+        return Response(shapes.FinalizeShape(outcome).data)
 
 
 class DataSetsView(OperatorView):
@@ -323,7 +328,6 @@ def _moment(request: Request, name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return read_moment(text)
     except ValueError:
         raise InvalidRequest(f"{name}: {text[:40]!r} is no moment like 2026-01-31T12:00:00Z") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

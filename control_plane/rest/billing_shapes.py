@@ -9,7 +9,7 @@ from billing import queries
 from billing.draft_queries import Draft
 from billing.models import BillingEntry, CreditNote, Cut, Invoice
 from control_plane.api.shapes import Moment, StrictSerializer
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
@@ -17,7 +17,7 @@ BY = OpenApiParameter("by", str, description="topic, day or both with a comma; n
 
 
 class CutRequest(StrictSerializer):
-    """Ends periods."""
+    """Closes periods."""
 
     tenant = serializers.CharField(max_length=64, help_text="Public id of a tenant, or `all`.")
     end = serializers.DateTimeField(required=False, help_text="Exclusive; now if not given.")
@@ -75,7 +75,7 @@ class InvoiceShape(serializers.Serializer[Any]):
     cut = serializers.CharField(source="cut.public_id")
     total_micro = serializers.IntegerField(allow_null=True)
     issued_at = Moment(allow_null=True)
-    gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is a draft still.")
+    gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     lines = LineShape(many=True)
     credit_notes = CreditOfInvoiceShape(many=True)
     credited_micro = serializers.SerializerMethodField(help_text="The sum of its credit notes.")
@@ -173,7 +173,7 @@ class CutsShape(serializers.Serializer[Any]):
 
 class EvidenceShape(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=Invoice.Status.choices)
-    gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is a draft still.")
+    gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     document = serializers.DictField(
         allow_null=True,
         help_text="The invoice as it was issued; null of a draft, and of invoices from before documents existed.",
@@ -210,41 +210,48 @@ class DraftShape(serializers.Serializer[Any]):
     period_start = Moment(source="invoice.cut.period_start")
     period_end = Moment(source="invoice.cut.period_end")
     age_s = serializers.IntegerField(help_text="Since its period ended and its cut was made.")
-    overdue = serializers.BooleanField(help_text="It waits for over a day: an alert.")
+    overdue = serializers.BooleanField(help_text="It has been a draft for over a day, which is an alert.")
     delivered = serializers.SerializerMethodField(help_text="The brokers have answered the cut.")
-    reasons = serializers.ListField(child=serializers.CharField(), help_text="All that keeps it a draft.")
-    to_do = serializers.ListField(child=serializers.CharField(), help_text="What helps.")
+    reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
+    next_steps = serializers.ListField(
+        child=serializers.CharField(), help_text="What an operator can do next."
+    )
 
     def get_delivered(self, draft: Draft) -> bool:
         return draft.invoice.cut.delivered_at is not None
 
 
 ALERTS = serializers.ListField(
-    child=serializers.CharField(), help_text="What has to be looked at, prices that are refused included."
+    child=serializers.CharField(),
+    help_text="What needs an operator, such as overdue drafts and a refused price book.",
 )
 
 
-class MendDemand(StrictSerializer):
-    """Does for a draft what can be done."""
+class FinalizeRequest(StrictSerializer):
+    """Finalizes a draft."""
 
     waive = serializers.ListField(
         child=serializers.RegexField(r"^[0-9a-f]{32}-[0-9]{1,9}$"),
         required=False,
         default=list,
         max_length=1_000,
-        help_text="TOPIC_ID-PARTITION of deleted topics that are given up from this cut on.",
+        help_text="TOPIC_ID-PARTITION of deleted topics that are not billed from this cut on.",
     )
     reason = serializers.CharField(
-        required=False, default="", allow_blank=True, max_length=500, help_text="Why; needed with `waive`."
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=500,
+        help_text="Required with `waive`: why.",
     )
 
 
-class MendedShape(serializers.Serializer[Any]):
+class FinalizeShape(serializers.Serializer[Any]):
     cut = serializers.CharField(source="invoice.cut.public_id")
     invoice = serializers.CharField(source="invoice.public_id")
     status = serializers.ChoiceField(source="invoice.status", choices=Invoice.Status.choices)
-    did = serializers.ListField(child=serializers.CharField())
-    remains = serializers.ListField(child=serializers.CharField(), help_text="What keeps it a draft still.")
+    done = serializers.ListField(child=serializers.CharField())
+    reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
 
 
 class AvailabilityShape(serializers.Serializer[Any]):
@@ -282,7 +289,7 @@ class PriceBookShape(serializers.Serializer[Any]):
     document = serializers.DictField()
 
 
-class PriceBookDemand(StrictSerializer):
+class PriceBookRequest(StrictSerializer):
     """Publishes prices."""
 
     document = serializers.DictField(help_text="A price book.")

@@ -121,7 +121,7 @@ class LossesView(OperatorView):
         """
         asked = LossDemand(data=request.data)
         asked.is_valid(raise_exception=True)
-        loss, declared = loss_actions.demand(
+        loss, declared = loss_actions.declare(
             self.actor,
             topic_id=asked.validated_data["topic_id"],
             partition=asked.validated_data["partition"],

@@ -1,6 +1,5 @@
 """REST: topics."""
 
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -12,6 +11,7 @@ from control_plane.api import etags, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, tagged, told
 from control_plane.topics import actions, creation, queries
+from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
 
 
@@ -67,7 +67,7 @@ class PartitionDurabilityShape(serializers.Serializer[Any]):
     def get_verified_at(self, seen: DurabilitySeen) -> str | None:
         if seen.verified_ms is None:
             return None
-        return datetime.fromtimestamp(seen.verified_ms / 1000, UTC).isoformat()
+        return moment_of(seen.verified_ms).isoformat()
 
     def to_representation(self, seen: DurabilitySeen) -> dict[str, Any]:
         shown: dict[str, Any] = super().to_representation(seen)

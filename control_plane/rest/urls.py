@@ -62,7 +62,7 @@ urlpatterns = [
     path("billing/chain", billing.ChainView.as_view()),
     path("billing/cuts", billing.CutsView.as_view()),
     path("billing/cuts/<str:cut>", billing.CutView.as_view()),
-    path("billing/cuts/<str:cut>/mend", billing.MendView.as_view()),
+    path("billing/cuts/<str:cut>/finalize", billing.FinalizeView.as_view()),
     path("billing/drafts", billing.DraftsView.as_view()),
     path("billing/data-sets", billing.DataSetsView.as_view()),
     path(

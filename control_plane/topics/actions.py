@@ -1,6 +1,5 @@
 """Writes topics: created, changed and deleted as desired state; each change with audit entry and outbox row."""
 
-import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -21,18 +20,15 @@ from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.names import check_topic_name
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
 KIND_TOPIC = "topic"
-INTERNAL_PREFIX = "__"
-MIN_INSYNC_DEFAULT = 2
 FIXED = ("durability",)
 """Settings that a topic keeps from its creation on."""
 COPIES = "copies"
 """Condition of a topic whose number of copies cannot be reached now: why."""
-
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def create_topic(
@@ -42,7 +38,7 @@ def create_topic(
 
     Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions, the cluster's brokers).
     """
-    checked_name(tenant, name)
+    check_topic_name(tenant.public_id, name)
     checked_partitions(partitions)
     whole = complete(settings)
     _has_brokers_for(whole.replication)
@@ -177,7 +173,7 @@ def withdraw(actor: Actor, topic: Topic, *, why: str) -> bool:
 
 
 def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> bool:
-    """Tell the brokers anew what is wanted; the generation is above `at_least`, what they hold."""
+    """Deliver the desired state again. Its generation becomes higher than `at_least`, the brokers' one."""
     with transaction.atomic():
         locked = _unchanged(topic)
         if locked is None:
@@ -281,23 +277,13 @@ def clear_condition(public_id: str, kind: str) -> None:
 # -- rules ----------------------------------------------------------------------------------------------
 
 
-def checked_name(tenant: Tenant, name: str) -> str:
-    """`name`, if a tenant may call a topic so: the brokers' rule. Raises `InvalidRequest`."""
-    if not 1 <= len(name) <= limits.TOPIC_NAME_LENGTH_MAX or not _NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidRequest(
-            f"name: {name[:64]!r}: 1 to {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
-            "and neither '.' nor '..'"
-        )
-    if name.startswith(INTERNAL_PREFIX) and tenant.public_id != SYSTEM_TENANT:
-        raise InvalidRequest(f"name: {name!r}: names that begin with {INTERNAL_PREFIX} are the service's own")
-    return name
-
-
 def complete(settings: Mapping[str, Any]) -> TopicSettings:
     """All settings: three copies, or as many as there are brokers; the rest as the contract says."""
     values = {"replication": copies_possible(), **settings}
     if isinstance(values["replication"], int):
-        values.setdefault("min_insync_replicas", max(1, min(MIN_INSYNC_DEFAULT, values["replication"])))
+        values.setdefault(
+            "min_insync_replicas", max(1, min(limits.MIN_INSYNC_DEFAULT, values["replication"]))
+        )
     return TopicSettings.chosen(values, {})
 
 

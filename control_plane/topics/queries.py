@@ -11,10 +11,10 @@ from control_plane.brokers import client as brokers
 from control_plane.brokers import queries as cluster
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.topics.models import Topic
+from penstock.contract import limits
 from penstock.contract.errors import BrokerUnavailable, NotFound
 from tenants.models import Tenant
 
-REPLICATION_DEFAULT = 3
 ASK_S = 1.0
 """How long a tenant's request waits for brokers that do not answer; it may ask again."""
 
@@ -61,7 +61,7 @@ def cluster_size() -> int:
 
 def copies_possible() -> int:
     """How many copies a topic has where nothing else is said: three, or as many as there are brokers."""
-    return min(REPLICATION_DEFAULT, cluster_size())
+    return min(limits.REPLICATION_DEFAULT, cluster_size())
 
 
 def cluster_size_now() -> int:

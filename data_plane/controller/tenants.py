@@ -15,20 +15,14 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, KeyValue, Put
 from penstock.contract import limits
+from penstock.contract.api_keys import is_key_id
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TenantId
+from penstock.rules.names import check_operations, check_topic_prefix
 
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_KEY_ID = re.compile(r"[A-Za-z0-9]{12}")
-_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
-KEY_NAME_LENGTH_MAX = 100
-BINDINGS_MAX = 100
-"""Of one key: each is looked at in every request of the key."""
-OPERATIONS = ("describe", "produce", "consume", "delete")
-"""What a binding may grant."""
 PRINCIPAL_MAX = 2**32 - 1
 """Principal numbers are uint32 in every stamp."""
-PRODUCE_BYTES_PER_S_MAX = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +68,9 @@ def put_tenant(
         raise InvalidRequest(
             f"tenant {tenant!r}: 1 to 63 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
         )
-    if quotas is not None and quotas.produce_bytes_per_s > PRODUCE_BYTES_PER_S_MAX:
+    if quotas is not None and quotas.produce_bytes_per_s > limits.PRODUCE_BYTES_PER_S_MAX:
         raise InvalidRequest(
-            f"produce_bytes_per_s: {quotas.produce_bytes_per_s} is above {PRODUCE_BYTES_PER_S_MAX}"
+            f"produce_bytes_per_s: {quotas.produce_bytes_per_s} is above {limits.PRODUCE_BYTES_PER_S_MAX}"
         )
     if suspended and tenant == SYSTEM_TENANT:
         raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant cannot be suspended")
@@ -121,10 +115,12 @@ def put_key(
     was revoked before it came. Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists` (another
     credential under this id), `LimitExceeded` (principal numbers used up).
     """
-    if not _KEY_ID.fullmatch(key_id):
+    if not is_key_id(key_id):
         raise InvalidRequest(f"key id {key_id[:32]!r}: 12 letters and digits required")
-    if len(name) > KEY_NAME_LENGTH_MAX:
-        raise InvalidRequest(f"key name of {len(name)} characters, at most {KEY_NAME_LENGTH_MAX} allowed")
+    if len(name) > limits.KEY_NAME_LENGTH_MAX:
+        raise InvalidRequest(
+            f"key name of {len(name)} characters, at most {limits.KEY_NAME_LENGTH_MAX} allowed"
+        )
     if not re.fullmatch(r"[0-9a-f]{64}", secret_hmac):
         raise InvalidRequest("secret_hmac: 64 hex digits of an HMAC-SHA-256 required")
     if pepper_version < 1 or expires_at_ms < 0:
@@ -182,17 +178,11 @@ def _changed_key(image: ClusterImage, existing: model.KeyRecord, wanted: model.K
 
 
 def _checked(bindings: Sequence[model.Binding]) -> tuple[model.Binding, ...]:
-    if len(bindings) > BINDINGS_MAX:
-        raise LimitExceeded(f"{len(bindings)} bindings of one key, at most {BINDINGS_MAX} allowed")
+    if len(bindings) > limits.KEY_BINDINGS_MAX:
+        raise LimitExceeded(f"{len(bindings)} bindings of one key, at most {limits.KEY_BINDINGS_MAX} allowed")
     for binding in bindings:
-        prefix = binding.topic_prefix
-        if len(prefix) > limits.TOPIC_NAME_LENGTH_MAX or not _PREFIX.fullmatch(prefix):
-            raise InvalidRequest(
-                f"topic_prefix {prefix[:64]!r}: at most {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
-            )
-        for operation in binding.operations:
-            if operation not in OPERATIONS:
-                raise InvalidRequest(f"operation {operation[:32]!r}: {', '.join(OPERATIONS)} are known")
+        check_topic_prefix(binding.topic_prefix)
+        check_operations(binding.operations)
     return tuple(bindings)
 
 
@@ -218,7 +208,7 @@ def revoke_key(image: ClusterImage, key_id: str, *, generation: int = 0) -> Tran
 
 
 def _refuse_ahead(image: ClusterImage, key_id: str, generation: int) -> Transaction:
-    if not _KEY_ID.fullmatch(key_id):
+    if not is_key_id(key_id):
         raise InvalidRequest(f"key id {key_id[:32]!r}: 12 letters and digits required")
     if key_id in image.refused_keys:
         return Transaction(compares=(), changes=())

@@ -6,7 +6,6 @@ wait for it, ask again. No changes = the store already says so. Generations coun
 topic's tombstone keeps its last one, so nothing late brings it back.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,9 +17,8 @@ from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.names import check_topic_name
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
-INTERNAL_PREFIX = "__"
 PRODUCER_ID_MAX = 2**63 - 1
 
 
@@ -50,23 +48,6 @@ class ProducerIdBlock:
 # -- topics ---------------------------------------------------------------------------------------------
 
 
-def checked_topic_name(tenant: TenantId, name: str) -> str:
-    """`name`, if a tenant may call a topic so. Raises `InvalidRequest`.
-
-    Names that begin with `__` are the service's own; no tenant can make or take one.
-    """
-    if not 1 <= len(name) <= limits.TOPIC_NAME_LENGTH_MAX or not _NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidRequest(
-            f"topic name {name[:64]!r}: 1 to {limits.TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
-            "and neither '.' nor '..'"
-        )
-    if name.startswith(INTERNAL_PREFIX) and tenant != SYSTEM_TENANT:
-        raise InvalidRequest(
-            f"topic name {name!r}: names that begin with {INTERNAL_PREFIX} are the service's own"
-        )
-    return name
-
-
 def create_topic(
     image: ClusterImage,
     topic_id: TopicId,
@@ -88,7 +69,7 @@ def create_topic(
         raise InvalidRequest(f"topic id of {len(topic_id)} bytes, 16 required")
     if tenant not in image.tenants and tenant != SYSTEM_TENANT:
         raise NotFound(f"tenant {tenant!r} does not exist")
-    checked_topic_name(tenant, name)
+    check_topic_name(tenant, name)
     existing = image.topics.get(topic_id)
     if existing is not None and (existing.tenant, existing.name) == (tenant, name):
         return _created_before(image, existing, settings, assignments, generation)

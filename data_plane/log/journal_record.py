@@ -21,11 +21,11 @@ from data_plane.log.outcomes import JournalPiece, PieceKind, Unsynced
 from data_plane.log.segment import check_stored
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, with_checksum
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 
 _HEADER = struct.Struct(">4sB3xQQ16sIQqqqqQQII16x")
-_CRC = struct.Struct(">I")
-HEADER_BYTES = _HEADER.size + _CRC.size
+HEADER_BYTES = _HEADER.size + CHECKSUM_BYTES
 MAGIC = b"PNJR"
 
 
@@ -89,15 +89,15 @@ def pack_head(piece: JournalPiece, of: Unsynced, sequence: int, durable_sequence
         of.high_watermark, piece.offset, piece.end_offset, piece.segment_base, piece.position, piece.stamp_index,
         piece.stamps_bytes, piece.batches_bytes,
     )  # fmt: skip
-    return head + _CRC.pack(crc32c.crc32c(head, seed))
+    return with_checksum(head, seed)
 
 
 def unpack_head(data: bytes, at: int, seed: int) -> RecordHead | None:
     """The header at byte `at`; None when there is none of this file."""
     crc_at = at + _HEADER.size
-    if crc_at + _CRC.size > len(data) or data[at : at + len(MAGIC)] != MAGIC:
+    if crc_at + CHECKSUM_BYTES > len(data) or data[at : at + len(MAGIC)] != MAGIC:
         return None
-    if crc32c.crc32c(data[at:crc_at], seed) != _CRC.unpack_from(data, crc_at)[0]:
+    if not checksum_holds(data, at, crc_at, seed):
         return None
     (_, kind, sequence, durable, topic_id, partition, generation, high_watermark, offset, end_offset, segment_base,
      position, stamp_index, stamps_bytes, batches_bytes) = _HEADER.unpack_from(data, at)  # fmt: skip

@@ -7,19 +7,17 @@ Header, big-endian: magic 4s | format version H | 0 H | encryption key id I (0 =
 import struct
 from dataclasses import dataclass
 
-import crc32c
-
 from penstock.contract.ids import TopicId, TopicPartition
+from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, stored_checksum, with_checksum
 from penstock.records.stamp import STAMP_BYTES
 
 _HEADER = struct.Struct(">4sHHI16sIq20x")
-_CRC = struct.Struct(">I")
 _BRIEF = struct.Struct(">qiii")
-HEADER_BYTES = _HEADER.size + _CRC.size
+HEADER_BYTES = _HEADER.size + CHECKSUM_BYTES
 MAGIC = b"PNST"
 FORMAT_VERSION = 1
 NO_KEY = 0
-_COVERED = STAMP_BYTES - _CRC.size
+_COVERED = STAMP_BYTES - CHECKSUM_BYTES
 _POSITION_AT = 48
 """Byte of `position` within a stamp."""
 _POSITION = struct.Struct(">I")
@@ -45,7 +43,7 @@ class BriefStamp:
 
 def pack_header(where: TopicPartition, base_offset: int) -> bytes:
     body = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, NO_KEY, where.topic_id, where.partition, base_offset)
-    return body + _CRC.pack(crc32c.crc32c(body))
+    return with_checksum(body)
 
 
 def check_header(data: bytes, where: TopicPartition, base_offset: int) -> None:
@@ -53,7 +51,7 @@ def check_header(data: bytes, where: TopicPartition, base_offset: int) -> None:
     if len(data) < HEADER_BYTES:
         raise SidecarCorrupt(f"stamps header of {len(data)} bytes, {HEADER_BYTES} required")
     magic, version, _, key, topic_id, partition, base = _HEADER.unpack_from(data)
-    if crc32c.crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0] or magic != MAGIC:
+    if not checksum_holds(data, 0, _HEADER.size) or magic != MAGIC:
         raise SidecarCorrupt("stamps header: its checksum does not hold")
     if version != FORMAT_VERSION or key != NO_KEY:
         raise SidecarUnknown(
@@ -76,10 +74,7 @@ def stamps_in(size: int) -> int:
 
 def intact(block: bytes | memoryview, at: int, seed: int) -> bool:
     """The stamp at byte `at` of `block` is whole and its checksum holds for this partition."""
-    end = at + _COVERED
-    if at + STAMP_BYTES > len(block):
-        return False
-    return bool(crc32c.crc32c(block[at:end], seed) == _CRC.unpack_from(block, end)[0])
+    return at + STAMP_BYTES <= len(block) and checksum_holds(block, at, at + _COVERED, seed)
 
 
 def brief(block: bytes | memoryview, at: int) -> BriefStamp:
@@ -96,4 +91,4 @@ def base_offset_of(block: bytes | memoryview, at: int) -> int:
 
 def checksum_of(packed: bytes | memoryview, at: int = 0) -> int:
     """The stamp's own checksum: with its offset it names one batch of one history."""
-    return int(_CRC.unpack_from(packed, at + _COVERED)[0])
+    return stored_checksum(packed, at + _COVERED)

@@ -30,7 +30,7 @@ def page() -> str:
     return markdown.page(
         "Metrics",
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`, "
-        "`billing/metrics.py`)",
+        "`control_plane/brokers/metrics.py`, `billing/metrics.py`)",
         "Both are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the control "
         "plane at `/metrics` of its "
         "own; neither asks for a key, so bind them where only you reach them. Durations are histograms in seconds.",
@@ -73,8 +73,9 @@ def _gauges() -> Mapping[str, str]:
 def _control_plane() -> list[Row]:
     from billing import metrics as billing
     from control_plane.api import metrics
+    from control_plane.brokers import metrics as brokers
 
-    modules = (metrics, billing)
+    modules = (metrics, brokers, billing)
     collectors = [
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     ]

@@ -1,4 +1,4 @@
-"""`penstock billing drafts` and `mend`: for operators, invoices that cannot be issued yet."""
+"""`penstock billing drafts` and `finalize`: for operators, invoices that are still drafts."""
 
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,16 @@ _HOUR_S = 3_600
 
 @click.group(name="billing", cls=Group, path=("billing",))
 def billing() -> None:
-    """Invoices that wait, for operators: list, mend."""
+    """Draft invoices, for operators: list, finalize."""
 
 
 @billing.command("drafts", examples=["penstock billing drafts --token-file operator.token"])
 @token_option
 @click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer.")
 def billing_drafts(token_file: Path | None, timeout: float) -> None:
-    """List every invoice that is a draft still, why, and what helps.
+    """List every invoice that is still a draft, with the reasons and the next steps.
 
-    One that waits for over a day is an alert; metrics and the control plane's log show it, too.
+    A draft that is older than a day is an alert. Metrics and the control plane's log show it, too.
     """
     with operator_client(token_file) as rest:
         drafts = list(rest.items("/v1/billing/drafts", timeout_s=timeout))
@@ -53,18 +53,18 @@ def billing_drafts(token_file: Path | None, timeout: float) -> None:
         click.echo(f"{draft['invoice']} of {draft['tenant_name']}")
         for reason in draft["reasons"]:
             click.echo(f"  because  {reason}")
-        for step in draft["to_do"]:
-            click.echo(f"  to do    {step}")
+        for step in draft["next_steps"]:
+            click.echo(f"  next     {step}")
     for alert in alerts:
         click.secho(f"Alert: {alert}", fg="red", err=True)
 
 
 @billing.command(
-    "mend",
-    short_help="Do for a draft what can be done.",
+    "finalize",
+    short_help="Finalize a draft invoice.",
     examples=[
-        "penstock billing mend cut_... --token-file operator.token",
-        "penstock billing mend cut_... --waive 0123456789abcdef0123456789abcdef-0 --reason 'its brokers are gone'",
+        "penstock billing finalize cut_... --token-file operator.token",
+        "penstock billing finalize cut_... --waive 0123456789abcdef0123456789abcdef-0 --reason 'its brokers are gone'",
     ],
 )
 @click.argument("cut", metavar="CUT")
@@ -72,43 +72,43 @@ def billing_drafts(token_file: Path | None, timeout: float) -> None:
     "--waive",
     multiple=True,
     metavar="TOPIC_ID-PARTITION",
-    help="Give up a partition of a deleted topic from this cut on: it is not billed any more. May be repeated.",
+    help="Do not bill this partition of a deleted topic from this cut on. May be repeated.",
 )
-@click.option("--reason", default="", help="Why it is given up, for the audit log; needed with --waive.")
+@click.option("--reason", default="", help="Why it is waived, for the audit log; required with --waive.")
 @token_option
 @click.option(
     "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
 )
-def billing_mend(
+def billing_finalize(
     cut: str, waive: tuple[str, ...], reason: str, token_file: Path | None, timeout: float
 ) -> None:
-    """Ask the brokers for the cut again, wake the usage pipeline, and issue the invoice if everything is there.
+    """Ask the brokers for the cut again, wake the usage pipeline, and issue the invoice if it is complete.
 
-    It may be repeated. Says what was done and what still keeps the invoice a draft.
+    It may be repeated. It prints what was done and why the invoice is still a draft.
     """
     if waive and not reason:
         raise click.UsageError("--waive needs a --reason.")
     with operator_client(token_file) as rest:
-        told = rest.post(
-            f"/v1/billing/cuts/{segment(cut)}/mend",
+        outcome = rest.post(
+            f"/v1/billing/cuts/{segment(cut)}/finalize",
             {"waive": list(waive), "reason": reason},
             timeout_s=timeout,
         )
     if current().json:
-        print_json(told)
+        print_json(outcome)
         return
-    _print_mended(told)
+    _print_outcome(outcome)
 
 
-def _print_mended(told: dict[str, Any]) -> None:
-    for done in told["did"]:
+def _print_outcome(outcome: dict[str, Any]) -> None:
+    for done in outcome["done"]:
         say(f"Done: {done}.")
-    for left in told["remains"]:
-        click.echo(f"Remains: {left}")
-    if told["status"] == "issued":
-        say(f"{told['invoice']} is issued.")
-    elif not told["did"]:
-        say("There was nothing to do but wait.")
+    for reason in outcome["reasons"]:
+        click.echo(f"Still a draft: {reason}")
+    if outcome["status"] == "issued":
+        say(f"{outcome['invoice']} is issued.")
+    elif not outcome["done"]:
+        say("There was nothing to do. Try again later.")
 
 
 def _age(age_s: int) -> str:

@@ -3,8 +3,9 @@ loss.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
+
+from penstock.rules.timestamps import moment_of
 
 
 def text(value: bytes) -> str:
@@ -30,10 +31,10 @@ def counted(number: int, what: str) -> str:
 def moment(timestamp_ms: int) -> str:
     """ISO 8601 in UTC with milliseconds; a number beyond the calendar stays a number."""
     try:
-        shown = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
+        shown = moment_of(timestamp_ms)
+    except OverflowError:
         return str(timestamp_ms)
-    return shown.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+    return f"{shown:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
 def json_field(name: str, value: bytes | None, *, as_hex: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from penstock.contract.errors import (
     TimestampOutOfRange,
     Unauthenticated,
 )
-from penstock.contract.limits import TIMESTAMP_AHEAD_MS_MAX
+from penstock.contract.limits import REPLICATION_DEFAULT, TIMESTAMP_AHEAD_MS_MAX
 from penstock.profiles import connection_settings, profile_file, read_profile
 from penstock.rest.client import RestClient
 from penstock.rest.problems import ServiceUnavailable
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 SKEW_DOUBTFUL_S = 5.0
 """A clock this far off shows: times of messages, `--from -15m` and days of usage no longer mean the same to both."""
 CERTIFICATE_DAYS_MIN = 14
-COPIES_USUAL = 3
 """What a topic has where there are brokers enough."""
 _OTHERS_MAY_READ = 0o077
 
@@ -317,7 +316,7 @@ def data_plane(
 
 def _copies(brokers: int, topics: Sequence["TopicDescription"]) -> Iterator[Finding]:
     """Topics of which a broken disk may take what three copies would keep, though there are brokers for more."""
-    possible = min(COPIES_USUAL, brokers)
+    possible = min(REPLICATION_DEFAULT, brokers)
     few = sorted(
         topic.name
         for topic in topics

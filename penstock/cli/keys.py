@@ -11,11 +11,10 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import admin_client
 from penstock.cli.topic_changes import timeout_option
+from penstock.rules.names import OPERATIONS
 
 if TYPE_CHECKING:
     from penstock.admin.objects import Key
-
-_OPERATIONS = ("describe", "produce", "consume", "delete")
 
 
 @click.group(name="key", cls=Group, path=("key",))
@@ -38,7 +37,7 @@ def key() -> None:
 )
 @click.option("--topic-prefix", help="Only topics and groups whose name begins so.")
 @click.option(
-    "--operation", "operations", type=click.Choice(_OPERATIONS), multiple=True, help="Only this; repeatable."
+    "--operation", "operations", type=click.Choice(OPERATIONS), multiple=True, help="Only this; repeatable."
 )
 @timeout_option
 def key_create(

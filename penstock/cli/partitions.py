@@ -1,6 +1,5 @@
 """`penstock partition losses`, `elect` and `repair`: for operators, when messages cannot be had back."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
+from penstock.rules.timestamps import moment_of
 
 _LOSSES = "/v1/cluster/losses"
 _timeout = click.option(
@@ -154,4 +154,4 @@ def _sentence(loss: dict[str, Any]) -> str:
 
 
 def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{moment_of(ms):%Y-%m-%d %H:%M:%S}Z"

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 import click
 
+from penstock.rules.timestamps import read_moment, time_ms
+
 _RELATIVE = re.compile(r"-(\d+)(ms|s|m|h|d)\Z")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -51,20 +53,18 @@ def parse_position(text: str, now_ms: int) -> Position:
     if relative := _RELATIVE.match(text):
         return AtTime(max(0, now_ms - int(relative[1]) * _UNIT_MS[relative[2]]))
     try:
-        moment = datetime.fromisoformat(text)
+        moment = read_moment(text)
     except ValueError:
         raise ValueError(
             f"{text!r} is none of: beginning, end, an offset (17), a time (2026-01-31T12:00:00Z), "
             "a time ago (-15m)"
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return AtTime(max(0, int(moment.timestamp() * 1000)))
+    return AtTime(max(0, time_ms(moment)))
 
 
 def wall_ms() -> int:
     """Now, in ms since 1970 UTC."""
-    return int(datetime.now(UTC).timestamp() * 1000)
+    return time_ms(datetime.now(UTC))
 
 
 def read_position(context: click.Context, parameter: click.Parameter, value: str) -> Position:

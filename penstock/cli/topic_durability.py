@@ -1,6 +1,5 @@
 """`penstock topic durability`: up to where the copies of a topic were read back from the disks, and when."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -9,6 +8,7 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table
 from penstock.client.record_safety import PartitionDurability
+from penstock.rules.timestamps import moment_of
 
 _TIMEOUT_S = 10.0
 
@@ -39,7 +39,7 @@ def topic_durability(name: str, timeout: float) -> None:
 def _shown(told: PartitionDurability) -> dict[str, Any]:
     checked = None
     if told.verified_ms is not None:
-        checked = datetime.fromtimestamp(told.verified_ms / 1000, UTC).isoformat(timespec="seconds")
+        checked = moment_of(told.verified_ms).isoformat(timespec="seconds")
     return {
         "partition": told.partition,
         "first_offset": told.log_start_offset,

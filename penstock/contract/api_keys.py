@@ -17,6 +17,7 @@ CHECKSUM_LENGTH = 6
 RANDOM_BYTES = 48
 """What `make_api_key` needs: 16 bytes for the id, 32 for the secret."""
 
+_KEY_ID = re.compile(rf"[0-9A-Za-z]{{{ID_LENGTH}}}")
 _ENV = re.compile(rf"[a-z0-9]{{1,{ENV_LENGTH_MAX}}}")
 _KEY = re.compile(
     rf"({BRAND}_([a-z0-9]{{1,{ENV_LENGTH_MAX}}})_([0-9A-Za-z]{{{ID_LENGTH}}})_([0-9A-Za-z]{{{SECRET_LENGTH}}}))"
@@ -45,6 +46,11 @@ class ApiKey:
         """The whole text."""
         text = f"{BRAND}_{self.env}_{self.key_id}_{self.secret}"
         return text + _base62(zlib.crc32(text.encode()), CHECKSUM_LENGTH)
+
+
+def is_key_id(text: str) -> bool:
+    """Whether the text has the form of a key's public id."""
+    return _KEY_ID.fullmatch(text) is not None
 
 
 def make_api_key(env: str, random_bytes: bytes) -> ApiKey:

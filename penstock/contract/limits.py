@@ -10,6 +10,10 @@ PARTITIONS_PER_TOPIC_MAX = 10_000
 """Partitions of one topic: the metadata hold up to 100 of them in one value, and a client asks for all at once."""
 REPLICATION_FACTOR_MAX = 5
 """Copies of each message."""
+REPLICATION_DEFAULT = 3
+"""Copies of each message where the topic sets no other number; a service with fewer brokers has one on each."""
+MIN_INSYNC_DEFAULT = 2
+"""Copies in sync that an acknowledged message has where the topic sets no other number; never more than its copies."""
 
 MESSAGE_BYTES_MAX_DEFAULT = 1 * MIB
 """The largest message of a topic that says nothing else: key, value and headers. Checked before it is buffered."""
@@ -85,6 +89,12 @@ RETENTION_MS_MIN = 3600 * 1000
 TIMESTAMP_AHEAD_MS_MAX = 3600 * 1000
 """A message may be stamped at most this far in the future (RL107)."""
 
+KEY_NAME_LENGTH_MAX = 100
+"""The name that people give a key."""
+KEY_BINDINGS_MAX = 100
+"""Topic prefixes that one key is limited to. Each is checked in every request of the key."""
+PRODUCE_BYTES_PER_S_MAX = 2**50
+"""The highest produce rate that can be set for a tenant."""
 FAILED_AUTH_PER_MINUTE_MAX = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
 

@@ -42,9 +42,9 @@ class TopicSettings:
     Raises `InvalidRequest` naming the setting when a value is out of its bounds.
     """
 
-    replication: int = 3
+    replication: int = limits.REPLICATION_DEFAULT
     """Copies of each message, on as many brokers."""
-    min_insync_replicas: int = 2
+    min_insync_replicas: int = limits.MIN_INSYNC_DEFAULT
     """Copies that an acknowledged message has at least; with fewer in sync, `acks=all` is refused for now."""
     durability: Durability = Durability.FSYNC
     flush_ms: int = 1_000

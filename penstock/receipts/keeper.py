@@ -17,6 +17,7 @@ from penstock.contract.errors import ReceiptsNotWritten
 from penstock.receipts.file import Disk, ReceiptsFile
 from penstock.receipts.spans import SpanKey, Spans
 from penstock.receipts.values import UNKNOWN_EPOCH
+from penstock.rules.timestamps import DAY_MS
 from penstock.transport.process import watch_process
 
 WRITE_MS = 100
@@ -30,7 +31,6 @@ CLOSE_S = 30.0
 """How long a close waits for the disk."""
 _EXIT_S = 5.0
 """The same where the interpreter ends with producers that were never closed."""
-_DAY_MS = 86_400_000
 _DAY_MAX = 2_932_896
 """9999-12-31: the format knows no later day, whatever a broker says."""
 _log = logging.getLogger("penstock")
@@ -77,7 +77,7 @@ class ReceiptsKeeper:
         end = first_offset + messages
         if first_offset < 0 or end >= 2**63 or messages <= 0:
             return
-        day = min(max(accepted_ms, 0) // _DAY_MS, _DAY_MAX)
+        day = min(max(accepted_ms, 0) // DAY_MS, _DAY_MAX)
         key = SpanKey(topic_id, partition, day, max(leader_epoch, UNKNOWN_EPOCH), self._acks)
         with self._changed:
             if self._closing:

@@ -22,11 +22,10 @@ import struct
 from dataclasses import dataclass
 from itertools import pairwise
 
-import crc32c
-
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import BATCH_HEADER_BYTES, Buffer
+from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, with_checksum
 from penstock.records.stamp import STAMP_BYTES
 from penstock.records.usage import MinuteRow, OpenRow, Totals
 
@@ -37,8 +36,7 @@ _FIXED = struct.Struct(">4sHI16sIIqqIqqq6q6q32sII")
 _EXTENT = struct.Struct(">4sHI16sIIqq")
 _ROW = struct.Struct(">IIqq")
 _OPEN = struct.Struct(">qIqq")
-_CRC = struct.Struct(">I")
-SEAL_BYTES_MIN = _FIXED.size + _CRC.size
+SEAL_BYTES_MIN = _FIXED.size + CHECKSUM_BYTES
 _DIGEST_OF = struct.Struct(">16sIq")
 _DIGEST_CONTEXT = b"penstock segment 1\n"
 TOPIC_ID_BYTES = 16
@@ -119,7 +117,7 @@ class SegmentDigest:
 
 def pack_seal(seal: Seal) -> bytes:
     """The seal's only encoding."""
-    length = _FIXED.size + len(seal.rows) * _ROW.size + len(seal.open_rows) * _OPEN.size + _CRC.size
+    length = _FIXED.size + len(seal.rows) * _ROW.size + len(seal.open_rows) * _OPEN.size + CHECKSUM_BYTES
     fixed = _FIXED.pack(
         _MAGIC, VERSION, length, seal.where.topic_id, seal.where.partition, seal.log_generation,
         seal.base_offset, seal.end_offset, seal.batch_count, seal.size,
@@ -130,7 +128,7 @@ def pack_seal(seal: Seal) -> bytes:
     rows = [_ROW.pack(row.minute, row.principal, row.messages, row.bytes) for row in seal.rows]
     rows += [_OPEN.pack(row.producer_id, row.principal, row.messages, row.bytes) for row in seal.open_rows]
     body = b"".join([fixed, *rows])
-    return body + _CRC.pack(crc32c.crc32c(body))
+    return with_checksum(body)
 
 
 def seal_extent(data: Buffer, at: int = 0) -> tuple[int, int]:
@@ -151,8 +149,8 @@ def unpack_seal(data: Buffer, at: int = 0) -> tuple[Seal, int]:
         raise SealCorrupt(f"seal: magic {magic!r} version {version}, {_MAGIC!r} version {VERSION} required")
     if not SEAL_BYTES_MIN <= length <= len(view):
         raise SealCorrupt(f"seal: {length} bytes by its length, {SEAL_BYTES_MIN} to {len(view)} possible")
-    body = view[: length - _CRC.size]
-    if crc32c.crc32c(body) != _CRC.unpack_from(view, len(body))[0]:
+    body = view[: length - CHECKSUM_BYTES]
+    if not checksum_holds(view, 0, len(body)):
         raise SealCorrupt(f"seal: the checksum of the seal at byte {at} does not hold")
     (
         _, _, _, topic_id, partition, log_generation, base_offset, end_offset, batch_count, size, first_ms,

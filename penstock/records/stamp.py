@@ -17,10 +17,10 @@ from typing import NamedTuple
 import crc32c
 
 from penstock.contract.ids import TopicPartition
+from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, with_checksum
 
 _BODY = struct.Struct(">qiiiiqIqhHIi4x")
-_CRC = struct.Struct(">I")
-STAMP_BYTES = _BODY.size + _CRC.size
+STAMP_BYTES = _BODY.size + CHECKSUM_BYTES
 _PARTITION = struct.Struct(">I")
 
 
@@ -85,14 +85,13 @@ def pack_stamp(stamp: Stamp, seed: int) -> bytes:
         stamp.position,
         stamp.base_sequence,
     )
-    return body + _CRC.pack(crc32c.crc32c(body, seed))
+    return with_checksum(body, seed)
 
 
 def unpack_stamp(data: bytes | memoryview, seed: int, at: int = 0) -> Stamp:
     """Read the stamp at byte `at`; raises `StampCorrupt` when it is short or its checksum fails."""
     if at + STAMP_BYTES > len(data):
         raise StampCorrupt(f"{len(data) - at} bytes left, {STAMP_BYTES} required")
-    body = bytes(data[at : at + _BODY.size])
-    if crc32c.crc32c(body, seed) != _CRC.unpack_from(data, at + _BODY.size)[0]:
+    if not checksum_holds(data, at, at + _BODY.size, seed):
         raise StampCorrupt(f"checksum of the stamp at byte {at} does not hold")
-    return Stamp(*_BODY.unpack(body))
+    return Stamp(*_BODY.unpack_from(data, at))

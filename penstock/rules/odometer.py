@@ -21,11 +21,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-import crc32c
-
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import Buffer
+from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, with_checksum
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
 from penstock.records.usage import MINUTE_MS, MinuteRow, OdometerMark, OpenRow, Totals, minute_of
@@ -35,7 +34,6 @@ VERSION = 1
 _FIXED = struct.Struct(">4sHqq6qqq6qIqqIII")
 _ROW = struct.Struct(">IIqq")
 _OPEN = struct.Struct(">qIqq")
-_CRC = struct.Struct(">I")
 
 _COMMIT = int(StampFlag.CONTROL_COMMIT)
 _MARKER = int(StampFlag.CONTROL_COMMIT | StampFlag.CONTROL_ABORT)
@@ -276,16 +274,18 @@ class Odometer:
             for row in (*minute_rows, *segment_rows)
         ]
         body = b"".join([fixed, *rows, *open_rows])
-        return body + _CRC.pack(crc32c.crc32c(body, seed))
+        return with_checksum(body, seed)
 
     @classmethod
     def decode(cls, data: Buffer, seed: int) -> Self:
         """The state that `encode` wrote for this partition. Raises `OdometerCorrupt`."""
         view = memoryview(data)
-        if len(view) < _FIXED.size + _CRC.size:
-            raise OdometerCorrupt(f"odometer: {len(view)} bytes, {_FIXED.size + _CRC.size} or more required")
-        body = view[: -_CRC.size]
-        if crc32c.crc32c(body, seed) != _CRC.unpack_from(view, len(body))[0]:
+        if len(view) < _FIXED.size + CHECKSUM_BYTES:
+            raise OdometerCorrupt(
+                f"odometer: {len(view)} bytes, {_FIXED.size + CHECKSUM_BYTES} or more required"
+            )
+        body = view[:-CHECKSUM_BYTES]
+        if not checksum_holds(view, 0, len(body), seed):
             raise OdometerCorrupt("odometer: its checksum does not hold for this partition")
         magic, version, *fields = _FIXED.unpack_from(body)
         if magic != _MAGIC or version != VERSION:

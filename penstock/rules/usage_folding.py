@@ -6,35 +6,14 @@ its marker. Brokers count by the same odometer; Spark folds readings by rules of
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 
 from penstock.contract.invariant import invariant
 from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp
 from penstock.records.usage import MINUTE_MS, Totals
 from penstock.rules.odometer import Odometer
-
-DAY_MS = 86_400_000
-_EPOCH = date(1970, 1, 1).toordinal()
-_FIRST_DAY, _LAST_DAY = date.min.toordinal(), date.max.toordinal()
-
-
-def day_of(time_ms: int) -> date:
-    """The UTC day of a time in ms since 1970; of a time beyond the calendar, the calendar's end."""
-    # A stamp has room for such times, and a verifier must outlive them: no period holds them.
-    return date.fromordinal(min(max(_EPOCH + time_ms // DAY_MS, _FIRST_DAY), _LAST_DAY))
-
-
-def day_start_ms(day: date) -> int:
-    """The first ms of a UTC day."""
-    return (day.toordinal() - _EPOCH) * DAY_MS
-
-
-def time_ms(moment: datetime) -> int:
-    """ms since 1970 of an aware time, exactly; less than a ms is cut off."""
-    invariant(moment.tzinfo is not None, "times name their zone")
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+from penstock.rules.timestamps import day_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

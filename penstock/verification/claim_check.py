@@ -7,7 +7,8 @@ the log behind a deleted part, brought to the totals of the cut.
 from dataclasses import dataclass
 
 from penstock.contract.documents import BilledDay
-from penstock.rules.usage_folding import Mark, UsageFold, day_of
+from penstock.rules.timestamps import day_of
+from penstock.rules.usage_folding import Mark, UsageFold
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.findings import CountedDay, Kind, PartitionFinding, Problem
 

@@ -3,13 +3,14 @@ shows of it beside its document. Pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from reprlib import Repr
 from typing import Any
 
 from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, line_id, rate, shown_amount
+from penstock.rules.timestamps import moment_of
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.commitments import ChainPoint
 from penstock.verification.findings import Kind, LineFinding, PartitionFinding, Problem, Report
@@ -145,9 +146,9 @@ def check_shown(
         "status": "issued",
         "currency": invoice.currency,
         "minor_digits": invoice.minor_digits,
-        "period_start": _at(invoice.period_start_ms),
-        "period_end": _at(invoice.period_end_ms),
-        "issued_at": _at(invoice.issued_at_ms),
+        "period_start": moment_of(invoice.period_start_ms),
+        "period_end": moment_of(invoice.period_end_ms),
+        "issued_at": moment_of(invoice.issued_at_ms),
         "cut": invoice.cut.id,
         "total_micro": invoice.total_micro,
         "gaps": [],
@@ -204,10 +205,6 @@ def _differing(place: str, said: Any, due: Any) -> tuple[str, Any, Any] | None:
         return place, said, due
     found = (_differing(f"{place}.{name}", one, other) for name, one, other in below)
     return next((differing for differing in found if differing is not None), None)
-
-
-def _at(time_ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
 
 
 def _moment(text: object) -> datetime | None:

@@ -21,12 +21,12 @@ from penstock.records.seal import Seal, SegmentDigest
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, StampFlag, stamp_seed, unpack_stamp
 from penstock.records.usage import Totals
 from penstock.rules.odometer import Odometer
-from penstock.rules.usage_folding import UsageFold, day_start_ms, sealed_totals
+from penstock.rules.timestamps import DAY_MS, day_start_ms
+from penstock.rules.usage_folding import UsageFold, sealed_totals
 from penstock.verification.claim_check import PROBLEMS_MAX, ClaimCheck
 from penstock.verification.claims import PartitionClaim
 from penstock.verification.findings import Kind, PartitionFinding
 
-DAY_MS = 86_400_000
 _MARKERS = StampFlag.CONTROL_COMMIT | StampFlag.CONTROL_ABORT
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from penstock.contract.ids import TopicPartition
 from penstock.contract.invariant import invariant
 from penstock.receipts.values import ACKS_IN_SYNC, UNKNOWN_EPOCH, AcknowledgedRange, Receipts
-from penstock.rules.usage_folding import DAY_MS, day_start_ms
+from penstock.rules.timestamps import DAY_MS, day_start_ms
 
 FINDINGS_MAX = 20
 """Of one kind and partition: after so many the rest says nothing new."""

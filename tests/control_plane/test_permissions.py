@@ -81,7 +81,7 @@ MAY = {
     ("GET", "v1/billing/chain"): INVOICES,
     ("POST", "v1/billing/cuts"): OPERATOR,
     ("GET", "v1/billing/cuts/<str:cut>"): OPERATOR,
-    ("POST", "v1/billing/cuts/<str:cut>/mend"): OPERATOR,
+    ("POST", "v1/billing/cuts/<str:cut>/finalize"): OPERATOR,
     ("GET", "v1/billing/drafts"): OPERATOR,
     ("GET", "v1/billing/data-sets"): OPERATOR,
 }

@@ -1,4 +1,4 @@
-"""What reconciliation does about each difference between what is wanted and what the brokers hold."""
+"""What reconciliation does about each difference between what is wanted and what the brokers have."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from control_plane.audit import queries as audit
 from control_plane.brokers import view
 from control_plane.outbox.models import Delivery
 from control_plane.reconciliation.deliverers import ms_of
-from control_plane.reconciliation.reconcile import mend
+from control_plane.reconciliation.reconcile import repair
 from control_plane.topics import actions as topic_actions
 from control_plane.topics.models import Topic
 from quotas.actions import set_limits
@@ -106,13 +106,13 @@ def waiting() -> list[tuple[str, int]]:
 
 def test_what_is_as_wanted_is_left_alone(tenant: Tenant) -> None:
     before = audit.entries(tenant.public_id).count()
-    assert mend(seen()) == []
+    assert repair(seen()) == []
     assert waiting() == [] and audit.entries(tenant.public_id).count() == before
 
 
 def test_a_topic_that_is_gone_is_made_again_under_a_new_id_and_says_so(tenant: Tenant) -> None:
     topic = Topic.objects.get()
-    (finding,) = mend(replace(seen(), topics=()))
+    (finding,) = repair(replace(seen(), topics=()))
     assert (finding.object_id, finding.what) == (topic.public_id, "it was gone on the brokers")
     lost = topic.topic_id
     assert conditions(topic) == ["recreated"]
@@ -120,13 +120,13 @@ def test_a_topic_that_is_gone_is_made_again_under_a_new_id_and_says_so(tenant: T
     assert lost in topic.conditions[0]["message"]
     assert last_action(tenant) == "topic.recreate"
     assert waiting() == [("topic", 2)]
-    assert mend(replace(seen(), topics=())) == [], "its delivery is on its way"
+    assert repair(replace(seen(), topics=())) == [], "its delivery is on its way"
 
 
 def test_another_topic_of_the_same_name_is_taken_as_it_is(tenant: Tenant) -> None:
     whole = seen()
     other = replace(whole.topics[0], topic_id="ab" * 16, partitions=5, generation=9)
-    (finding,) = mend(replace(whole, topics=(other,)))
+    (finding,) = repair(replace(whole, topics=(other,)))
     topic = Topic.objects.get()
     assert (topic.topic_id, topic.partitions, topic.generation) == ("ab" * 16, 5, 10)
     assert conditions(topic) == ["adopted"] and "another topic of this name" in finding.what
@@ -135,7 +135,7 @@ def test_another_topic_of_the_same_name_is_taken_as_it_is(tenant: Tenant) -> Non
 
 def test_partitions_added_by_hand_stay(tenant: Tenant) -> None:
     whole = seen()
-    mend(replace(whole, topics=(replace(whole.topics[0], partitions=4),)))
+    repair(replace(whole, topics=(replace(whole.topics[0], partitions=4),)))
     assert Topic.objects.get().partitions == 4
 
 
@@ -143,7 +143,7 @@ def test_partitions_added_by_hand_stay(tenant: Tenant) -> None:
     ("change", "why"),
     [
         ({"partitions": 2}, "it has 2 partitions on the brokers, 3 are wanted"),
-        ({"generation": 7}, "the brokers hold generation 7, 1 is wanted"),
+        ({"generation": 7}, "the brokers have generation 7, 1 is wanted"),
         ({"settings_json": '{"retention_ms": 7200000}'}, "retention_ms is 7200000 on the brokers"),
         ({"settings_json": "{"}, "its settings on the brokers cannot be read"),
     ],
@@ -153,7 +153,7 @@ def test_a_topic_that_was_changed_is_told_anew_once(
 ) -> None:
     whole = seen()
     held = replace(whole, topics=(replace(whole.topics[0], **change),))  # type: ignore[arg-type]
-    (finding,) = mend(held)
+    (finding,) = repair(held)
     assert why in finding.what
     topic = Topic.objects.get()
     assert topic.generation == held.topics[0].generation + 1
@@ -161,21 +161,21 @@ def test_a_topic_that_was_changed_is_told_anew_once(
     delivered()
     stubborn = replace(held, topics=(replace(held.topics[0], generation=topic.generation),))
     if "generation" not in change:
-        assert mend(stubborn) == [], "told again only after a while"
-    mend(seen())
+        assert repair(stubborn) == [], "told again only after a while"
+    repair(seen())
     assert conditions(topic) == []
 
 
 def test_a_tenant_that_is_gone_or_has_other_limits_is_told_anew(tenant: Tenant) -> None:
     whole = seen()
     changed = replace(whole.tenants[0], partitions_max=1)
-    assert ["partitions_max is 1" in f.what for f in mend(replace(whole, tenants=(changed,)))] == [True]
+    assert ["partitions_max is 1" in f.what for f in repair(replace(whole, tenants=(changed,)))] == [True]
     assert last_action(tenant) == "tenant.reassert"
     assert conditions(tenant) == ["drift"] and waiting() == [("tenant", 2)]
 
 
 def test_brokers_that_hold_no_tenant_at_all_are_left_to_a_person(tenant: Tenant) -> None:
-    assert mend(replace(seen(), tenants=(), topics=(), keys=())) == []
+    assert repair(replace(seen(), tenants=(), topics=(), keys=())) == []
     assert waiting() == []
 
 
@@ -183,7 +183,7 @@ def test_a_key_that_is_gone_or_bound_otherwise_is_told_anew(tenant: Tenant) -> N
     whole = seen()
     free, bound = ApiKey.objects.get(name="all"), ApiKey.objects.get(name="bound")
     keys = [replace(k, bindings=()) for k in whole.keys if k.key_id == bound.key_id]
-    found = {f.object_id: f.what for f in mend(replace(whole, keys=tuple(keys)))}
+    found = {f.object_id: f.what for f in repair(replace(whole, keys=tuple(keys)))}
     assert found == {
         free.public_id: "it is gone on the brokers",
         bound.public_id: "what it is bound to differs on the brokers",
@@ -194,7 +194,7 @@ def test_a_key_that_is_gone_or_bound_otherwise_is_told_anew(tenant: Tenant) -> N
 def test_a_key_revoked_by_hand_stays_revoked(tenant: Tenant) -> None:
     whole = seen()
     keys = tuple(replace(key, revoked=True) for key in whole.keys)
-    mend(replace(whole, keys=keys))
+    repair(replace(whole, keys=keys))
     assert all(key.revoked_at is not None for key in ApiKey.objects.all())
     assert last_action(tenant) == "key.revoke"
 
@@ -204,7 +204,7 @@ def test_a_revoked_key_that_brokers_let_in_is_revoked_anew(tenant: Tenant) -> No
     delivered()
     whole = seen()
     keys = tuple(replace(k, revoked=False) for k in whole.keys)
-    (finding,) = mend(replace(whole, keys=keys))
+    (finding,) = repair(replace(whole, keys=keys))
     assert (finding.object_id, finding.what) == (
         key.public_id,
         "it was revoked, and the brokers let it in",
@@ -218,31 +218,31 @@ def test_what_nobody_asked_for_is_reported_once_and_never_removed(tenant: Tenant
     strange_key = replace(whole.keys[0], key_id="z" * 12)
     foreign = replace(strange_topic, tenant="tn_dev", topic_id="ef" * 16)
     held = replace(whole, topics=(*whole.topics, strange_topic, foreign), keys=(*whole.keys, strange_key))
-    (finding,) = mend(held)
+    (finding,) = repair(held)
     assert finding.object_id == tenant.public_id
     assert "topic strange" in finding.what and "key zzzzzzzzzzzz" in finding.what
     assert conditions(tenant) == ["unknown_objects"] and waiting() == []
     assert last_action(tenant) == "tenant.unknown_objects"
-    assert mend(held) == []
-    mend(whole)
+    assert repair(held) == []
+    repair(whole)
     assert conditions(tenant) == []
 
 
 def test_a_view_older_than_a_delivery_tells_nothing_of_its_object(tenant: Tenant) -> None:
-    assert mend(replace(seen(), topics=(), keys=(), revision=REVISION - 1)) == []
+    assert repair(replace(seen(), topics=(), keys=(), revision=REVISION - 1)) == []
 
 
 def test_what_waits_for_delivery_is_not_judged(tenant: Tenant) -> None:
     whole = seen()
     topic_actions.update_topic(ACTOR, tenant, "orders", partitions=6)
     set_limits(ACTOR, tenant, partitions_max=50)
-    assert mend(whole) == []
+    assert repair(whole) == []
 
 
 def test_a_lost_topic_is_made_again_even_while_a_change_of_it_waits(tenant: Tenant) -> None:
     whole = seen()
     topic_actions.update_topic(ACTOR, tenant, "orders", partitions=6)
-    (finding,) = mend(replace(whole, topics=()))
+    (finding,) = repair(replace(whole, topics=()))
     assert finding.what == "it was gone on the brokers"
     topic = Topic.objects.get()
     assert (topic.partitions, topic.generation, topic.delivered_generation) == (6, 3, 0)
@@ -252,7 +252,7 @@ def test_a_topic_that_is_being_made_is_not_missed(tenant: Tenant) -> None:
     topic_actions.create_topic(ACTOR, tenant, name="new", partitions=1, settings={})
     whole = seen()
     Topic.objects.filter(name="new").update(on_brokers=True)
-    assert mend(replace(whole, topics=tuple(t for t in whole.topics if t.name != "new"))) == []
+    assert repair(replace(whole, topics=tuple(t for t in whole.topics if t.name != "new"))) == []
 
 
 def test_what_was_changed_since_it_was_judged_is_left_to_the_next_round(tenant: Tenant) -> None:
@@ -268,6 +268,6 @@ def test_a_deleted_topic_that_brokers_still_hold_is_deleted_anew(tenant: Tenant)
     whole = seen()
     topic_actions.delete_topic(ACTOR, tenant, "orders")
     delivered()
-    (finding,) = mend(replace(seen(), topics=whole.topics))
-    assert finding.what == "it was deleted, and the brokers still hold it"
+    (finding,) = repair(replace(seen(), topics=whole.topics))
+    assert finding.what == "it was deleted, and the brokers still have it"
     assert waiting() == [("topic", 3)]

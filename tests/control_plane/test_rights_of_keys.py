@@ -156,7 +156,7 @@ def test_reconciliation_revokes_what_stands_beyond_its_makers_role(house: House)
     key, text = access.create_key(actor(house, Role.DEVELOPER), house.tenant, name="app")
     Membership.objects.filter(tenant=house.tenant, person=person(house, Role.DEVELOPER)).delete()
     assert call("GET", "/v1/topics", token=text.reveal()).status == 401
-    found = reconciliation.mend(ClusterView(cluster_id="c", revision=1, controller=1, brokers=()))
+    found = reconciliation.repair(ClusterView(cluster_id="c", revision=1, controller=1, brokers=()))
     assert [one.object_id for one in found] == [key.public_id]
     assert told_to_brokers(key.public_id) == [1, 2]
 

@@ -10,8 +10,12 @@ from control_plane.brokers.models import KnownBroker
 from control_plane.outbox.models import Delivery
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
+from data_plane.controller.tenants import put_tenant
+from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import TenantQuotas
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from quotas.actions import set_limits
 from quotas.plans import STANDARD, SYSTEM
 from quotas.queries import limits_of
@@ -236,6 +240,14 @@ def test_limits_are_the_plans_until_others_are_set(tenant: Tenant) -> None:
 def test_what_is_no_limit_is_refused(tenant: Tenant, field: str, value: int) -> None:
     with pytest.raises(InvalidRequest, match=f"{field}: {value} is not within"):
         set_limits(ACTOR, tenant, **{field: value})
+
+
+def test_the_highest_rate_that_can_be_set_is_one_that_the_brokers_take(tenant: Tenant) -> None:
+    set_limits(ACTOR, tenant, produce_bytes_per_s=PRODUCE_BYTES_PER_S_MAX)
+    quotas = TenantQuotas(produce_bytes_per_s=PRODUCE_BYTES_PER_S_MAX, partitions_max=1)
+    assert put_tenant(ClusterImage(), tenant.public_id, quotas=quotas).changes
+    with pytest.raises(InvalidRequest, match="produce_bytes_per_s"):
+        set_limits(ACTOR, tenant, produce_bytes_per_s=PRODUCE_BYTES_PER_S_MAX + 1)
 
 
 def test_the_database_itself_keeps_names_apart(tenant: Tenant) -> None:

@@ -94,7 +94,8 @@ PACKAGES = (
     Package(
         name="billing",
         code=(
-            "billing/actions.py",
+            "billing/invoice_actions.py",
+            "billing/period_actions.py",
             "billing/chain_actions.py",
             "billing/credit_actions.py",
             "billing/credits.py",
@@ -103,7 +104,7 @@ PACKAGES = (
             "billing/draft_actions.py",
             "billing/import_actions.py",
             "billing/price_actions.py",
-            "billing/settlement.py",
+            "billing/completeness.py",
         ),
         tests=("tests/unit/billing", "tests/control_plane/billing"),
     ),

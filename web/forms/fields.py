@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from django import forms
 from django.core.exceptions import ValidationError
 
+from penstock.rules.timestamps import time_ms
+
 TEXT_MAX = 512 * 1024
 """Characters of one field. What is longer is refused, never cut."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -117,4 +119,4 @@ def numbered(numbers: Iterable[int]) -> list[tuple[str, str]]:
 
 def moment_ms(at: datetime) -> int:
     """ms since 1970; a moment before that is taken for it."""
-    return max(0, int(at.timestamp() * 1000))
+    return max(0, time_ms(at))

@@ -4,9 +4,8 @@ from typing import Any
 
 from django import forms
 
-from control_plane.access.actions import OPERATIONS
-from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
-from tenants.models import KEY_NAME_LENGTH_MAX
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX
+from penstock.rules.names import OPERATIONS
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Several, Text
 

@@ -10,12 +10,13 @@ from control_plane.topics import actions
 from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, PenstockError
+from penstock.rules.names import check_topic_name
+from penstock.rules.timestamps import DAY_MS
 from tenants.models import Tenant
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Text, Whole
 
-_DAY_MS = 86_400_000
-_UNITS_MS = {"hours": 3_600_000, "days": _DAY_MS}
+_UNITS_MS = {"hours": 3_600_000, "days": DAY_MS}
 _UNLIMITED = "unlimited"
 _FEW = {"min": 1, "max": limits.REPLICATION_FACTOR_MAX}
 _DURABILITIES = {
@@ -148,7 +149,7 @@ class NewTopicForm(TopicForm):
         name, partitions = self.cleaned_data.get("name"), self.cleaned_data.get("partitions")
         if name is not None:
             self.about = name
-            self.ask(lambda: actions.checked_name(self._tenant, name))
+            self.ask(lambda: check_topic_name(self._tenant.public_id, name))
         if partitions is not None:
             self.ask(lambda: actions.checked_partitions(partitions))
         self.ask(lambda: actions.complete(self.settings))
@@ -215,7 +216,7 @@ class DeleteTopicForm(ConsoleForm):
 
 def _split_span(milliseconds: int) -> tuple[int, str]:
     if milliseconds < 0:
-        return limits.RETENTION_MS_DEFAULT // _DAY_MS, _UNLIMITED
-    if milliseconds % _DAY_MS == 0:
-        return milliseconds // _DAY_MS, "days"
+        return limits.RETENTION_MS_DEFAULT // DAY_MS, _UNLIMITED
+    if milliseconds % DAY_MS == 0:
+        return milliseconds // DAY_MS, "days"
     return max(1, milliseconds // _UNITS_MS["hours"]), "hours"

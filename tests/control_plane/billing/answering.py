@@ -8,12 +8,10 @@ from typing import Any
 
 import grpc
 
-from billing.actions import VectorEntry
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
-from penstock.records.cut import cut_sha256
-from tests.control_plane.billing.world import ends_of
+from penstock.records.cut import CutEnd, cut_sha256
 
 SECRET = "a secret"
 
@@ -23,7 +21,7 @@ class Answering:
     """One broker. `entries` are its readings of every cut but those of the waived; `failed` has no reading now."""
 
     asked: list[pb.CutRequest] = field(default_factory=list)
-    entries: Sequence[VectorEntry] = ()
+    entries: Sequence[CutEnd] = ()
     failed: Sequence[tuple[str, int]] = ()
     sha256: str | None = None
     """None: the right one."""
@@ -31,13 +29,19 @@ class Answering:
     def cut(self, request: pb.CutRequest, context: Any) -> pb.CutResponse:
         self.asked.append(request)
         waived = {(place.topic_id.hex(), place.partition) for place in request.waived}
-        there = [entry for entry in self.entries if (entry.topic_id, entry.partition) not in waived]
-        failed = [entry for entry in there if (entry.topic_id, entry.partition) in self.failed]
+        there = [
+            entry
+            for entry in self.entries
+            if (entry.where.topic_id.hex(), entry.where.partition) not in waived
+        ]
+        failed = [
+            entry for entry in there if (entry.where.topic_id.hex(), entry.where.partition) in self.failed
+        ]
         answer = pb.CutResponse(
             readings=[
                 pb.CutReading(
-                    topic_id=bytes.fromhex(entry.topic_id),
-                    partition=entry.partition,
+                    topic_id=entry.where.topic_id,
+                    partition=entry.where.partition,
                     log_generation=entry.log_generation,
                     end_offset=entry.end_offset,
                     accepted_ms=entry.accepted_ms,
@@ -51,7 +55,7 @@ class Answering:
             ]
         )
         if not failed:
-            right = cut_sha256(request.tenant, request.cut_id, request.end_ms, ends_of(there))
+            right = cut_sha256(request.tenant, request.cut_id, request.end_ms, there)
             answer.sha256 = right if self.sha256 is None else self.sha256
         return answer
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from django.db import connections
 
-from billing import actions, import_actions
+from billing import import_actions, invoice_actions, period_actions
 from billing.models import Cut, CutUsage, DataSetRun, Invoice, InvoiceLine, PriceBook
 from control_plane.audit import queries as audit
 from tests.control_plane.billing.world import TESTER, Part, World
@@ -45,7 +45,7 @@ def world(transactional_db: None, tmp_path: Path) -> World:
 def test_a_period_that_many_end_at_once_is_ended_once(world: World) -> None:
     acme = world.tenant("acme")
     end = datetime.now(UTC)
-    cuts = at_once(lambda: actions.close_period(TESTER, acme.public_id, end=end).public_id)
+    cuts = at_once(lambda: period_actions.close_period(TESTER, acme.public_id, end=end).public_id)
     assert len(set(cuts)) == 1
     assert (Cut.objects.count(), Invoice.objects.count(), PriceBook.objects.count()) == (1, 1, 1)
     assert audit.first_break(acme.public_id) is None
@@ -59,7 +59,7 @@ def test_a_run_that_many_import_at_once_is_imported_once_and_the_invoice_is_issu
 
     def work() -> str:
         import_actions.import_data_sets(world.datasets)
-        return actions.settle(cut.public_id).status
+        return invoice_actions.finalize(cut.public_id).status
 
     assert set(at_once(work)) == {"issued"}
     assert DataSetRun.objects.count() == len(import_actions.ORDER)

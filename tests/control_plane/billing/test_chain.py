@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import actions, chain_actions, price_actions, queries, tasks
+from billing import chain_actions, period_actions, price_actions, queries, tasks
 from billing.document_building import cut_ends
 from billing.models import BillingEntry, Cut, CutReading, Invoice, PriceBook
 from control_plane.audit import queries as audit
@@ -21,7 +21,7 @@ from penstock.contract.documents import (
 )
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import cut_sha256
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, TODAY, Part, World
 
@@ -177,7 +177,7 @@ def test_a_cut_remembers_the_chain_as_it_was_when_the_period_ended(world: World,
 def test_the_round_gives_a_new_tenant_its_prices_once(world: World, acme: Tenant) -> None:
     quiet = world.tenant("quiet")
     for _ in range(2):
-        tasks.run_round()
+        tasks.bill_run()
     for tenant in (acme, quiet):
         (entry,) = chain(tenant)
         prices = documents.read_document(entry.document, PricesDocument, "prices")
@@ -300,8 +300,8 @@ def test_a_cut_from_before_documents_is_invoiced_without_one_and_the_next_with_o
 
 def test_drafts_from_before_keep_their_prices(world: World, acme: Tenant) -> None:
     standard = price_actions.publish_first_price_book(datetime.now(UTC))
-    first = actions.close_period(TESTER, acme.public_id, end=hours_ago(4))
-    second = actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
+    first = period_actions.close_period(TESTER, acme.public_id, end=hours_ago(4))
+    second = period_actions.close_period(TESTER, acme.public_id, end=hours_ago(1))
     newer = publish(book(2), hours_ago(3))
     BillingEntry.objects.all().delete()
     Cut.objects.update(chain_sequence=0, chain_hash="")

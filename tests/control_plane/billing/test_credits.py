@@ -9,9 +9,9 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from billing import queries
+from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, allocate
 from billing.models import CreditNote, Cut, Invoice
-from billing.settlement import Place, Usage
 from control_plane.audit import queries as audit
 from control_plane.rest import billing_shapes as shapes
 from penstock.rules.rating import PriceBook, rate
@@ -19,8 +19,8 @@ from tenants.models import Membership, Tenant
 from tests.control_plane.billing.world import TODAY, Part, World, topic_id
 from tests.control_plane.world import make_person
 
-ORDERS: Place = (topic_id("orders"), 0)
-LOGS: Place = (topic_id("logs"), 0)
+ORDERS: PartitionRef = (topic_id("orders"), 0)
+LOGS: PartitionRef = (topic_id("logs"), 0)
 BILLED = Part(first=0, end=3_000, size=1_500_000, generation=1)
 LOST = Part(first=2_500, end=3_000, size=250_000, generation=1)
 """Of `BILLED`."""
@@ -248,14 +248,14 @@ def test_what_no_invoice_had_billed_keeps_the_draft_and_is_named(world: World, a
     world.spark()
     world.bill()
     assert world.invoice(second).status == "draft"
-    assert any("500000 bytes_in taken back" in gap for gap in world.invoice(second).gaps)
+    assert any("500000 bytes_in reversed" in gap for gap in world.invoice(second).gaps)
     assert not CreditNote.objects.exists()
 
 
 # -- the division alone ---------------------------------------------------------------------------------
 
 
-def lost(place: Place, first: int, messages: int) -> Usage:
+def lost(place: PartitionRef, first: int, messages: int) -> Usage:
     return Usage(
         topic_id=place[0],
         partition=place[1],
@@ -277,9 +277,9 @@ def billed(first: int, end: int, messages: int) -> BilledPart:
     )
 
 
-def divided(rows: list[Usage], invoices: list[Mapping[Place, BilledPart]]) -> list[list[int]]:
+def divided(rows: list[Usage], invoices: list[Mapping[PartitionRef, BilledPart]]) -> list[list[int]]:
     allocation = allocate(rows, invoices)
-    assert allocation.unexplained == ()
+    assert allocation.unbilled == ()
     return [[part.quantities["messages_in"] for part in parts] for parts in allocation.credits]
 
 
@@ -309,9 +309,9 @@ def test_what_is_left_over_is_not_taken_from_an_invoice_that_ended_below_the_los
     rows = [lost(ORDERS, 40, 20), lost(LOGS, 5, 1)]
     allocation = allocate(rows, [{ORDERS: billed(40, 50, 10)}, {ORDERS: billed(0, 40, 40)}])
     assert [len(parts) for parts in allocation.credits] == [1, 0]
-    assert set(allocation.unexplained) == {
-        f"{ORDERS[0]}-0: 10 messages_in taken back by a declared loss were never billed",
-        f"{LOGS[0]}-0: 1 messages_in taken back by a declared loss were never billed",
+    assert set(allocation.unbilled) == {
+        f"{ORDERS[0]}-0: 10 messages_in reversed by a declared loss were never billed",
+        f"{LOGS[0]}-0: 1 messages_in reversed by a declared loss were never billed",
     }
 
 

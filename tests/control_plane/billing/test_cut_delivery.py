@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing import actions, cut_delivery, queries
+from billing import cut_delivery, period_actions, queries
 from billing.models import Cut
 from control_plane.brokers import client as brokers
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 from tests.control_plane.billing.answering import Answering, answering
 from tests.control_plane.billing.world import TESTER, Part, World, hash_of, vector_of
@@ -36,7 +36,9 @@ def acme(broker: Answering, world: World) -> Tenant:
 
 
 def close(tenant: Tenant, hours_ago: int) -> Cut:
-    return actions.close_period(TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago))
+    return period_actions.close_period(
+        TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago)
+    )
 
 
 def deliver(cut: Cut) -> bool:
@@ -63,7 +65,7 @@ def test_the_brokers_hear_where_the_period_begins_and_how_the_billing_chain_ends
 
 
 def test_what_the_brokers_read_is_stored_with_its_totals(broker: Answering, acme: Tenant) -> None:
-    broker.entries = [replace(entry, last=entry.partition == 1) for entry in vector_of(PARTS)]
+    broker.entries = [replace(entry, last=entry.where.partition == 1) for entry in vector_of(PARTS)]
     cut = close(acme, 1)
     assert deliver(cut)
     assert [

@@ -1,4 +1,4 @@
-"""A draft never waits silently: operators see why, are alerted after a day, and mend what can be mended."""
+"""A draft never waits silently: operators see why, are alerted after a day, and finalize what is complete."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from billing import actions, draft_actions, draft_queries, queries, tasks
+from billing import draft_actions, draft_queries, period_actions, queries, tasks
 from billing.models import BillingEntry, Cut, DataSetState, Invoice, PartitionWaiver
 from control_plane import config
 from control_plane.audit import queries as audit
@@ -78,7 +78,9 @@ def operator(world: World) -> APIClient:
 
 
 def close(tenant: Tenant, hours_ago: int) -> Cut:
-    return actions.close_period(TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago))
+    return period_actions.close_period(
+        TESTER, tenant.public_id, end=datetime.now(UTC) - timedelta(hours=hours_ago)
+    )
 
 
 def aged(cut: Cut, age: timedelta) -> None:
@@ -89,8 +91,8 @@ def aged(cut: Cut, age: timedelta) -> None:
     )
 
 
-def mend(operator: APIClient, cut: Cut, **demand: Any) -> dict[str, Any]:
-    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/mend", demand, format="json")
+def finalize(operator: APIClient, cut: Cut, **demand: Any) -> dict[str, Any]:
+    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/finalize", demand, format="json")
     assert answer.status_code == 200, answer.content
     told: dict[str, Any] = answer.json()
     return told
@@ -112,21 +114,24 @@ def test_a_draft_is_shown_with_every_reason_and_what_helps(acme: Tenant, operato
         "the brokers have not answered the cut: no reading of 1 partitions: it has no leader",
         "a data set is refused: cut_usage run 1: has no manifest",
     ]
-    assert f"the invoice before, {first.invoice.public_id}, is a draft still" in two["reasons"]
-    assert two["to_do"][0].endswith(f"penstock billing mend {first.public_id}")
+    assert f"the previous invoice {first.invoice.public_id} is still a draft" in two["reasons"]
+    assert two["next_steps"][0].endswith(f"penstock billing finalize {first.public_id}")
     assert (one["overdue"], told["alerts"], told["next"]) == (False, [], None)
-    assert second.public_id in " ".join(two["to_do"])
-    assert [one["to_do"][-1].startswith("Give up"), two["to_do"][-1].startswith("Give up")] == [True, True]
+    assert second.public_id in " ".join(two["next_steps"])
+    assert [one["next_steps"][-1].startswith("Waive"), two["next_steps"][-1].startswith("Waive")] == [
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_only_a_deleted_topic_is_to_be_given_up(
+def test_only_a_deleted_topic_is_to_be_waived(
     world: World, acme: Tenant, operator: APIClient, deleted: bool
 ) -> None:
     cut = world.cut(acme, PARTS)
     cut.readings.update(last=deleted)
     (draft,) = operator.get("/v1/billing/drafts").json()["items"]
-    assert any(advice.startswith("Give up") for advice in draft["to_do"]) is deleted
+    assert any(advice.startswith("Waive") for advice in draft["next_steps"]) is deleted
 
 
 def test_an_issued_invoice_is_no_draft(world: World, acme: Tenant, operator: APIClient) -> None:
@@ -135,12 +140,12 @@ def test_an_issued_invoice_is_no_draft(world: World, acme: Tenant, operator: API
     world.spark()
     world.bill()
     assert operator.get("/v1/billing/drafts").json()["items"] == []
-    assert mend(operator, cut) == {
+    assert finalize(operator, cut) == {
         "cut": cut.public_id,
         "invoice": cut.invoice.public_id,
         "status": "issued",
-        "did": [],
-        "remains": [],
+        "done": [],
+        "reasons": [],
     }
 
 
@@ -151,7 +156,7 @@ def test_a_draft_that_waits_for_a_day_is_an_alert(
     aged(close(acme, 1), age)
     told = operator.get("/v1/billing/drafts").json()
     assert told["items"][0]["overdue"] == bool(overdue)
-    assert told["alerts"] == (["1 draft waits for over a day"] if overdue else [])
+    assert told["alerts"] == (["1 invoice has been a draft for over a day"] if overdue else [])
     exported = Client().get("/metrics").content.decode()
     assert f"penstock_invoice_drafts_overdue {float(overdue)}" in exported
     (oldest,) = [
@@ -176,14 +181,16 @@ def test_a_draft_that_waits_too_long_is_logged_once_an_hour(
 ) -> None:
     aged(close(acme, 1), 2 * DAY)
     now = datetime.now(UTC)
-    told = [draft_actions.tell_overdue(now + timedelta(minutes=minutes)) for minutes in (0, 59, 60, 61)]
+    told = [draft_actions.alert_overdue(now + timedelta(minutes=minutes)) for minutes in (0, 59, 60, 61)]
     assert told == [1, 0, 1, 0]
-    lines = [record for record in caplog.records if record.message == "invoice is a draft for over a day"]
+    lines = [
+        record for record in caplog.records if record.message == "invoice has been a draft for over a day"
+    ]
     assert [(record.levelname, getattr(record, "tenant", "")) for record in lines] == [
         ("ERROR", acme.public_id)
     ] * 2
     Invoice.objects.update(alerted_at=None)
-    tasks.run_round()
+    tasks.bill_run()
     assert Invoice.objects.get().alerted_at is not None
 
 
@@ -194,16 +201,18 @@ def test_each_draft_that_waits_too_long_is_logged(
     aged(close(other, 1), 2 * DAY)
     aged(close(acme, 1), 3 * DAY)
     now = datetime.now(UTC)
-    assert [draft_actions.tell_overdue(now), draft_actions.tell_overdue(now)] == [2, 0]
-    lines = [record for record in caplog.records if record.message == "invoice is a draft for over a day"]
+    assert [draft_actions.alert_overdue(now), draft_actions.alert_overdue(now)] == [2, 0]
+    lines = [
+        record for record in caplog.records if record.message == "invoice has been a draft for over a day"
+    ]
     assert {getattr(record, "tenant", "") for record in lines} == {acme.public_id, other.public_id}
     number, since = draft_queries.waiting(now)
     assert since is not None
     assert (number, (now - since).days) == (2, 3)
-    assert draft_queries.alerts(now) == ["2 drafts wait for over a day"]
+    assert draft_queries.alerts(now) == ["2 invoices have been a draft for over a day"]
 
 
-# -- mending ------------------------------------------------------------------------------------------------
+# -- finalizing ------------------------------------------------------------------------------------------------
 
 
 def test_cuts_that_were_not_answered_are_delivered_in_their_order(
@@ -211,13 +220,13 @@ def test_cuts_that_were_not_answered_are_delivered_in_their_order(
 ) -> None:
     first, second = close(acme, 2), close(acme, 1)
     Delivery.objects.update(next_attempt_at=datetime.now(UTC) + DAY, attempts=9)
-    told = mend(operator, second)
+    told = finalize(operator, second)
     assert [one.cut_id for one in broker.asked] == [first.public_id, second.public_id]
-    assert len(told["did"]) == 3 and told["status"] == "draft"
-    assert told["remains"][0].startswith("the invoice before")
+    assert len(told["done"]) == 3 and told["status"] == "draft"
+    assert told["reasons"][0].startswith("the previous invoice")
     entry = audit.entries(acme.public_id).latest("sequence")
     assert (entry.action, entry.object_id, entry.actor_kind) == (
-        "billing.mend",
+        "billing.finalize",
         second.public_id,
         "operator",
     )
@@ -227,9 +236,9 @@ def test_what_the_brokers_still_cannot_tell_remains(
     broker: Answering, acme: Tenant, operator: APIClient
 ) -> None:
     broker.failed = [(GONE.topic_id, 0)]
-    told = mend(operator, close(acme, 1))
-    assert told["did"] == []
-    assert "it has no leader" in told["remains"][0]
+    told = finalize(operator, close(acme, 1))
+    assert told["done"] == []
+    assert "it has no leader" in told["reasons"][0]
 
 
 def test_readings_that_are_not_in_the_data_sets_are_asked_for_again(
@@ -239,11 +248,11 @@ def test_readings_that_are_not_in_the_data_sets_are_asked_for_again(
     world.covered(cut, [ORDERS])
     world.spark()
     world.bill()
-    told = mend(operator, cut)
+    told = finalize(operator, cut)
     assert [one.cut_id for one in broker.asked] == [cut.public_id]
-    assert "lack 1 of its partitions" in told["did"][0] and "woken" in told["did"][1]
+    assert "lack 1 of its partitions" in told["done"][0] and "woken" in told["done"][1]
     assert (datasets / "wake").exists()
-    assert "is not in the data sets" in told["remains"][0]
+    assert "is not in the data sets" in told["reasons"][0]
     # The readings have come: the same command issues the invoice.
     world.rows["cut_usage"].clear()
     world.rows["cut_coverage"].clear()
@@ -258,27 +267,27 @@ def test_another_answer_to_the_same_cut_is_refused_and_told(
 ) -> None:
     cut = world.cut(acme, PARTS)
     broker.entries = vector_of([replace(ORDERS, end=2_001), GONE])
-    told = mend(operator, cut)
-    assert "answered other offsets than the first time" in told["remains"][0]
+    told = finalize(operator, cut)
+    assert "answered other offsets than the first time" in told["reasons"][0]
     assert sorted(cut.readings.values_list("end_offset", flat=True)) == [500, 2_000]
 
 
 def test_a_cut_that_is_not_there_is_not_found(operator: APIClient) -> None:
-    assert operator.post("/v1/billing/cuts/cut_none/mend", {}, format="json").status_code == 404
+    assert operator.post("/v1/billing/cuts/cut_none/finalize", {}, format="json").status_code == 404
 
 
-# -- giving up ----------------------------------------------------------------------------------------------
+# -- waiving ----------------------------------------------------------------------------------------------
 
 WAIVE = {"waive": [f"{GONE.topic_id}-0"], "reason": "its brokers are gone"}
 
 
-def test_a_partition_of_a_deleted_topic_is_given_up_and_never_billed_any_more(
+def test_a_partition_of_a_deleted_topic_is_waived_and_never_billed_any_more(
     broker: Answering, world: World, acme: Tenant, operator: APIClient
 ) -> None:
     cut = close(acme, 2)
     broker.failed = [(GONE.topic_id, 0)]
-    told = mend(operator, cut, **WAIVE)
-    assert "is given up" in told["did"][0]
+    told = finalize(operator, cut, **WAIVE)
+    assert "is waived" in told["done"][0]
     (request,) = broker.asked
     assert [(place.topic_id.hex(), place.partition) for place in request.waived] == [(GONE.topic_id, 0)]
     cut.refresh_from_db()
@@ -296,36 +305,36 @@ def test_a_partition_of_a_deleted_topic_is_given_up_and_never_billed_any_more(
     assert billed["gone"]["messages_in"] == {"quantity": 500, "billed": 0, "provisional": 500}
     assert {row["topic"] for row in queries.line_evidence(invoice)["messages_in"]} == {"orders"}
     later = close(acme, 1)
-    mend(operator, later)
+    finalize(operator, later)
     assert [len(one.waived) for one in broker.asked] == [1, 1]
     entry = next(one for one in audit.entries(acme.public_id) if one.action == "billing.waive")
     assert (entry.object_id, entry.actor_kind) == (f"{GONE.topic_id}-0", "operator")
     assert entry.after == {"cut": cut.public_id, "reason": "its brokers are gone"}
 
 
-def test_giving_up_what_the_vector_has_issues_the_invoice_without_it(
+def test_waiving_what_the_vector_has_issues_the_invoice_without_it(
     world: World, acme: Tenant, operator: APIClient
 ) -> None:
     cut = world.cut(acme, PARTS)
     world.covered(cut, [ORDERS])
     world.spark()
     world.bill()
-    told = mend(operator, cut, **WAIVE)
-    assert (told["status"], told["remains"]) == ("issued", [])
-    assert mend(operator, cut)["did"] == []
-    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/mend", WAIVE, format="json")
+    told = finalize(operator, cut, **WAIVE)
+    assert (told["status"], told["reasons"]) == ("issued", [])
+    assert finalize(operator, cut)["done"] == []
+    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/finalize", WAIVE, format="json")
     assert answer.status_code == 400 and "is issued" in answer.content.decode()
 
 
-def test_giving_up_twice_is_once(broker: Answering, acme: Tenant, operator: APIClient) -> None:
+def test_waiving_twice_is_once(broker: Answering, acme: Tenant, operator: APIClient) -> None:
     broker.failed = [(ORDERS.topic_id, 0)]
     cut = close(acme, 1)
-    mend(operator, cut, **WAIVE)
-    assert "given up before" in mend(operator, cut, **WAIVE)["did"][0]
+    finalize(operator, cut, **WAIVE)
+    assert "was waived before" in finalize(operator, cut, **WAIVE)["done"][0]
     assert PartitionWaiver.objects.count() == 1
 
 
-def test_earlier_periods_keep_what_is_given_up_later(world: World, acme: Tenant, operator: APIClient) -> None:
+def test_earlier_periods_keep_what_is_waived_later(world: World, acme: Tenant, operator: APIClient) -> None:
     first = world.cut(acme, PARTS, end=datetime.now(UTC) - timedelta(hours=2))
     world.covered(first, PARTS)
     world.spark()
@@ -335,7 +344,7 @@ def test_earlier_periods_keep_what_is_given_up_later(world: World, acme: Tenant,
     world.covered(second, [more[0]])
     world.spark()
     world.bill()
-    assert mend(operator, second, **WAIVE)["status"] == "issued"
+    assert finalize(operator, second, **WAIVE)["status"] == "issued"
     billed = {row["topic"]: row["meters"] for row in queries.usage(acme, by=["topic"], first=None, end=None)}
     assert (billed["gone"]["messages_in"]["billed"], billed["orders"]["messages_in"]["billed"]) == (
         500,
@@ -372,7 +381,7 @@ def billed_messages(tenant: Tenant) -> dict[str, int]:
 LACKING = {"status": "gap", "reason": "no cut reading"}
 
 
-def test_two_partitions_are_given_up_at_once(
+def test_two_partitions_are_waived_at_once(
     world: World, acme: Tenant, operator: APIClient, gone_too: str
 ) -> None:
     cut = world.cut(acme, [*PARTS, GONE_TOO])
@@ -381,26 +390,26 @@ def test_two_partitions_are_given_up_at_once(
     world.spark()
     world.bill()
     assert len(world.invoice(cut).gaps) == 2
-    told = mend(operator, cut, waive=[*WAIVE["waive"], gone_too], reason="their brokers are gone")
-    assert sum("is given up" in did for did in told["did"]) == 2
-    assert (told["status"], told["remains"]) == ("issued", [])
+    told = finalize(operator, cut, waive=[*WAIVE["waive"], gone_too], reason="their brokers are gone")
+    assert sum("is waived" in did for did in told["done"]) == 2
+    assert (told["status"], told["reasons"]) == ("issued", [])
     assert billed_messages(acme) == {"orders": 2_000, "gone": 0, "gone_too": 0}
     assert world.invoice(cut).total_micro == 3_000_000
 
 
 @pytest.mark.parametrize(("length", "status"), [(0, 400), (1, 200), (500, 200), (501, 400)])
-def test_a_reason_to_give_up_has_a_length_that_fits(
+def test_a_reason_to_waive_has_a_length_that_fits(
     broker: Answering, acme: Tenant, operator: APIClient, length: int, status: int
 ) -> None:
     cut = close(acme, 2)
     broker.failed = [(GONE.topic_id, 0)]
     request = {"waive": WAIVE["waive"], "reason": "r" * length}
-    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/mend", request, format="json")
+    answer = operator.post(f"/v1/billing/cuts/{cut.public_id}/finalize", request, format="json")
     assert answer.status_code == status
-    assert bool(queries.waived(cut)) == (status == 200)
+    assert bool(queries.waived_partitions(cut)) == (status == 200)
 
 
-def test_a_partition_is_given_up_after_another(
+def test_a_partition_is_waived_after_another(
     broker: Answering, world: World, acme: Tenant, operator: APIClient, gone_too: str
 ) -> None:
     first = world.cut(acme, [*PARTS, GONE_TOO], end=datetime.now(UTC) - timedelta(hours=2))
@@ -408,7 +417,7 @@ def test_a_partition_is_given_up_after_another(
     world.covered(first, [GONE], **LACKING)
     world.spark()
     world.bill()
-    assert mend(operator, first, **WAIVE)["status"] == "issued"
+    assert finalize(operator, first, **WAIVE)["status"] == "issued"
     more = [replace(ORDERS, first=2_000, end=2_100), replace(GONE_TOO, first=300, end=400)]
     second = world.cut(acme, more, end=datetime.now(UTC) - timedelta(hours=1))
     world.covered(second, more[:1])
@@ -416,16 +425,19 @@ def test_a_partition_is_given_up_after_another(
     world.spark()
     world.bill()
     assert world.invoice(second).status == "draft"
-    told = mend(operator, second, waive=[gone_too], reason="its brokers are gone too")
-    assert (told["status"], told["remains"]) == ("issued", [])
-    given_up = {(GONE.topic_id, 0), (GONE_TOO.topic_id, 1)}
-    assert (queries.waived(first), queries.waived(second)) == ({(GONE.topic_id, 0)}, given_up)
+    told = finalize(operator, second, waive=[gone_too], reason="its brokers are gone too")
+    assert (told["status"], told["reasons"]) == ("issued", [])
+    waived = {(GONE.topic_id, 0), (GONE_TOO.topic_id, 1)}
+    assert (queries.waived_partitions(first), queries.waived_partitions(second)) == (
+        {(GONE.topic_id, 0)},
+        waived,
+    )
     assert billed_messages(acme) == {"orders": 2_100, "gone": 0, "gone_too": 300}
-    mend(operator, close(acme, 0))
-    assert {(place.topic_id.hex(), place.partition) for place in broker.asked[-1].waived} == given_up
+    finalize(operator, close(acme, 0))
+    assert {(place.topic_id.hex(), place.partition) for place in broker.asked[-1].waived} == waived
 
 
-def test_a_loss_of_what_was_given_up_before_is_not_credited(
+def test_a_loss_of_what_was_waived_before_is_not_credited(
     world: World, acme: Tenant, operator: APIClient
 ) -> None:
     first = world.cut(acme, PARTS, end=datetime.now(UTC) - timedelta(hours=2))
@@ -433,7 +445,7 @@ def test_a_loss_of_what_was_given_up_before_is_not_credited(
     world.covered(first, [GONE], **LACKING)
     world.spark()
     world.bill()
-    assert mend(operator, first, **WAIVE)["status"] == "issued"
+    assert finalize(operator, first, **WAIVE)["status"] == "issued"
     still = replace(ORDERS, first=2_000, end=2_000, size=0)
     second = world.cut(acme, [still])
     world.covered(second, [still])
@@ -444,7 +456,7 @@ def test_a_loss_of_what_was_given_up_before_is_not_credited(
     assert not acme.credit_notes.exists()
 
 
-def test_a_loss_of_what_is_given_up_is_credited_as_far_as_it_was_billed(
+def test_a_loss_of_what_is_waived_is_credited_as_far_as_it_was_billed(
     world: World, acme: Tenant, operator: APIClient
 ) -> None:
     first = world.cut(acme, PARTS, end=datetime.now(UTC) - timedelta(hours=2))
@@ -455,8 +467,8 @@ def test_a_loss_of_what_is_given_up_is_credited_as_far_as_it_was_billed(
     world.lost(second, replace(GONE, first=400, size=150_000))
     world.spark()
     world.bill()
-    assert any("50000 bytes_in taken back" in gap for gap in world.invoice(second).gaps)
-    assert mend(operator, second, **WAIVE)["status"] == "issued"
+    assert any("50000 bytes_in reversed" in gap for gap in world.invoice(second).gaps)
+    assert finalize(operator, second, **WAIVE)["status"] == "issued"
     note = acme.credit_notes.get()
     assert {line.meter: line.quantity for line in note.lines.all()} == {
         "messages_in": 100,
@@ -474,27 +486,27 @@ def test_a_loss_of_what_is_given_up_is_credited_as_far_as_it_was_billed(
         ("orders-0", "because", "waive"),
     ],
 )
-def test_what_may_not_be_given_up_is_refused_by_name(
+def test_what_may_not_be_waived_is_refused_by_name(
     acme: Tenant, operator: APIClient, waive: str, reason: str, named: str
 ) -> None:
     cut = close(acme, 1)
     answer = operator.post(
-        f"/v1/billing/cuts/{cut.public_id}/mend", {"waive": [waive], "reason": reason}, format="json"
+        f"/v1/billing/cuts/{cut.public_id}/finalize", {"waive": [waive], "reason": reason}, format="json"
     )
     assert answer.status_code in (400, 404) and named in answer.content.decode(), answer.content
     assert not PartitionWaiver.objects.exists()
 
 
-def test_anothers_topic_and_one_whose_deletion_is_on_its_way_are_not_given_up(
+def test_anothers_topic_and_one_whose_deletion_is_on_its_way_are_not_waived(
     world: World, acme: Tenant
 ) -> None:
     cut = close(acme, 1)
     other = close(world.tenant("other"), 1)
     with pytest.raises(NotFound):
-        draft_actions.mend(TESTER, other.public_id, waive=[(GONE.topic_id, 0)], reason="because")
+        draft_actions.finalize_draft(TESTER, other.public_id, waive=[(GONE.topic_id, 0)], reason="because")
     Topic.objects.filter(topic_id=GONE.topic_id).update(generation=2)
-    with pytest.raises(InvalidRequest, match="not reached the brokers"):
-        draft_actions.mend(TESTER, cut.public_id, waive=[(GONE.topic_id, 0)], reason="because")
+    with pytest.raises(InvalidRequest, match="have not deleted its topic"):
+        draft_actions.finalize_draft(TESTER, cut.public_id, waive=[(GONE.topic_id, 0)], reason="because")
 
 
 # -- the console and the command line -----------------------------------------------------------------------
@@ -506,7 +518,7 @@ def test_the_operators_page_shows_alerts(acme: Tenant) -> None:
     token = create_operator(TESTER, name="olga", tenant=SYSTEM_TENANT)
     assert client.post("/operator/sign-in", {"token": token}).status_code == 302
     page = client.get("/operator").content.decode()
-    assert "1 draft waits for over a day" in page and "penstock billing drafts" in page
+    assert "1 invoice has been a draft for over a day" in page and "penstock billing drafts" in page
 
 
 Command = Callable[..., tuple[int, str, str]]
@@ -530,7 +542,7 @@ def command(
 
 
 @pytest.mark.processes
-def test_the_command_line_lists_drafts_and_mends_them(
+def test_the_command_line_lists_drafts_and_finalizes_them(
     broker: Answering, acme: Tenant, command: Command
 ) -> None:
     assert command("drafts") == (0, "", "No invoice is a draft.\n")
@@ -539,12 +551,12 @@ def test_the_command_line_lists_drafts_and_mends_them(
     code, out, err = command("drafts")
     assert code == 0 and "3 days" in out and "overdue" in out
     assert (
-        f"to do    Bring back the brokers that are named, then: penstock billing mend {cut.public_id}" in out
+        f"next     Bring the named brokers back, then run: penstock billing finalize {cut.public_id}" in out
     )
-    assert "Alert: 1 draft waits for over a day" in err
-    code, out, err = command("mend", cut.public_id)
-    assert code == 0 and "have answered" in err and "Remains: " in out
-    code, out, _ = command("mend", cut.public_id, "--json")
+    assert "Alert: 1 invoice has been a draft for over a day" in err
+    code, out, err = command("finalize", cut.public_id)
+    assert code == 0 and "have answered" in err and "Still a draft: " in out
+    code, out, _ = command("finalize", cut.public_id, "--json")
     assert json.loads(out)["status"] == "draft"
-    assert command("mend", cut.public_id, "--waive", f"{GONE.topic_id}-0")[0] == 2
-    assert command("mend", "cut_none")[0] == 3
+    assert command("finalize", cut.public_id, "--waive", f"{GONE.topic_id}-0")[0] == 2
+    assert command("finalize", "cut_none")[0] == 3

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from billing import actions, import_actions, queries
+from billing import import_actions, invoice_actions, period_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.brokers import client as control
 from control_plane.outbox import delivery
@@ -92,7 +92,7 @@ def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) 
 def bill(datasets: Path, cut: Cut) -> Invoice:
     told = import_actions.import_data_sets(datasets)
     assert set(told.values()) <= {"imported"}, told
-    return actions.settle(cut.public_id)
+    return invoice_actions.finalize(cut.public_id)
 
 
 def holds_cut(value: bytes, cut: Cut, topic_id: bytes) -> bool:
@@ -152,7 +152,7 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     topic_id = cluster.create_topic(tenant, "orders", partitions=3, segment_bytes=4_096)
     produce(usage, tenant, topic_id, waves=3)
 
-    operator_cut = actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
+    operator_cut = period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
     assert delivery.deliver("cut", operator_cut.public_id)
     cut = queries.cut_for_delivery(operator_cut.public_id)
     assert cut.delivered_at is not None
@@ -218,7 +218,7 @@ def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
     topic_id = cluster.create_topic(tenant, "alone", assignments=[[1]], replication=1, min_insync_replicas=1)
     cluster.kill(1)
     cluster.wait_until("the partition has no leader", lambda: cluster.leader(topic_id) < 0)
-    cut = actions.close_period(TESTER, lone.public_id, end=datetime.now(UTC))
+    cut = period_actions.close_period(TESTER, lone.public_id, end=datetime.now(UTC))
     assert not delivery.deliver("cut", cut.public_id)
     cut.refresh_from_db()
     assert cut.delivered_at is None
@@ -265,7 +265,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
 
     def end_period(*chosen: str) -> None:
         for name in chosen:
-            cut = actions.close_period(TESTER, rows[name].public_id, end=datetime.now(UTC))
+            cut = period_actions.close_period(TESTER, rows[name].public_id, end=datetime.now(UTC))
             cuts[name].append(deliver(usage, cut))
 
     for name in names:
@@ -297,7 +297,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
     # A cut that could not be answered; the topic is deleted before it is asked for again.
     cluster.stop(1)
     cluster.wait_until("the partition has no leader", lambda: cluster.leader(alone) < 0)
-    amid = actions.close_period(TESTER, rows["amid"].public_id, end=datetime.now(UTC))
+    amid = period_actions.close_period(TESTER, rows["amid"].public_id, end=datetime.now(UTC))
     assert not delivery.deliver("cut", amid.public_id)
     delete("amid")
     assert not delivery.deliver("cut", amid.public_id)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import actions, queries
+from billing import period_actions, queries
 from billing.models import Cut, CutUsage, DataSetRun, DataSetState, Invoice, InvoiceLine, PriceBook
 from control_plane.audit import queries as audit
 from control_plane.outbox.models import Delivery
@@ -68,7 +68,7 @@ def test_a_tenant_without_partitions_gets_an_invoice_of_nothing(world: World) ->
             "orders-0: gap: no cut reading (__usage-1 offset 7)",
         ),
         ({"end_offset": 19_999}, "orders-0: covered up to offset 19999, cut at 20000"),
-        ({"start_offset": 1}, "orders-0: counted from offset 1, the cut before ended at 0"),
+        ({"start_offset": 1}, "orders-0: counted from offset 1, the previous cut ended at 0"),
         ({"log_generation": 1}, "covered up to offset 20000, and not in the cut"),
     ],
 )
@@ -146,8 +146,8 @@ def test_an_invoice_waits_for_the_one_before(world: World) -> None:
 def test_ending_a_period_twice_is_one_cut_and_one_delivery(world: World) -> None:
     acme = world.tenant("acme")
     end = datetime.now(UTC)
-    cut = actions.close_period(TESTER, acme.public_id, end=end)
-    assert actions.close_period(TESTER, acme.public_id, end=end) == cut
+    cut = period_actions.close_period(TESTER, acme.public_id, end=end)
+    assert period_actions.close_period(TESTER, acme.public_id, end=end) == cut
     assert Delivery.objects.filter(kind="cut").count() == 1
     assert Invoice.objects.count() == 1
 
@@ -155,11 +155,11 @@ def test_ending_a_period_twice_is_one_cut_and_one_delivery(world: World) -> None
 def test_a_period_ends_in_the_past_and_after_its_start(world: World) -> None:
     acme = world.tenant("acme")
     with pytest.raises(InvalidRequest, match="future"):
-        actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC) + timedelta(minutes=1))
+        period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC) + timedelta(minutes=1))
     with pytest.raises(InvalidRequest, match="start"):
-        actions.close_period(TESTER, acme.public_id, end=acme.created_at)
+        period_actions.close_period(TESTER, acme.public_id, end=acme.created_at)
     with pytest.raises(NotFound):
-        actions.close_period(TESTER, "tn_nobody", end=datetime.now(UTC))
+        period_actions.close_period(TESTER, "tn_nobody", end=datetime.now(UTC))
     assert Invoice.objects.count() == 0
 
 
@@ -176,7 +176,7 @@ def test_the_brokers_may_repeat_a_vector_and_not_change_it(world: World) -> None
 
 
 def test_an_answer_whose_hash_is_not_that_of_its_readings_is_not_stored(world: World) -> None:
-    cut = actions.close_period(TESTER, world.tenant("acme").public_id, end=datetime.now(UTC))
+    cut = period_actions.close_period(TESTER, world.tenant("acme").public_id, end=datetime.now(UTC))
     for sha256 in ("f" * 64, "(none)"):
         with pytest.raises(InvalidRequest, match="their readings give"):
             world.answer(cut, vector_of(PARTS), sha256)
@@ -189,13 +189,13 @@ def test_the_months_end_closes_each_tenants_period_once(world: World) -> None:
     old, new = world.tenant("old"), world.tenant("new")
     Tenant.objects.filter(pk=old.pk).update(created_at=month - timedelta(days=9))
     Tenant.objects.filter(pk=new.pk).update(created_at=month + timedelta(seconds=1))
-    assert actions.close_months(month + timedelta(seconds=1)) == 0
-    assert actions.close_months(month + timedelta(seconds=3)) == 1
-    assert actions.close_months(month + timedelta(days=20)) == 0
+    assert period_actions.close_months(month + timedelta(seconds=1)) == 0
+    assert period_actions.close_months(month + timedelta(seconds=3)) == 1
+    assert period_actions.close_months(month + timedelta(days=20)) == 0
     (cut,) = Cut.objects.all()
     assert (cut.tenant, cut.period_end) == (old, month)
     # A service that was away ends each month by itself.
-    assert actions.close_months(datetime(2026, 5, 1, 0, 0, 5, tzinfo=UTC)) == 6
+    assert period_actions.close_months(datetime(2026, 5, 1, 0, 0, 5, tzinfo=UTC)) == 6
     ends = [c.period_end for c in Cut.objects.filter(tenant=new).order_by("pk")]
     assert ends == [datetime(2026, number, 1, tzinfo=UTC) for number in (3, 4, 5)]
     assert [c.period_start for c in Cut.objects.filter(tenant=old).order_by("pk")][1:] == [month, *ends[:-1]]

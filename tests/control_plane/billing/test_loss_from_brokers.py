@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from billing import actions, queries
+from billing import period_actions, queries
 from billing.models import CreditNote, Cut, Invoice
 from control_plane.audit import queries as audit
 from control_plane.brokers import client as control
@@ -18,9 +18,10 @@ from control_plane.reconciliation import loss_actions
 from data_plane.contract import usage_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
-from penstock.contract.ids import SYSTEM_TENANT, TopicId
+from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.records.cut import CutEnd
 from penstock.records.usage import Totals
-from penstock.rules.usage_folding import day_of, time_ms
+from penstock.rules.timestamps import day_of, time_ms
 from penstock.verification.findings import Report
 from penstock.verification.proving import prove
 from penstock.verification.stamped_reads import StampedReads
@@ -68,9 +69,8 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
 
     usage.cluster.wait_until("the brokers answered the cut", answered, 60)
     entries = [
-        actions.VectorEntry(
-            topic_id=one.topic_id.hex(),
-            partition=one.partition,
+        CutEnd(
+            where=TopicPartition(TopicId(one.topic_id), one.partition),
             log_generation=one.log_generation,
             end_offset=one.end_offset,
             accepted_ms=one.accepted_ms,
@@ -80,7 +80,7 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
         )
         for one in answers
     ]
-    actions.store_vector(cut.public_id, entries, hash_of(cut, entries))
+    period_actions.store_vector(cut.public_id, entries, hash_of(cut, entries))
     return next(one for one in usage.readings(topic_id) if one.cut_id == cut.public_id)
 
 
@@ -117,7 +117,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     cluster.kill(3)
     cluster.wait_until("broker 3 is out", lambda: list(cluster.partitions(topic_id)[0].in_sync) == [1, 2])
     produce(usage, tenant, LOST)
-    first = actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
+    first = period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
     counted = cut_reading(usage, first, tenant, topic_id)
     billed = part(topic_id, 0, counted, totals_of(counted), 1)
     world.covered(first, [billed])
@@ -142,7 +142,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     cluster.start()
     cluster.wait_until("all follow what is left", lambda: cluster.whole(topic_id), 60)
     produce(usage, tenant, ANEW)
-    second = actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
+    second = period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
     recounted = cut_reading(usage, second, tenant, topic_id)
     assert recounted.log_generation == 2
     begun = next(one for one in usage.readings(topic_id) if one.kind == pb.ReadingKind.GENERATION_START)

@@ -62,7 +62,7 @@ def test_other_prices_need_a_version_counted_up(first: PriceBook) -> None:
 
 def test_prices_change_for_the_future_only(first: PriceBook) -> None:
     now = datetime.now(UTC)
-    with pytest.raises(InvalidRequest, match="is past"):
+    with pytest.raises(InvalidRequest, match="is in the past"):
         publish(book(2), now - timedelta(seconds=1), now)
     publish(book(2), now, now)
     with pytest.raises(AlreadyExists, match="effective from"):
@@ -88,17 +88,17 @@ def test_a_service_that_begins_asks_what_the_field_asks(db: None) -> None:
 
 
 def test_a_service_with_older_prices_keeps_them(world: World, first: PriceBook) -> None:
-    tasks.run_round()
+    tasks.bill_run()
     assert [(row.name, row.version) for row in PriceBook.objects.all()] == [("standard", 1)]
 
 
 def test_the_running_periods_prices_are_those_that_held_when_it_began(world: World, first: PriceBook) -> None:
     acme = world.tenant("acme")
     assert price_actions.running_prices_of(acme) == first
-    tasks.run_round()
+    tasks.bill_run()
     now = datetime.now(UTC)
     later = publish(book(2), now, now)
-    tasks.run_round()
+    tasks.bill_run()
     assert price_actions.running_prices_of(acme) == first, "its period runs already"
     world.cut(acme, [])
     assert price_actions.running_prices_of(acme) == later
@@ -152,12 +152,12 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_changed_file_holds_for_periods_that_begin_later(world: World, file: Path) -> None:
-    tasks.run_round()
+    tasks.bill_run()
     acme = world.tenant("acme")
-    tasks.run_round()
+    tasks.bill_run()
     file.write_text(json.dumps(book(2)), encoding="utf-8")
     before = datetime.now(UTC)
-    tasks.run_round()
+    tasks.bill_run()
     newer = PriceBook.objects.get(version=2)
     assert before <= newer.effective_from <= datetime.now(UTC)
     cut = world.cut(acme, [])
@@ -179,11 +179,11 @@ def test_a_changed_file_holds_for_periods_that_begin_later(world: World, file: P
 def test_a_file_that_cannot_be_followed_is_told_and_changes_nothing(
     world: World, file: Path, caplog: pytest.LogCaptureFixture, content: str, named: str
 ) -> None:
-    tasks.run_round()
+    tasks.bill_run()
     assert price_actions.configured_file_problem(datetime.now(UTC)) == ""
     file.write_text(content, encoding="utf-8")
     for _ in range(2):
-        tasks.run_round()
+        tasks.bill_run()
     (error,) = told(caplog)
     assert named in error and named in price_actions.configured_file_problem(datetime.now(UTC))
     assert PriceBook.objects.count() == 1
@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_followed_is_told_and_changes_nothing(
 
 def test_the_standard_book_is_not_followed_once_there_are_prices(world: World, first: PriceBook) -> None:
     publish(book(2), datetime.now(UTC) + timedelta(days=1))
-    tasks.run_round()
+    tasks.bill_run()
     assert PriceBook.objects.count() == 2
     assert price_actions.configured_file_problem(datetime.now(UTC)) == ""
 

@@ -214,6 +214,12 @@ def test_a_malformed_question_is_refused(callers: Callers, query: dict[str, str]
     assert callers.get("acme", "usage", **query).status_code == 400
 
 
+@pytest.mark.parametrize("moment", ["noon", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_moment_outside_the_calendar_is_refused(callers: Callers, moment: str) -> None:
+    answer = callers.get("acme", "costs", **{"from": moment})
+    assert answer.status_code == 400 and list(answer.json()["fields"]) == ["from"]
+
+
 def test_the_prices_are_public_to_every_caller(callers: Callers, issued: Invoice) -> None:
     (book,) = callers.get("other", "price-books").json()["items"]
     assert book["sha256"] == issued.price_book.sha256

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing import actions, draft_queries, queries
+from billing import draft_queries, period_actions, queries
 from billing.models import CreditNote, Cut, Invoice, PartitionWaiver
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, Part, World, topic_id
@@ -27,7 +27,7 @@ def other(world: World, acme: Tenant) -> Tenant:
 
 
 def ended(world: World, end: datetime, parts: Mapping[Tenant, Part]) -> list[Cut]:
-    """A period of each tenant that ends then and is covered; nothing is settled yet."""
+    """A period of each tenant that ends then and is covered; nothing is finalized yet."""
     cuts = []
     for tenant, part in parts.items():
         cut = world.cut(tenant, [part], end=end)
@@ -98,10 +98,12 @@ def test_losses_of_two_tenants_in_one_round_are_credited_to_each_by_itself(
 
 def test_a_tenants_draft_keeps_no_invoice_of_another(world: World, acme: Tenant, other: Tenant) -> None:
     ended(world, MONTH_ENDS, {other: Part(first=0, end=40, size=4)})
-    waits = actions.close_period(TESTER, acme.public_id, end=MONTH_ENDS)
+    waits = period_actions.close_period(TESTER, acme.public_id, end=MONTH_ENDS)
     bill(world)
-    second = [actions.close_period(TESTER, tenant.public_id, end=NEXT_ENDS) for tenant in (acme, other)]
-    behind_a_draft = f"the invoice before, {waits.invoice.public_id}, is a draft still"
+    second = [
+        period_actions.close_period(TESTER, tenant.public_id, end=NEXT_ENDS) for tenant in (acme, other)
+    ]
+    behind_a_draft = f"the previous invoice {waits.invoice.public_id} is still a draft"
     told = [draft_queries.reasons(Invoice.objects.get(cut=cut), []) for cut in second]
     assert [behind_a_draft in reasons for reasons in told] == [True, False]
     assert [queries.undelivered_up_to(cut) for cut in second] == [
@@ -110,13 +112,13 @@ def test_a_tenants_draft_keeps_no_invoice_of_another(world: World, acme: Tenant,
     ]
 
 
-def test_what_one_tenant_gave_up_is_billed_to_another(world: World, acme: Tenant, other: Tenant) -> None:
+def test_what_one_tenant_waived_is_billed_to_another(world: World, acme: Tenant, other: Tenant) -> None:
     part = Part(first=0, end=40, size=4)
     cuts = ended(world, MONTH_ENDS, {acme: part, other: part})
     PartitionWaiver.objects.create(
         tenant=acme, topic_id=topic_id("orders"), partition=0, from_cut=cuts[0], reason="gone", actor="test"
     )
-    assert [queries.waived(cut) for cut in cuts] == [{(topic_id("orders"), 0)}, set()]
+    assert [queries.waived_partitions(cut) for cut in cuts] == [{(topic_id("orders"), 0)}, set()]
     bill(world)
     assert [billed(world, cut)[2]["messages_in"] for cut in cuts] == [0, 40]
 

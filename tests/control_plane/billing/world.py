@@ -8,12 +8,12 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from billing import actions, import_actions, price_actions, queries
+from billing import import_actions, invoice_actions, period_actions, price_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.audit.actor import system
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
-from penstock.rules.usage_folding import time_ms
+from penstock.rules.timestamps import time_ms
 from tenants.actions import create_tenant
 from tenants.models import Tenant
 from tests.control_plane.billing.publishing import publish
@@ -50,15 +50,14 @@ def topic_id(topic: str) -> str:
     return hashlib.md5(topic.encode(), usedforsecurity=False).hexdigest()
 
 
-def vector_of(parts: Sequence[Part]) -> list[actions.VectorEntry]:
+def vector_of(parts: Sequence[Part]) -> list[CutEnd]:
     """The ends of `parts`, with totals as if each log held these parts alone."""
     ends: dict[tuple[str, int, int], list[Part]] = {}
     for part in parts:
         ends.setdefault((part.topic_id, part.partition, part.generation), []).append(part)
     return [
-        actions.VectorEntry(
-            topic_id=topic,
-            partition=partition,
+        CutEnd(
+            where=TopicPartition(TopicId(bytes.fromhex(topic)), partition),
             log_generation=generation,
             end_offset=max(part.end for part in here),
             accepted_ms=1_700_000_000_000 if any(part.end > part.first for part in here) else -1,
@@ -69,30 +68,14 @@ def vector_of(parts: Sequence[Part]) -> list[actions.VectorEntry]:
     ]
 
 
-def ends_of(entries: Sequence[actions.VectorEntry]) -> list[CutEnd]:
-    """As the cut's hash takes them."""
-    return [
-        CutEnd(
-            where=TopicPartition(TopicId(bytes.fromhex(entry.topic_id)), entry.partition),
-            log_generation=entry.log_generation,
-            end_offset=entry.end_offset,
-            accepted_ms=entry.accepted_ms,
-            messages=entry.messages,
-            bytes=entry.bytes,
-            last=entry.last,
-        )
-        for entry in entries
-    ]
-
-
-def hash_of(cut: Cut, entries: Sequence[actions.VectorEntry]) -> str:
+def hash_of(cut: Cut, entries: Sequence[CutEnd]) -> str:
     """By which the brokers keep this answer."""
-    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), ends_of(entries))
+    return cut_sha256(cut.tenant.public_id, cut.public_id, time_ms(cut.period_end), entries)
 
 
 @dataclass(slots=True)
 class World:
-    """Builds data sets row by row; `spark` publishes them, `bill` imports and settles as the task does."""
+    """Builds data sets row by row; `spark` publishes them, `bill` imports and finalizes as the task does."""
 
     datasets: Path
     priced: bool = True
@@ -119,14 +102,14 @@ class World:
 
     def cut(self, tenant: Tenant, parts: Sequence[Part], *, end: datetime | None = None) -> Cut:
         """End the period; the brokers answer with the ends of `parts`."""
-        cut = actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
+        cut = period_actions.close_period(TESTER, tenant.public_id, end=end or datetime.now(UTC))
         self.answer(cut, vector_of(parts))
         cut.refresh_from_db()
         return cut
 
-    def answer(self, cut: Cut, entries: Sequence[actions.VectorEntry], sha256: str = "") -> None:
+    def answer(self, cut: Cut, entries: Sequence[CutEnd], sha256: str = "") -> None:
         """The brokers answer the cut with `entries`, and with the hash of these unless `sha256` says another."""
-        actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
+        period_actions.store_vector(cut.public_id, entries, sha256 or hash_of(cut, entries))
 
     def covered(self, cut: Cut, parts: Sequence[Part], **changes: Any) -> None:
         """Spark found everything; `changes` go into the coverage rows."""
@@ -196,10 +179,10 @@ class World:
             publish(self.datasets, name, self.rows[name])
 
     def bill(self) -> dict[str, str]:
-        """Import what is new and settle what is ready; what became of the data sets."""
+        """Import what is new and finalize what is complete; what became of the data sets."""
         told = import_actions.import_data_sets(self.datasets)
-        for cut in queries.cuts_to_settle(100):
-            actions.settle(cut)
+        for cut in queries.cuts_to_finalize(100):
+            invoice_actions.finalize(cut)
         return told
 
     def invoice(self, cut: Cut) -> Invoice:

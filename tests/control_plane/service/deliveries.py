@@ -208,7 +208,7 @@ class Deliveries:
         assert took_s > 1, "the dead worker's lease was over first"
         assert service.held_topics(acme.tenant) == {"orders": topic["topic_id"]}
         actions = [entry["action"] for entry in acme.rest.items("/v1/audit")]
-        # The billing round assigns prices in its own time.
+        # The bill run assigns prices in its own time.
         assert [action for action in actions if action != "prices.assign"] == [
             "tenant.create",
             "key.create",

@@ -50,7 +50,7 @@ def test_a_free_part_is_told_and_so_is_each_tier(house: House) -> None:
 def test_the_prices_shown_are_those_of_the_period_that_runs(house: House) -> None:
     publish(STANDARD_1, price_actions.BEGINNING)
     Tenant.objects.filter(name="acme").update(created_at=datetime.now(UTC) - timedelta(days=1))
-    tasks.run_round()
+    tasks.bill_run()
     dearer = [{**meter, "tiers": [{"up_to": None, "unit_price": "7"}]} for meter in STANDARD_1["meters"]]
     publish({**STANDARD_1, "version": 2, "meters": dearer}, datetime.now(UTC))
     page = text(signed_in(house), "/t/acme/usage")

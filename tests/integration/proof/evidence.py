@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import TopicId
 from penstock.rules.rating import PriceBook
-from penstock.rules.usage_folding import day_of
+from penstock.rules.timestamps import day_of
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered
 from tests.unit.verification.honest import chained, rated, sha256_of, shown

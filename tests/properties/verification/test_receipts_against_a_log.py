@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.receipts import AcknowledgedRange, Receipts, ReceiptsSource
 from penstock.receipts.spans import SpanKey, Spans
-from penstock.rules.usage_folding import DAY_MS, day_start_ms
+from penstock.rules.timestamps import DAY_MS, day_start_ms
 from penstock.verification.receipts_check import BilledPart, ReceiptsComparison, check_receipts
 
 HERE = TopicPartition(TopicId(bytes(16)), 4)

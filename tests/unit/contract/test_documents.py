@@ -17,7 +17,7 @@ from penstock.contract.documents import (
     read_document,
 )
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.usage_folding import day_of
+from penstock.rules.timestamps import day_of
 from tests.golden.billing.documents import CREDIT_NOTE, INVOICE, PRICES
 
 DOCUMENTS: dict[type[Strict], Strict] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.controller.tenants import BINDINGS_MAX, put_key, put_tenant, revoke_key
+from data_plane.controller.tenants import put_key, put_tenant, revoke_key
 from data_plane.controller.topics import NewTopic, create_topic, delete_topic, update_topic
 from data_plane.metadata import model
 from data_plane.metadata.model import Binding, TenantQuotas
@@ -12,6 +12,7 @@ from data_plane.metadata.port import Change, Compare
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicId
+from penstock.contract.limits import KEY_BINDINGS_MAX
 from penstock.contract.topic_settings import Durability, TopicSettings
 
 from .setup import ACME, Store, record
@@ -300,10 +301,10 @@ def test_a_key_and_its_revocation_at_once_do_not_both_happen(store: Store) -> No
 @pytest.mark.parametrize(
     ("bindings", "error", "text"),
     [
-        ([Binding(topic_prefix="a/b")], InvalidRequest, "topic_prefix 'a/b'"),
+        ([Binding(topic_prefix="a/b")], InvalidRequest, "topic_prefix: 'a/b'"),
         ([Binding(topic_prefix="x" * 250)], InvalidRequest, "topic_prefix"),
-        ([Binding(topic_prefix="a", operations=("own",))], InvalidRequest, "operation 'own'"),
-        ([Binding(topic_prefix="a")] * (BINDINGS_MAX + 1), LimitExceeded, "101 bindings"),
+        ([Binding(topic_prefix="a", operations=("own",))], InvalidRequest, "operations: 'own'"),
+        ([Binding(topic_prefix="a")] * (KEY_BINDINGS_MAX + 1), LimitExceeded, "101 bindings"),
     ],
 )
 def test_wrong_bindings_are_refused_by_name(

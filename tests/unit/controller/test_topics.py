@@ -96,7 +96,7 @@ def test_two_tenants_have_topics_of_the_same_name(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "a\n", "x" * 250, "__usage"])
 def test_bad_topic_names_are_refused(store: Store, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="topic name"):
+    with pytest.raises(InvalidRequest, match=r"^name: "):
         create(store, name)
 
 

@@ -1,6 +1,6 @@
 """The fold by day and by chosen offsets against a plain sum, transactions included."""
 
-from datetime import UTC, date, datetime
+from datetime import date
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,8 @@ from penstock.records.seal import Seal
 from penstock.records.stamp import Stamp, StampFlag
 from penstock.records.usage import MinuteRow, Totals
 from penstock.rules.odometer import Odometer
-from penstock.rules.usage_folding import DAY_MS, UsageFold, day_of, day_start_ms, sealed_totals, time_ms
+from penstock.rules.timestamps import DAY_MS, day_of
+from penstock.rules.usage_folding import UsageFold, sealed_totals
 
 BEGIN_MS = 20_000 * DAY_MS
 
@@ -90,10 +91,3 @@ def test_a_seal_tells_totals_before_a_whole_minute() -> None:
     assert sealed_totals(seal, BEGIN_MS + 120_000) == (30, 150)
     assert sealed_totals(seal, BEGIN_MS + 120_001) == (30, 150)
     assert sealed_totals(seal, BEGIN_MS + 60_001) is None
-
-
-def test_days_are_utc_and_half_open() -> None:
-    assert day_of(DAY_MS - 1) == date(1970, 1, 1)
-    assert day_of(DAY_MS) == date(1970, 1, 2)
-    assert day_start_ms(date(2026, 11, 20)) == time_ms(datetime(2026, 11, 20, tzinfo=UTC))
-    assert time_ms(datetime(2026, 11, 20, 1, 2, 3, 456_999, tzinfo=UTC)) % 1_000 == 456

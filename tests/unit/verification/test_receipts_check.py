@@ -7,7 +7,7 @@ import pytest
 
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.receipts import AcknowledgedRange, Receipts, ReceiptsSource
-from penstock.rules.usage_folding import day_start_ms
+from penstock.rules.timestamps import day_start_ms
 from penstock.verification.receipts_check import (
     BilledPart,
     ReceiptsComparison,

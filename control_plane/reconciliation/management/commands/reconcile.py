@@ -1,4 +1,4 @@
-"""`reconcile`: compare the brokers with what is wanted, once, and tell what was mended."""
+"""`reconcile`: compare the brokers with the desired state once, and print what was repaired."""
 
 import json
 from typing import Any

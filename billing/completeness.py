@@ -1,21 +1,21 @@
-"""May an invoice be issued? The cut's vector against what Spark found. Pure: rows in, gaps by name out."""
+"""The completeness check of an invoice: compares the cut's vector with what Spark found. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-Place = tuple[str, int]
-"""(topic id, partition)."""
+PartitionRef = tuple[str, int]
+"""A partition: (topic id, partition number)."""
 Vector = Mapping[tuple[str, int, int], int]
 """(topic id, partition, log generation) to end offset."""
 METERS = ("messages_in", "bytes_in")
-"""Meters that count log offsets: each must cover every offset once."""
+"""Meters that count log offsets. Each must cover every offset once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What Spark says of one partition at the cut."""
+    """What Spark found of one partition at the cut."""
 
     topic_id: str
     topic: str
@@ -34,7 +34,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One day's part of a partition, of one meter."""
+    """Usage of one partition on one day, by one meter. A negative quantity is a reversal."""
 
     topic_id: str
     partition: int
@@ -45,18 +45,18 @@ class Usage:
     end_offset: int
 
 
-def gaps_of(
+def find_gaps(
     vector: Vector,
     previous: Vector,
     coverage: Sequence[Coverage],
     usage: Sequence[Usage],
-    waived: Collection[Place] = frozenset(),
+    waived: Collection[PartitionRef] = frozenset(),
 ) -> list[str]:
-    """Everything that keeps the invoice a draft; empty when it may be issued.
+    """Every gap of the period, one text each. The invoice may be issued when there is none.
 
-    Each partition of the vector must be covered up to its very offset, from where the cut before ended, and the
-    usage of both meters must lie on these offsets without a gap or an overlap, in the same ranges of the same days.
-    Partitions that are waived are passed over.
+    Each partition of the vector must be covered from the end of the previous cut to the end offset of this cut. The
+    usage of both meters must cover these offsets once, in the same ranges of the same days. Waived partitions are
+    not checked.
     """
     gaps: list[str] = []
     vector = {key: end for key, end in vector.items() if key[:2] not in waived}
@@ -84,18 +84,20 @@ def gaps_of(
         due = previous_end.get((entry.topic_id, entry.partition), 0)
         if entry.start_offset != due:
             gaps.append(
-                f"{entry.name}: counted from offset {entry.start_offset}, the cut before ended at {due}"
+                f"{entry.name}: counted from offset {entry.start_offset}, the previous cut ended at {due}"
             )
-        gaps.extend(_uncovered(entry, rows[entry.topic_id, entry.partition]))
+        gaps.extend(_offset_gaps(entry, rows[entry.topic_id, entry.partition]))
     known = {(c.topic_id, c.partition) for c in coverage}
-    for topic_id, partition in sorted(place for place in rows if place not in known):
+    for topic_id, partition in sorted(ref for ref in rows if ref not in known):
         gaps.append(f"{topic_id}-{partition}: usage without coverage")
     return gaps
 
 
-def quantities_of(usage: Sequence[Usage], waived: Collection[Place] = frozenset()) -> dict[str, int]:
-    """The period's quantity by meter, without partitions that are waived. What a declared loss takes back was billed
-    before and is credited there.
+def billable_quantities(
+    usage: Sequence[Usage], waived: Collection[PartitionRef] = frozenset()
+) -> dict[str, int]:
+    """The period's quantity by meter. Leaves out waived partitions, and reversals: those are credited on the invoice
+    that billed them.
     """
     quantities: dict[str, int] = defaultdict(int)
     for row in usage:
@@ -104,18 +106,20 @@ def quantities_of(usage: Sequence[Usage], waived: Collection[Place] = frozenset(
     return dict(sorted(quantities.items()))
 
 
-def taken_back(usage: Sequence[Usage]) -> list[Usage]:
-    """Rows of what invoices before have billed and a loss declared since has made void."""
+def reversals(usage: Sequence[Usage]) -> list[Usage]:
+    """Rows with a negative quantity: a declared loss removed what an earlier invoice had billed."""
     return [row for row in usage if row.quantity < 0]
 
 
-def _uncovered(entry: Coverage, rows: Sequence[Usage]) -> list[str]:
+def _offset_gaps(entry: Coverage, rows: Sequence[Usage]) -> list[str]:
     gaps = []
     for meter in METERS:
         ranges = [(r.first_offset, r.end_offset) for r in rows if r.meter == meter and r.quantity >= 0]
-        taken_back = [(r.first_offset, r.end_offset) for r in rows if r.meter == meter and r.quantity < 0]
-        # What is taken back was counted by the cut before, and is counted anew from there.
-        at = min([entry.start_offset, *(first for first, _ in taken_back)])
+        reversed_ranges = [
+            (r.first_offset, r.end_offset) for r in rows if r.meter == meter and r.quantity < 0
+        ]
+        # The previous cut counted what is reversed. This cut counts again from there.
+        at = min([entry.start_offset, *(first for first, _ in reversed_ranges)])
         for first, end in sorted(ranges):
             if first != at:
                 break

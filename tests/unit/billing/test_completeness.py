@@ -6,11 +6,20 @@ from datetime import date
 
 import pytest
 
-from billing.settlement import METERS, Coverage, Place, Usage, Vector, gaps_of, quantities_of, taken_back
+from billing.completeness import (
+    METERS,
+    Coverage,
+    PartitionRef,
+    Usage,
+    Vector,
+    billable_quantities,
+    find_gaps,
+    reversals,
+)
 
 MESSAGES, BYTES = METERS
 DAY, NEXT_DAY = date(2026, 11, 19), date(2026, 11, 20)
-ORDERS: Place = ("orders-id", 0)
+ORDERS: PartitionRef = ("orders-id", 0)
 """The partition of each row that does not say another."""
 
 
@@ -77,9 +86,9 @@ def gaps(
     usage: Sequence[Usage],
     *,
     previous: Vector | None = None,
-    waived: Collection[Place] = (),
+    waived: Collection[PartitionRef] = (),
 ) -> list[str]:
-    return gaps_of(ends, previous or {}, found, usage, waived)
+    return find_gaps(ends, previous or {}, found, usage, waived)
 
 
 # -- an invoice that may be issued ----------------------------------------------------------------------------
@@ -183,7 +192,7 @@ def test_a_period_begins_where_the_cut_before_ended_in_whatever_generation(gener
 @pytest.mark.parametrize("start", [39, 41], ids=["before it", "behind it"])
 def test_a_period_that_begins_elsewhere_than_the_cut_before_ended_is_named(start: int) -> None:
     assert gaps(vector(100), [coverage(start, 100)], counted(start, 100), previous=vector(40)) == [
-        f"orders-0: counted from offset {start}, the cut before ended at 40"
+        f"orders-0: counted from offset {start}, the previous cut ended at 40"
     ]
 
 
@@ -195,7 +204,7 @@ def test_a_period_that_begins_elsewhere_than_the_cut_before_ended_is_named(start
 def test_a_partition_that_was_in_no_cut_before_begins_at_offset_0(previous: Vector) -> None:
     assert gaps(vector(100), [coverage(0, 100)], counted(0, 100), previous=previous) == []
     assert gaps(vector(100), [coverage(40, 100)], counted(40, 100), previous=previous) == [
-        "orders-0: counted from offset 40, the cut before ended at 0"
+        "orders-0: counted from offset 40, the previous cut ended at 0"
     ]
 
 
@@ -212,7 +221,7 @@ def test_each_partition_begins_where_it_ended_itself() -> None:
     assert gaps(ends, found, usage, previous=previous) == []
     del previous["orders-id", 1, 1]
     assert gaps(ends, found, usage, previous=previous) == [
-        "orders-1: counted from offset 20, the cut before ended at 0"
+        "orders-1: counted from offset 20, the previous cut ended at 0"
     ]
 
 
@@ -355,15 +364,15 @@ BAD: dict[str, tuple[Vector, list[Coverage], list[Usage]]] = {
 def test_a_partition_that_is_given_up_keeps_no_draft_and_its_neighbours_do(name: str) -> None:
     ends, found, usage = BAD[name]
     assert gaps(ends, found, usage, waived=[ORDERS]) == []
-    neighbours: list[Place] = [("orders-id", 1), ("returns-id", 0)]
+    neighbours: list[PartitionRef] = [("orders-id", 1), ("returns-id", 0)]
     assert gaps(ends, found, usage, waived=neighbours) == gaps(ends, found, usage) != []
 
 
 def test_every_partition_that_is_given_up_is_passed_over() -> None:
     ends = {**vector(100), **vector(5, partition=1), **vector(7, topic="returns")}
-    given_up: list[Place] = [("orders-id", 1), ("returns-id", 0)]
-    assert gaps(ends, [coverage(0, 100)], counted(0, 100), waived=given_up) == []
-    assert gaps(ends, [coverage(0, 100)], counted(0, 100), waived=given_up[:1]) == [
+    waived: list[PartitionRef] = [("orders-id", 1), ("returns-id", 0)]
+    assert gaps(ends, [coverage(0, 100)], counted(0, 100), waived=waived) == []
+    assert gaps(ends, [coverage(0, 100)], counted(0, 100), waived=waived[:1]) == [
         "returns-id-0: its cut reading at offset 7 is not in the data sets"
     ]
 
@@ -380,28 +389,28 @@ def test_quantities_are_summed_by_meter_over_days_and_partitions() -> None:
         row(MESSAGES, 0, 3, partition=1),
         row(BYTES, 0, 3, quantity=90, topic="returns"),
     ]
-    assert quantities_of(usage) == {BYTES: 4_790, MESSAGES: 53}
-    assert list(quantities_of(usage)) == [BYTES, MESSAGES]
-    assert quantities_of([]) == {}
+    assert billable_quantities(usage) == {BYTES: 4_790, MESSAGES: 53}
+    assert list(billable_quantities(usage)) == [BYTES, MESSAGES]
+    assert billable_quantities([]) == {}
 
 
 def test_quantities_leave_out_what_a_loss_takes_back() -> None:
-    assert quantities_of([*lost(60, 100), *counted(60, 75)]) == {BYTES: 15, MESSAGES: 15}
-    assert quantities_of(lost(60, 100)) == {}
+    assert billable_quantities([*lost(60, 100), *counted(60, 75)]) == {BYTES: 15, MESSAGES: 15}
+    assert billable_quantities(lost(60, 100)) == {}
 
 
 def test_a_quantity_of_nothing_is_a_quantity() -> None:
-    assert quantities_of([row(MESSAGES, 0, 9, quantity=0)]) == {MESSAGES: 0}
+    assert billable_quantities([row(MESSAGES, 0, 9, quantity=0)]) == {MESSAGES: 0}
 
 
 def test_quantities_leave_out_every_partition_that_is_given_up_and_no_other() -> None:
     usage = [*counted(0, 100), *counted(0, 5, partition=1), *counted(0, 7, topic="returns")]
-    assert quantities_of(usage, [("orders-id", 1)]) == {BYTES: 107, MESSAGES: 107}
-    assert quantities_of(usage, [("orders-id", 1), ("returns-id", 0)]) == {BYTES: 100, MESSAGES: 100}
-    assert quantities_of(usage, [("returns-id", 1)]) == {BYTES: 112, MESSAGES: 112}
+    assert billable_quantities(usage, [("orders-id", 1)]) == {BYTES: 107, MESSAGES: 107}
+    assert billable_quantities(usage, [("orders-id", 1), ("returns-id", 0)]) == {BYTES: 100, MESSAGES: 100}
+    assert billable_quantities(usage, [("returns-id", 1)]) == {BYTES: 112, MESSAGES: 112}
 
 
 def test_taken_back_is_what_counts_below_zero() -> None:
     nothing = row(MESSAGES, 50, 60, quantity=0)
-    assert taken_back([*counted(0, 10), nothing, *lost(60, 100)]) == lost(60, 100)
-    assert taken_back([nothing]) == []
+    assert reversals([*counted(0, 10), nothing, *lost(60, 100)]) == lost(60, 100)
+    assert reversals([nothing]) == []

@@ -1,0 +1,168 @@
+"""Finalizes drafts: issues the invoice of a cut when its completeness check finds no gap."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db import transaction
+
+from billing import chain_actions, credit_actions, document_building, price_actions, queries
+from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
+from billing.models import BillingEntry, Cut, Invoice, InvoiceLine
+from billing.price_actions import BILLING
+from control_plane.audit import actions as audit
+from penstock.contract.documents import Predecessor
+from penstock.contract.invariant import invariant
+from penstock.rules import rating
+from penstock.rules.timestamps import time_ms
+from tenants.models import Tenant
+
+_GAPS_MAX = 100
+"""A draft stores at most so many gaps."""
+
+
+def finalize(cut: str) -> Invoice:
+    """Issue the cut's invoice if the completeness check finds no gap; else store the gaps on its draft.
+
+    Reversals are credited on earlier invoices first, so the credit notes come before the invoice in the billing chain.
+    An issued invoice does not change.
+    """
+    with transaction.atomic():
+        # This lock guards a tenant's invoices and its billing chain. It is taken before any row of theirs.
+        tenant = Tenant.objects.select_for_update(no_key=True).get(cuts__public_id=cut)
+        row = Cut.objects.select_for_update(no_key=True).get(public_id=cut)
+        invoice = Invoice.objects.select_for_update(no_key=True).get(cut=row)
+        if invoice.status == Invoice.Status.ISSUED or row.delivered_at is None:
+            return invoice
+        previous = Cut.objects.filter(tenant=tenant, period_end=row.period_start).first()
+        coverage = [
+            Coverage(
+                topic_id=c.topic_id,
+                topic=c.topic,
+                partition=c.partition,
+                log_generation=c.log_generation,
+                start_offset=c.start_offset,
+                end_offset=c.end_offset,
+                covered=c.status == "covered",
+                reason=c.reason,
+                missing=c.missing,
+            )
+            for c in row.coverage.order_by("topic", "topic_id", "partition", "log_generation")
+        ]
+        usage = [
+            Usage(
+                topic_id=u.topic_id,
+                partition=u.partition,
+                day=u.day,
+                meter=u.meter,
+                quantity=u.quantity,
+                first_offset=u.first_offset,
+                end_offset=u.end_offset,
+            )
+            for u in row.usage.order_by("topic_id", "partition", "meter", "first_offset")
+        ]
+        waived = queries.waived_partitions(row)
+        gaps = find_gaps(
+            queries.vector(row), {} if previous is None else queries.vector(previous), coverage, usage, waived
+        )
+        if previous is not None and previous.invoice.status != Invoice.Status.ISSUED:
+            gaps.insert(0, f"the previous invoice {previous.invoice.public_id} is still a draft")
+        plan = credit_actions.plan_credits(row, reversals(usage), waived)
+        gaps.extend(plan.unbilled)
+        if gaps:
+            if gaps[:_GAPS_MAX] != invoice.gaps:
+                invoice.gaps = gaps[:_GAPS_MAX]
+                invoice.save(update_fields=["gaps"])
+            return invoice
+        price_actions.begin_chain(tenant)
+        at = chain_actions.next_moment(tenant)
+        credit_actions.issue_credit_notes(BILLING, row, plan, at)
+        _issue(
+            invoice,
+            row,
+            None if previous is None else previous.invoice,
+            billable_quantities(usage, waived),
+            waived,
+            at,
+        )
+        return invoice
+
+
+def _issue(
+    invoice: Invoice,
+    cut: Cut,
+    previous: Invoice | None,
+    quantities: dict[str, int],
+    waived: Collection[PartitionRef],
+    at: datetime,
+) -> None:
+    # A cut without a hash is older than documents: its invoice has no document and keeps the prices of its draft.
+    documented = bool(cut.sha256)
+    if documented:
+        invoice.price_book = price_actions.prices_of(invoice.tenant, cut.period_start)
+    book = rating.PriceBook.read(invoice.price_book.document)
+    invariant(book.sha256 == invoice.price_book.sha256, "a price book is what its hash says")
+    rated = rating.rate(book, quantities)
+    InvoiceLine.objects.bulk_create(
+        InvoiceLine(
+            invoice=invoice,
+            line_id=rating.line_id(
+                invoice.public_id, line.meter, book.sha256, time_ms(cut.period_start), time_ms(cut.period_end)
+            ),
+            position=position,
+            meter=line.meter,
+            unit=line.unit,
+            unit_size=line.unit_size,
+            quantity=line.quantity,
+            amount_micro=line.amount_micro,
+            parts=[{"quantity": part.quantity, "unit_price": part.unit_price} for part in line.parts],
+            price_book_sha256=book.sha256,
+        )
+        for position, line in enumerate(rated.lines, 1)
+    )
+    document = None
+    if documented:
+        document = chain_actions.append(
+            invoice.tenant,
+            invoice.public_id,
+            document_building.invoice_document(
+                invoice,
+                issued_at=at,
+                book=book,
+                rated=rated,
+                previous=_predecessor(previous),
+                waived=waived,
+            ),
+            at,
+        )
+    entry = audit.record(
+        BILLING,
+        tenant=invoice.tenant.public_id,
+        action="invoice.issue",
+        object_id=invoice.public_id,
+        after={
+            "total_micro": rated.total_micro,
+            "price_book_sha256": book.sha256,
+            "cut": cut.public_id,
+            **chain_actions.bound(document),
+        },
+    )
+    invoice.status = Invoice.Status.ISSUED
+    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, at, []
+    invoice.audit_sequence, invoice.audit_hash = entry.sequence, entry.hash
+    invoice.save(
+        update_fields=[
+            *("status", "price_book", "total_micro", "issued_at", "gaps", "audit_sequence", "audit_hash")
+        ]
+    )
+
+
+def _predecessor(invoice: Invoice | None) -> Predecessor | None:
+    """The previous invoice as a document names it; None when it has no document."""
+    if invoice is None:
+        return None
+    entry = BillingEntry.objects.filter(
+        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+    ).first()
+    if entry is None:
+        return None
+    return Predecessor(id=invoice.public_id, number=invoice.number, document_sha256=entry.document_sha256)

@@ -1,0 +1,43 @@
+"""Which names of topics, prefixes and operations are valid. Both planes apply these rules."""
+
+import re
+from collections.abc import Iterable
+
+from penstock.contract import limits
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import SYSTEM_TENANT
+
+INTERNAL_PREFIX = "__"
+"""The service's own topics begin with it."""
+OPERATIONS = ("describe", "produce", "consume", "delete")
+"""Operations that a key can be limited to."""
+_CHARACTERS = "A-Z a-z 0-9 . _ -"
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def check_topic_name(tenant: str, name: str) -> None:
+    """Raises `InvalidRequest` unless the tenant may give a topic this name.
+
+    Only the system tenant has topics whose names begin with `INTERNAL_PREFIX`.
+    """
+    if not 1 <= len(name) <= limits.TOPIC_NAME_LENGTH_MAX or not _NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidRequest(
+            f"name: {name[:64]!r}: 1 to {limits.TOPIC_NAME_LENGTH_MAX} of {_CHARACTERS}, and neither '.' nor '..'"
+        )
+    if name.startswith(INTERNAL_PREFIX) and tenant != SYSTEM_TENANT:
+        raise InvalidRequest(f"name: {name!r}: names that begin with {INTERNAL_PREFIX} are the service's own")
+
+
+def check_topic_prefix(prefix: str) -> None:
+    """Raises `InvalidRequest` unless a key can be limited to this prefix. An empty prefix means every topic."""
+    if len(prefix) > limits.TOPIC_NAME_LENGTH_MAX or (prefix and not _NAME.fullmatch(prefix)):
+        raise InvalidRequest(
+            f"topic_prefix: {prefix[:64]!r}: at most {limits.TOPIC_NAME_LENGTH_MAX} of {_CHARACTERS}"
+        )
+
+
+def check_operations(operations: Iterable[str]) -> None:
+    """Raises `InvalidRequest` unless each is one of `OPERATIONS`."""
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise InvalidRequest(f"operations: {operation[:32]!r} is not one of {', '.join(OPERATIONS)}")
