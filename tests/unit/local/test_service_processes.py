@@ -18,7 +18,7 @@ from local.service_processes import ServiceProcess, ServiceState, find, look, st
 
 pytestmark = pytest.mark.processes
 
-_FORKS = "import os, sys, time; sys.stdout.write('up\\n'); sys.stdout.flush(); os.fork(); time.sleep(60)"
+_FORKS = "import os, sys, time; os.fork() and (sys.stdout.write('up\\n'), sys.stdout.flush()); time.sleep(60)"
 _STUBBORN = (
     "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "sys.stdout.write('up\\n'); sys.stdout.flush(); time.sleep(60)"
