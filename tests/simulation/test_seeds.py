@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-_SEEDS = 50
+_SEEDS = 20
 
 
 @pytest.mark.slow
