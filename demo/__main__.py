@@ -192,8 +192,8 @@ class Demo:
                 early_s = self._begin_at - time.time()
                 if early_s < 0:
                     raise TrafficFailed(
-                        f"the service's clock showed {self._clock_start} {-early_s:.0f} s before the first message could"
-                        " be sent; start again when the machine is less busy"
+                        f"the first message could be sent {-early_s:.0f} s after the service's clock showed"
+                        f" {self._clock_start}; start again when the machine is less busy"
                     )
                 with stage("clock", "Waiting for the service's clock"):
                     time.sleep(early_s)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-_SEEDS = 20
+_SEEDS = 50
 
 
 @pytest.mark.slow
