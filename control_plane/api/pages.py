@@ -36,11 +36,11 @@ class Ordered:
     key: Callable[[Any], Key]
 
 
-def in_memory(items: Sequence[Any], key: Callable[[Any], Key]) -> Ordered:
-    """A list whose items are all there."""
+def in_memory(read: Callable[[], Sequence[Any]], key: Callable[[Any], Key]) -> Ordered:
+    """A list that is read whole for each page, once the request's cursor and limit are known to be good."""
 
     def behind(after: Key | None, most: int) -> Sequence[Any]:
-        return sorted((item for item in items if after is None or key(item) > after), key=key)[:most]
+        return sorted((item for item in read() if after is None or key(item) > after), key=key)[:most]
 
     return Ordered(behind=behind, key=key)
 

@@ -60,8 +60,11 @@ class AvailabilityView(TenantView):
     def get(self, request: Request) -> Response:
         """Valid requests and those that failed by the service's fault, by operation."""
         first, end = _moment(request, "from"), _moment(request, "to")
-        items = queries.availability(self.tenant, first=first, end=end)
-        return self.paged(in_memory(items, key=lambda item: (item["operation"],)), shapes.AvailabilityShape)
+        rows = in_memory(
+            lambda: queries.availability(self.tenant, first=first, end=end),
+            key=lambda item: (item["operation"],),
+        )
+        return self.paged(rows, shapes.AvailabilityShape)
 
 
 class CostView(TenantView):
@@ -308,7 +311,7 @@ class DataSetsView(OperatorView):
     def get(self, request: Request) -> Response:
         """Which run of each data set counts, what was refused and why."""
         missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
-        rows = in_memory(queries.data_set_states(), key=lambda state: (state["dataset"],))
+        rows = in_memory(queries.data_set_states, key=lambda state: (state["dataset"],))
         return self.paged(rows, shapes.DataSetShape, beside={"missing_usage": missing.data})
 
 

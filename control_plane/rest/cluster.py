@@ -105,8 +105,10 @@ class LossesView(OperatorView):
     )
     def get(self, request: Request) -> Response:
         """Operators: every loss that was declared of any partition, oldest first."""
-        seen = brokers.describe(partitions=True, timeout_s=5).losses
-        return self.paged(pages.in_memory(seen, key=_in_time), LossShape)
+        return self.paged(
+            pages.in_memory(lambda: brokers.describe(partitions=True, timeout_s=5).losses, key=_in_time),
+            LossShape,
+        )
 
     @extend_schema(
         operation_id="losses_declare",

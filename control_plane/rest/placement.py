@@ -117,10 +117,13 @@ class BrokersView(OperatorView):
     )
     def get(self, request: Request) -> Response:
         """Operators: every broker, what it holds, and whether it is being drained."""
-        orders = queries.orders()
-        seen = brokers.describe(timeout_s=driving.ASK_S).brokers
-        found = [_in_use(broker, orders.get(broker.id)) for broker in seen]
-        return self.paged(pages.in_memory(found, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
+
+        def read() -> list[BrokerInUse]:
+            orders = queries.orders()
+            seen = brokers.describe(timeout_s=driving.ASK_S).brokers
+            return [_in_use(broker, orders.get(broker.id)) for broker in seen]
+
+        return self.paged(pages.in_memory(read, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
 
 
 class BrokerView(OperatorView):

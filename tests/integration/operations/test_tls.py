@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Mapping[str, str], str]] = {
     ),
     "a certificate without its key": (
         {"tls_certificate_file": "/nowhere/broker.pem"},
-        "tls_certificate_file, tls_key_file: give both or none",
+        "tls_key_file: missing; give both the certificate and its key or none",
     ),
     "a certificate that is not there": (
         {"tls_certificate_file": "/nowhere/broker.pem", "tls_key_file": "/nowhere/broker.key"},
